@@ -27,7 +27,7 @@ from lingraft.model.encoder import Encoder, fresh_layers, mini_model
 from lingraft.model.initialisation.rows import InitialRows
 from lingraft.stages.adapt import adaptation_run
 from lingraft.tasks.classification import Classification
-from lingraft.training.run import Run, masked_lm_run, task_run
+from lingraft.training.run import TrainingRun, masked_lm_run, task_run
 
 
 def one_update(recipe: Recipe, at_once: int, blocks: int) -> Recipe:
@@ -46,18 +46,18 @@ def random_blocks(recipe: Recipe) -> Tensor:
     )
 
 
-def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], Run]]]:
+def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
     """Every stage's name, and what prepares its run; the cheapest first."""
     blocks_NT, vocabulary = random_blocks(recipe), recipe.tokenizer.vocabulary
     blocks = blocks_in_memory(blocks_NT)
     depth = recipe.adaptation.depth
 
-    def pretraining() -> Run:
+    def pretraining() -> TrainingRun:
         encoder = Encoder(recipe.primary_shape, vocabulary)
         step = recipe.steps_over(depth)[Stage.PRETRAIN]
         return masked_lm_run(recipe, step, encoder, blocks, recipe.pretraining)
 
-    def building() -> Run:
+    def building() -> TrainingRun:
         step = recipe.steps_over(depth, System.MINIPOST)[Stage.BUILD_MINI]
         encoder = Encoder(recipe.primary_shape, vocabulary)
         fresh = fresh_layers(encoder.shape, step.fresh_layers)
@@ -65,12 +65,12 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], Run]]]:
         mini = mini_model(encoder, depth, fresh)
         return masked_lm_run(recipe, step, mini, blocks, settings)
 
-    def adaptation() -> Run:
+    def adaptation() -> TrainingRun:
         mini = mini_model(Encoder(recipe.primary_shape, vocabulary), depth)
         rows = InitialRows(mini.vocabulary.table_VD.detach().clone(), torch.zeros(vocabulary), 0, {}, {})
         return adaptation_run(recipe, recipe.steps_over(depth)[Stage.ADAPT], mini, rows, blocks, recipe.adaptation)
 
-    def finetuning() -> Run:
+    def finetuning() -> TrainingRun:
         settings = recipe.tasks[0].finetuning
         rows = blocks_NT[: settings.batch_examples].tolist()
         data = in_place_of_pairs(rows, torch.zeros(len(rows)).long())
@@ -86,7 +86,7 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], Run]]]:
     yield "pretraining", pretraining
 
 
-def measured(prepare: Callable[[], Run]) -> dict[str, float]:
+def measured(prepare: Callable[[], TrainingRun]) -> dict[str, float]:
     """Run the one update, and say what it took."""
     torch.manual_seed(1)
     run = prepare()

@@ -25,7 +25,7 @@ from lingraft.config.systems import Stage
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder
-from lingraft.training.checkpoint import Keeper
+from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.precision import device
 from lingraft.training.run import masked_lm_run
 from lingraft.training.state import TrainingState
@@ -35,7 +35,7 @@ _WARM = 2
 """Steps that do not count: memory is taken, kernels are chosen."""
 
 
-class TimedKeeper(Keeper):
+class TimedKeeper(CheckpointManager):
     """Notes how long it writes, and how much."""
 
     def __init__(self, folder: Path) -> None:
@@ -75,30 +75,32 @@ def recipe_of(width: int, layers: int, vocabulary: int, tokens: int, steps: int)
     )
 
 
-def step_times_s(recipe: Recipe, keeper: Keeper | None) -> list[float]:
+def step_times_s(recipe: Recipe, checkpointer: CheckpointManager | None) -> list[float]:
     """Seconds of every step but the first ones."""
     blocks = recipe.pretraining.batch_blocks * 4, BLOCK_TOKENS
     draw = torch.Generator().manual_seed(1)
     blocks_NT = torch.randint(len(DEFAULT_SPECIAL_IDS), recipe.tokenizer.vocabulary, blocks, generator=draw)
     encoder = Encoder(recipe.primary_shape, recipe.tokenizer.vocabulary)
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
-    run = masked_lm_run(recipe, step, encoder, blocks_in_memory(blocks_NT), recipe.pretraining, keeper=keeper)
+    run = masked_lm_run(
+        recipe, step, encoder, blocks_in_memory(blocks_NT), recipe.pretraining, checkpointer=checkpointer
+    )
     elapsed_s = [point.elapsed_s for point in run.points]
-    if keeper:
-        keeper.settle()
+    if checkpointer:
+        checkpointer.settle()
     return [after - before for before, after in itertools.pairwise(elapsed_s)][_WARM - 1 :]
 
 
 def measured(recipe: Recipe, folder: Path) -> dict[str, float]:
     """Medians in seconds, the size of a checkpoint, and what share of a training it costs at the default pace."""
-    keeper = TimedKeeper(folder)
+    checkpointer = TimedKeeper(folder)
     alone = statistics.median(step_times_s(recipe, None))
-    beside_s = step_times_s(recipe, keeper)
-    stalled, wrote = statistics.median(keeper.stalled_s), statistics.median(keeper.wrote_s)
-    lost = (sum(beside_s) - alone * len(beside_s)) / len(keeper.wrote_s)
+    beside_s = step_times_s(recipe, checkpointer)
+    stalled, wrote = statistics.median(checkpointer.stalled_s), statistics.median(checkpointer.wrote_s)
+    lost = (sum(beside_s) - alone * len(beside_s)) / len(checkpointer.wrote_s)
     return {
-        "megabytes": keeper.bytes / 1e6,
-        "checkpoints": len(keeper.wrote_s),
+        "megabytes": checkpointer.bytes / 1e6,
+        "checkpoints": len(checkpointer.wrote_s),
         "step_s": alone,
         "stall_s": stalled,
         "write_s": wrote,

@@ -45,7 +45,7 @@ from lingraft.model.swap import make_vocabulary, swap
 from lingraft.reports.run.page import RunRecords
 from lingraft.stages.evaluate import evaluate_language
 from lingraft.stages.results import load_language
-from lingraft.stages.task_scores import judge_all, load_tasks
+from lingraft.stages.task_scores import evaluate_tasks, load_tasks
 from lingraft.stages.vectors import vectors_of
 from lingraft.training import masked_lm
 from pipelines import local
@@ -141,7 +141,9 @@ class Demo:
             seed=recipe.adaptation.seed,
         )
         rows = make_vocabulary(found.rows.table_VD, found.rows.bias_V, found.rows.special)
-        judged = judge_all(recipe, load_tasks(self.tasks), text, pieces, lambda model: swap(model.net.encoder, rows))
+        judged = evaluate_tasks(
+            recipe, load_tasks(self.tasks), text, pieces, lambda model: swap(model.net.encoder, rows)
+        )
         swap(source.encoder, rows)
         top = source.encoder.shape.layers
         test_NT = open_split(load_blocks(lane.blocks, pieces, block_tokens), "test").all()

@@ -27,7 +27,7 @@ from lingraft.jobs.job import Job, LanguageDirs
 from lingraft.search import Inputs, search
 from lingraft.search.trial import ClaimedTrial, Trainer
 from lingraft.stages.results import Trial, load_search
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 
 RECIPE = Path(__file__).with_suffix(".toml")
 
@@ -77,7 +77,7 @@ class Bench:
         recipe, folder = self.of(language, seed), self.out / "grid" / f"{language}-{seed}"
         places = {depth: folder / f"{depth}.json" for depth in recipe.searched_depths}
         if not all(place.exists() for place in places.values()):
-            trainer = Trainer(recipe, self.inputs(language), folder / "state", unwatched)
+            trainer = Trainer(recipe, self.inputs(language), folder / "state", ignore_metrics)
             for depth, place in places.items():
                 if not place.exists():
                     say(f"grid, {language}, seed {seed}: depth {depth}")
@@ -115,7 +115,7 @@ def _to_its_end(depth: int, place: Path) -> ClaimedTrial:
 
 def _make(job: Job) -> Artifact:
     say(job.title)
-    return get_or_make(job.made, job.kind, job.made_from, lambda: job.make(job.out, unwatched))
+    return get_or_make(job.made, job.kind, job.made_from, lambda: job.make(job.out, ignore_metrics))
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from lingraft.data.shards import blocks_in_memory
 from lingraft.model.encoder import Encoder, mini_model
 from lingraft.training.distributed import process_group
 from lingraft.training.precision import device
-from lingraft.training.run import Run, masked_lm_run
+from lingraft.training.run import TrainingRun, masked_lm_run
 
 SHAPES = {"small": (256, 4, 8_000), "base": (768, 12, 50_000)}
 """Width, attention heads, vocabulary; 12 layers."""
@@ -79,7 +79,7 @@ def recipe_for(shape: str, blocks: int, steps: int, precision: str) -> Recipe:
     )
 
 
-def begun(recipe: Recipe, kind: str, vocabulary: int) -> Run:
+def begun(recipe: Recipe, kind: str, vocabulary: int) -> TrainingRun:
     """A training on blocks of random tokens."""
     torch.manual_seed(1)
     encoder, settings = Encoder(recipe.encoder, vocabulary), recipe.pretraining
@@ -91,7 +91,7 @@ def begun(recipe: Recipe, kind: str, vocabulary: int) -> Run:
     return masked_lm_run(recipe, step, mini_model(encoder, depth), blocks, settings)
 
 
-def tokens_per_s(run: Run) -> float:
+def tokens_per_s(run: TrainingRun) -> float:
     """Of the later two thirds of a training."""
     first, *_, last = run.points
     return (last.tokens - first.tokens) / (last.elapsed_s - first.elapsed_s)
@@ -101,8 +101,11 @@ def agreeing_s() -> dict[str, float]:
     """Seconds of the two exchanges of every step beside the gradients: what to do, and the loss."""
     loss = torch.zeros((), device=device())
     found = {}
-    for name, exchange in ((WHAT_TO_DO, lambda: process_group.highest(0)), (LOSS, lambda: process_group.total(loss))):
-        process_group.wait()
+    for name, exchange in (
+        (WHAT_TO_DO, lambda: process_group.all_reduce_max(0)),
+        (LOSS, lambda: process_group.all_reduce_sum(loss)),
+    ):
+        process_group.barrier()
         started = time.perf_counter()
         for _ in range(CALLS):
             exchange()
@@ -116,10 +119,10 @@ def beginning_s(recipe: Recipe, vocabulary: int) -> float:
     """Seconds in which a frozen model's weights are made the same on all processes, when an adaptation begins."""
     mini = mini_model(Encoder(recipe.encoder, vocabulary), LAYERS).to(device()).requires_grad_(False)
     mini.vocabulary.requires_grad_(True)
-    process_group.wait()
+    process_group.barrier()
     started = time.perf_counter()
-    process_group.parallel(mini)
-    process_group.wait()
+    process_group.data_parallel(mini)
+    process_group.barrier()
     return time.perf_counter() - started
 
 

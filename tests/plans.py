@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from lingraft.training.schedule import Plan
+from lingraft.training.schedule import Schedule
 
 
-def planned(**changes: Any) -> Plan:
+def planned(**changes: Any) -> Schedule:
     """A plan without weight decay that is told every four steps; say how many steps there are, and which warm up."""
     plain = {"learning_rate": 0.1, "weight_decay": 0.0, "clip_norm": 1.0, "log_every_steps": 4}
-    return Plan(**(plain | {"tokens_per_step": 64, "flops_per_step": 1e6} | changes))
+    return Schedule(**(plain | {"tokens_per_step": 64, "flops_per_step": 1e6} | changes))

@@ -9,8 +9,8 @@ import pytest
 
 from lingraft import console
 from lingraft.console import say, with_progress
-from lingraft.training.progress import shown
-from lingraft.training.schedule import Progress
+from lingraft.training.progress import show_progress
+from lingraft.training.schedule import TrainingMetrics
 
 
 class Terminal(io.StringIO):
@@ -18,21 +18,21 @@ class Terminal(io.StringIO):
         return True
 
 
-def points(steps: int, every: int = 20) -> Iterator[Progress]:
+def points(steps: int, every: int = 20) -> Iterator[TrainingMetrics]:
     """Half a second and 1,000 tokens a step."""
     for step in range(every, steps + 1, every):
-        yield Progress(step, step * 1000, step * 1e6, step * 0.5, 5 - step / 100, 1e-3)
+        yield TrainingMetrics(step, step * 1000, step * 1e6, step * 0.5, 5 - step / 100, 1e-3)
 
 
 def test_points_pass_through_unchanged_and_only_as_they_are_asked_for() -> None:
-    assert list(shown(points(100), 100, "pretrain")) == list(points(100))
-    passing = shown(points(100), 100, "pretrain")
+    assert list(show_progress(points(100), 100, "pretrain")) == list(points(100))
+    passing = show_progress(points(100), 100, "pretrain")
     assert next(passing).step == 20
     assert next(passing).step == 40
 
 
 def test_a_log_gets_plain_lines_with_loss_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
-    list(shown(points(100), 100, "adapt de over 2 layers"))
+    list(show_progress(points(100), 100, "adapt de over 2 layers"))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "adapt de over 2 layers: step 20/100, loss 4.800, 2,000 tokens/s, 40 s left"
     assert lines[-1] == "adapt de over 2 layers: step 100/100, loss 4.000, 2,000 tokens/s, 0 s left"
@@ -41,15 +41,15 @@ def test_a_log_gets_plain_lines_with_loss_rate_and_time_left(capsys: pytest.Capt
 def test_a_training_over_several_depths_says_at_which_it_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def deep() -> Iterator[Progress]:
+    def deep() -> Iterator[TrainingMetrics]:
         return (point._replace(depth=2) for point in points(100))
 
-    list(shown(deep(), 100, "adapt de over 2, then 4 layers"))
+    list(show_progress(deep(), 100, "adapt de over 2, then 4 layers"))
     first = capsys.readouterr().err.splitlines()[0]
     assert first == "adapt de over 2, then 4 layers: step 20/100, depth 2, loss 4.800, 2,000 tokens/s, 40 s left"
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    list(shown(deep(), 100, "adapt de"))
+    list(show_progress(deep(), 100, "adapt de"))
     assert "depth 2, loss 4.000" in terminal.getvalue().rstrip().split("\r")[-1]
 
 
@@ -58,7 +58,7 @@ def test_a_log_gets_a_line_at_most_every_ten_seconds_and_the_last(
 ) -> None:
     clock = iter(range(0, 10_000, 4))
     monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
-    list(shown(points(2000), 2000, "pretrain"))
+    list(show_progress(points(2000), 2000, "pretrain"))
     lines = capsys.readouterr().err.splitlines()
     assert 10 < len(lines) < 50
     assert "step 2000/2000" in lines[-1]
@@ -67,7 +67,7 @@ def test_a_log_gets_a_line_at_most_every_ten_seconds_and_the_last(
 def test_a_terminal_gets_a_bar_with_loss_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    assert list(shown(points(100), 100, "pretrain en")) == list(points(100))
+    assert list(show_progress(points(100), 100, "pretrain en")) == list(points(100))
     last = terminal.getvalue().rstrip().split("\r")[-1]
     assert re.search(r"pretrain en: 100%.*100/100 \[\d\d:\d\d<\d\d:\d\d, .*loss 4\.000, 2,000 tokens/s\]", last)
 

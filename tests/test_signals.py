@@ -18,8 +18,8 @@ from lingraft.signals import (
     signal_handler,
     stop_signals,
 )
-from lingraft.training.run import Run
-from lingraft.training.schedule import Plan, Progress
+from lingraft.training.run import TrainingRun
+from lingraft.training.schedule import Schedule, TrainingMetrics
 from lingraft.training.state import TrainingState
 from tests.plans import planned
 
@@ -131,11 +131,11 @@ def test_a_watcher_that_fails_leaves_signals_as_they_were(
     before, plan = handlers(), planned(steps=20, warmup_steps=0)
     point = plan.point(1, 1.0, 1.0, None)
 
-    def training() -> Iterator[Progress]:
+    def training() -> Iterator[TrainingMetrics]:
         with stop_signals():
             yield point
 
-    def watch(_: Progress) -> None:
+    def watch(_: TrainingMetrics) -> None:
         raise OSError("disk full")
 
     points = training()  # held here, so that nothing but the run itself can close it
@@ -146,5 +146,5 @@ def test_a_watcher_that_fails_leaves_signals_as_they_were(
     assert [*points] == []
 
 
-def run_of(points: Iterator[Progress], plan: Plan, earlier: tuple[Progress, ...]) -> Run:
-    return Run(cast(Any, points), plan.last_step, "fp32", TrainingState(), earlier, None)
+def run_of(points: Iterator[TrainingMetrics], plan: Schedule, earlier: tuple[TrainingMetrics, ...]) -> TrainingRun:
+    return TrainingRun(cast(Any, points), plan.last_step, "fp32", TrainingState(), earlier, None)

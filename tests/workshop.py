@@ -22,7 +22,7 @@ from lingraft.data.blocks import open_split
 from lingraft.data.tokenizer import tokenizer
 from lingraft.stages import finetune, pretrain
 from lingraft.stages.adapt import adapt
-from lingraft.training.schedule import Progress, Watch, unwatched
+from lingraft.training.schedule import MetricsCallback, TrainingMetrics, ignore_metrics
 from tests.fixtures import once
 from tests.made_up import write
 
@@ -41,7 +41,7 @@ class Workshop:
     embeddings: dict[str, Path]
     tasks: dict[int, Path]
     """By finetuning seed."""
-    curves: dict[str, list[Progress]]
+    curves: dict[str, list[TrainingMetrics]]
     """What each training stage told whoever watched it."""
 
     @classmethod
@@ -50,7 +50,7 @@ class Workshop:
         folder = once.folder("workshop", cls.make, TINY.read_bytes())
         shop = cls.at(folder)
         told = json.loads((folder / "curves.json").read_text(encoding="utf-8"))
-        shop.curves.update({title: [Progress(**point) for point in points] for title, points in told.items()})
+        shop.curves.update({title: [TrainingMetrics(**point) for point in points] for title, points in told.items()})
         return shop
 
     @classmethod
@@ -87,7 +87,7 @@ class Workshop:
         return shop
 
     def adapt(
-        self, language: str, depth: int, out: Path, primary: Path | None = None, watch: Watch = unwatched
+        self, language: str, depth: int, out: Path, primary: Path | None = None, watch: MetricsCallback = ignore_metrics
     ) -> Artifact:
         """Learn one language's embeddings, over a depth and on a primary of one's own choice."""
         pieces, packed = self.tokenizers[language], self.blocks[language]
@@ -97,7 +97,7 @@ class Workshop:
         """A primary of the same shape and language, from one update with another seed."""
         settings = self.recipe.pretraining.model_copy(update={"steps": 1, "warmup_steps": 0, "seed": 99})
         recipe = self.recipe.model_copy(update={"pretraining": settings})
-        pretrain.pretrain(recipe, self.blocks["en"], self.tokenizers["en"], out, unwatched)
+        pretrain.pretrain(recipe, self.blocks["en"], self.tokenizers["en"], out, ignore_metrics)
         return out
 
     def tokens(self, language: str) -> Tensor:
@@ -105,10 +105,10 @@ class Workshop:
         return open_split(Artifact.load(self.blocks[language], Kind.BLOCKS), "test").all()[:4]
 
 
-def stopping_after(step: int) -> Watch:
+def stopping_after(step: int) -> MetricsCallback:
     """Asks this process to stop when a training has come so far."""
 
-    def watch(point: Progress) -> None:
+    def watch(point: TrainingMetrics) -> None:
         if point.step == step:
             os.kill(os.getpid(), signal.SIGTERM)
 

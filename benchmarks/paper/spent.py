@@ -9,7 +9,7 @@ from lingraft.comparison import runner
 from lingraft.comparison.plan import Comparison
 from lingraft.jobs.job import Job
 from lingraft.reports.paper.cells import ReportTable, TableRow, format_flops
-from lingraft.training.learning_curve import curve_of
+from lingraft.training.learning_curve import read_curve
 
 _STAGES = {
     Kind.PRIMARY: "pretraining",
@@ -32,7 +32,7 @@ def _is_made(job: Job) -> bool:
 def _record(job: Job) -> dict[str, Any]:
     found = read_manifest(job.made)
     record = {"stage": _STAGES[job.kind], "title": job.title, **found.cost.model_dump()}
-    curve = curve_of(job.made)
+    curve = read_curve(job.made)
     if job.kind is Kind.PRIMARY and curve:
         record["losses"] = [(point.step, point.loss) for point in curve]
     return record | _examples(found)

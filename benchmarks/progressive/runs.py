@@ -25,8 +25,8 @@ from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.stages.adapt import adapt
 from lingraft.training import masked_lm, precision
-from lingraft.training.learning_curve import curve_of
-from lingraft.training.schedule import Progress
+from lingraft.training.learning_curve import read_curve
+from lingraft.training.schedule import TrainingMetrics
 
 _CURVE_BLOCKS, _TEST_BLOCKS = 256, 1024
 
@@ -112,10 +112,15 @@ def _spent(arm: Arm, made: Artifact) -> dict[str, Any]:
     """What learning took; looks at the dev loss are forward passes of the whole primary, counted apart."""
     cost, shape, settings = made.manifest.cost, arm.recipe.encoder, arm.recipe.adaptation
     plain = [{"depth": arm.depth, "steps": cost.steps, "flops": cost.flops}]
-    looks = sum(point.dev_loss is not None for point in curve_of(made.folder))
+    looks = sum(point.dev_loss is not None for point in read_curve(made.folder))
     vocabulary = made.manifest.details["vocabulary"]
     work = UpdateShape(
-        shape.layers, shape.width, vocabulary, shape.block_tokens, settings.judged_blocks, masked_lm.JUDGED_MASK_RATE
+        shape.layers,
+        shape.width,
+        vocabulary,
+        shape.block_tokens,
+        settings.judged_blocks,
+        masked_lm.EVALUATION_MASK_RATE,
     )
     return {
         "phases": made.manifest.details.get("phases", plain),
@@ -138,5 +143,5 @@ def _spread(blocks: Blocks, count: int) -> Tensor:
     return blocks.take(torch.linspace(0, len(blocks) - 1, min(count, len(blocks))).long())
 
 
-def _unwatched(point: Progress) -> None:
+def _unwatched(point: TrainingMetrics) -> None:
     """Every artifact has its own history."""

@@ -20,8 +20,8 @@ from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder, fresh_layers, mini_model
 from lingraft.tasks.classification import Classification, Classified
 from lingraft.tasks.pairs import Encoded
-from lingraft.training.prefetch import Ahead, ahead
-from lingraft.training.run import Run, masked_lm_run, task_run
+from lingraft.training.prefetch import Prefetcher, prefetch
+from lingraft.training.run import TrainingRun, masked_lm_run, task_run
 
 _RECIPE = Path("recipes/base.toml")
 _ENDLESS = 1_000_000
@@ -45,10 +45,10 @@ def serve(cell: Cell, blocks: Blocks, orders: Orders) -> None:
     """Train as told, to the end of the orders."""
 
     def timed(batches: Iterable[Item]) -> _AsTold[Item]:
-        return _AsTold(ahead(batches), orders)
+        return _AsTold(prefetch(batches), orders)
 
     # The loop asks for a step's batch when it has done with the step before.
-    lingraft.training.loop.ahead = timed
+    lingraft.training.loop.prefetch = timed
     run = _run(cell, blocks)
     try:
         run.watched("speed", lambda _: None)
@@ -59,7 +59,7 @@ def serve(cell: Cell, blocks: Blocks, orders: Orders) -> None:
 class _AsTold(Iterator[Item]):
     """Batches for as many steps at a time as are ordered; between orders the loop stands still."""
 
-    def __init__(self, batches: Ahead[Item], orders: Orders) -> None:
+    def __init__(self, batches: Prefetcher[Item], orders: Orders) -> None:
         self._batches, self._orders = batches, orders
         self._left = 0
         self._waits_s: list[float] = []
@@ -93,7 +93,7 @@ class _AsTold(Iterator[Item]):
             raise OrdersEndError
 
 
-def _run(cell: Cell, blocks: Blocks) -> Run:
+def _run(cell: Cell, blocks: Blocks) -> TrainingRun:
     """The cell's training from the very beginning, as its stage would set it up."""
     recipe, step = _recipe(cell), cell.training.step
     primary = Encoder(recipe.encoder, cell.shape.vocabulary)
@@ -104,7 +104,7 @@ def _run(cell: Cell, blocks: Blocks) -> Run:
     return masked_lm_run(recipe, step, model, blocks, recipe.pretraining)
 
 
-def _finetuning(recipe: Recipe, cell: Cell, primary: Encoder, blocks: Blocks) -> Run:
+def _finetuning(recipe: Recipe, cell: Cell, primary: Encoder, blocks: Blocks) -> TrainingRun:
     """Blocks in the place of pairs, as long as they get."""
     rows = blocks.all().tolist()
     data = in_place_of_pairs(rows, torch.arange(len(rows)) % len(LABELS))

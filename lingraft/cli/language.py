@@ -81,11 +81,11 @@ def adapt(
     """
     from lingraft.config.recipe import Recipe
     from lingraft.stages.adapt import adapt
-    from lingraft.training.schedule import unwatched
+    from lingraft.training.schedule import ignore_metrics
 
     settings = Recipe.load(recipe)
     chosen = settings.adaptation.depth if depth is None else depth
-    given = settings, primary, blocks, tokenizer, chosen, out, unwatched
+    given = settings, primary, blocks, tokenizer, chosen, out, ignore_metrics
     shallower = shallower_mini or []
     print_artifact(adapt(*given, mini=mini, checkpoints=checkpoints, shallower_minis=shallower, initial=initial))
 

@@ -91,9 +91,9 @@ def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOpt
     """Train the primary with all its MLM heads in the source language (step 1 of the paper)."""
     from lingraft.config.recipe import Recipe
     from lingraft.stages.pretrain import pretrain
-    from lingraft.training.schedule import unwatched
+    from lingraft.training.schedule import ignore_metrics
 
-    print_artifact(pretrain(Recipe.load(recipe), blocks, tokenizer, out, unwatched))
+    print_artifact(pretrain(Recipe.load(recipe), blocks, tokenizer, out, ignore_metrics))
 
 
 def mini(
@@ -109,11 +109,11 @@ def mini(
     """Build MINIPOST's mini-model: fresh layers between a primary's bottom and its head (step 1b)."""
     from lingraft.config.recipe import Recipe
     from lingraft.stages.build_mini import build_mini
-    from lingraft.training.schedule import unwatched
+    from lingraft.training.schedule import ignore_metrics
 
     settings = Recipe.load(recipe)
     wanted = settings if depth is None else settings.over(depth)
-    print_artifact(build_mini(wanted, primary, blocks, out, unwatched))
+    print_artifact(build_mini(wanted, primary, blocks, out, ignore_metrics))
 
 
 def finetune(
@@ -127,10 +127,10 @@ def finetune(
     """Finetune the body on a task of the recipe in the source language, token embeddings frozen (step 3)."""
     from lingraft.config.recipe import Recipe
     from lingraft.stages.finetune import finetune
-    from lingraft.training.schedule import unwatched
+    from lingraft.training.schedule import ignore_metrics
 
     settings = Recipe.load(recipe)
-    print_artifact(finetune(settings, settings.task(task).name, primary, text, seed, out, unwatched))
+    print_artifact(finetune(settings, settings.task(task).name, primary, text, seed, out, ignore_metrics))
 
 
 def evaluate_source(

@@ -254,7 +254,7 @@ def _evaluation_settings(recipe: Recipe, tasks: Sequence[Task]) -> dict[str, Any
 
 def _evaluation_precision(recipe: Recipe) -> AbstractContextManager[object]:
     """Judging is in bf16 where a recipe asks for it; what `auto` finds faster may differ between its trainings."""
-    return precision.precise("bf16" if recipe.precision == "bf16" else "fp32")()
+    return precision.autocast("bf16" if recipe.precision == "bf16" else "fp32")()
 
 
 def _result_or_reason(

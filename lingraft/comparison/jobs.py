@@ -11,7 +11,7 @@ from lingraft.jobs.job import Job
 from lingraft.stages.adapt import adapt
 
 if TYPE_CHECKING:
-    from lingraft.training.schedule import Watch
+    from lingraft.training.schedule import MetricsCallback
 
 CHECKPOINTS, EMBEDDINGS = "checkpoints", "embeddings"
 """In the folder of an adaptation: the embeddings along the way, and those at the end."""
@@ -82,7 +82,7 @@ def adaptation(
     """
     recipe = arm.recipe
 
-    def make(folder: Path, watch: "Watch") -> Artifact:
+    def make(folder: Path, watch: "MetricsCallback") -> Artifact:
         given = recipe, primary, blocks, tokenizer, arm.depth, folder / EMBEDDINGS, watch
         return adapt(*given, mini=mini, checkpoints=folder / CHECKPOINTS, initial=initial)
 

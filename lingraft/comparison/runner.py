@@ -31,7 +31,7 @@ from lingraft.jobs.job import vectors as source_vectors
 from lingraft.reports.paper import report as paper_report
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.reports.paper.report import MARKDOWN_FILE
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 
 REPORT = "report"
 """Folder of the finished report among the results."""
@@ -223,7 +223,7 @@ def _run_job(job: Job) -> None:
     def once() -> None:
         if job.kind is Kind.EVALUATION and job.made.is_dir() and _is_outdated(job):
             shutil.rmtree(job.made)
-        get_or_make(job.made, job.kind, job.made_from, lambda: job.make(job.out, unwatched))
+        get_or_make(job.made, job.kind, job.made_from, lambda: job.make(job.out, ignore_metrics))
 
     clear_failure(job.made)
     job.attempt(once)

@@ -20,9 +20,9 @@ from lingraft.tasks.fingerprints import marks_of
 
 if TYPE_CHECKING:
     from lingraft.config.training import Training
-    from lingraft.training.schedule import Watch
+    from lingraft.training.schedule import MetricsCallback
 
-Make = Callable[[Path, "Watch"], Artifact]
+Make = Callable[[Path, "MetricsCallback"], Artifact]
 """Writes what a job leaves to the folder given; training tells its progress."""
 
 
@@ -98,7 +98,7 @@ class LanguageDirs(NamedTuple):
 def text(recipe: Recipe, language: str, out: Path) -> Job:
     """Reading a language's text. What decides it leaves the text itself out, unknown before it is read."""
 
-    def make(folder: Path, _: "Watch") -> Artifact:
+    def make(folder: Path, _: "MetricsCallback") -> Artifact:
         from lingraft.data.text import prepare
 
         return prepare(recipe, language, folder)
@@ -110,7 +110,7 @@ def text(recipe: Recipe, language: str, out: Path) -> Job:
 def tokenizer(recipe: Recipe, language: str, text_folder: Path, out: Path) -> Job:
     """Training a language's tokenizer."""
 
-    def make(folder: Path, _: "Watch") -> Artifact:
+    def make(folder: Path, _: "MetricsCallback") -> Artifact:
         from lingraft.data.tokenizer.tokenizer import train_tokenizer
 
         return train_tokenizer(recipe, text_folder, folder)
@@ -123,7 +123,7 @@ def tokenizer(recipe: Recipe, language: str, text_folder: Path, out: Path) -> Jo
 def blocks(recipe: Recipe, language: str, text_folder: Path, tokenizer_folder: Path, out: Path) -> Job:
     """Packing a language's text into blocks of token ids."""
 
-    def make(folder: Path, _: "Watch") -> Artifact:
+    def make(folder: Path, _: "MetricsCallback") -> Artifact:
         from lingraft.data.blocks import build
 
         return build(recipe, text_folder, tokenizer_folder, folder)
@@ -145,7 +145,7 @@ def language_jobs(recipe: Recipe, language: str, folders: LanguageDirs) -> tuple
 def pretraining(recipe: Recipe, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Job:
     """Training a primary from nothing, in the source language."""
 
-    def make(folder: Path, watch: "Watch") -> Artifact:
+    def make(folder: Path, watch: "MetricsCallback") -> Artifact:
         from lingraft.stages import pretrain
 
         return pretrain.pretrain(recipe, blocks_folder, tokenizer_folder, folder, watch)
@@ -161,7 +161,7 @@ def mini_building(recipe: Recipe, primary: Path, blocks_folder: Path, out: Path)
     settings, depth = recipe.require_mini(), recipe.adaptation.depth
     step = recipe.steps_over(depth)[Stage.BUILD_MINI]
 
-    def make(folder: Path, watch: "Watch") -> Artifact:
+    def make(folder: Path, watch: "MetricsCallback") -> Artifact:
         from lingraft.stages import build_mini
 
         return build_mini.build_mini(recipe, primary, blocks_folder, folder, watch)
@@ -180,7 +180,7 @@ def finetuning(
     inputs = {"primary": primary} | ({"text": text_folder} if task.kind == "documents" else {})
     no_matter: Any = {"examples": True, "label_names": True, "languages": True, "test": True, "finetuning": {"seeds"}}
 
-    def make(folder: Path, watch: "Watch") -> Artifact:
+    def make(folder: Path, watch: "MetricsCallback") -> Artifact:
         from lingraft.stages import finetune
 
         given = recipe, task_name, primary, inputs.get("text"), seed, folder, watch
@@ -204,7 +204,7 @@ def finetuning(
 def vectors(recipe: Recipe, language: str, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Job:
     """Computing static vectors of a language's pieces."""
 
-    def make(folder: Path, _: "Watch") -> Artifact:
+    def make(folder: Path, _: "MetricsCallback") -> Artifact:
         from lingraft.stages.vectors import build_vectors
 
         return build_vectors(recipe, blocks_folder, tokenizer_folder, folder)
@@ -228,7 +228,7 @@ def initialisation(
     if settings.initialisation.needs_text:
         inputs |= {"blocks": blocks_folder} | ({"source_vectors": source_vectors} if source_vectors else {})
 
-    def make(folder: Path, _: "Watch") -> Artifact:
+    def make(folder: Path, _: "MetricsCallback") -> Artifact:
         from lingraft.stages.initialise import initialise
 
         return initialise(recipe, primary, tokenizer_folder, folder, blocks_folder, source_vectors)
@@ -262,7 +262,7 @@ def adaptation(
 ) -> Job:
     """Learning a language's embeddings; `mini` is absent without a step 1b, `initial` where rows are drawn."""
 
-    def make(folder: Path, watch: "Watch") -> Artifact:
+    def make(folder: Path, watch: "MetricsCallback") -> Artifact:
         from lingraft.stages.adapt import adapt
 
         return adapt(recipe, primary, blocks_folder, tokenizer_folder, depth, folder, watch, mini=mini, initial=initial)

@@ -31,10 +31,10 @@ from lingraft.artifacts.sync import RESULTS_VARIABLE, shared_cache_dir
 from lingraft.console import say
 from lingraft.errors import ArtifactError
 from lingraft.jobs.job import Job
-from lingraft.training.learning_curve import curve_of
+from lingraft.training.learning_curve import read_curve
 
 if TYPE_CHECKING:
-    from lingraft.training.schedule import Watch
+    from lingraft.training.schedule import MetricsCallback
 
 IMAGE_VARIABLE = "LINGRAFT_IMAGE"
 """Environment variable: the image that a step runs in, by its digest where it has one."""
@@ -43,7 +43,7 @@ _DECISIVE = ("torch", "sentencepiece", "transformers")
 """Packages whose version may change what is made."""
 
 
-def get_or_run(job: Job, watch: "Watch") -> Artifact:
+def get_or_run(job: Job, watch: "MetricsCallback") -> Artifact:
     """Do a job, or take what the same job has made before.
 
     Args:
@@ -63,7 +63,7 @@ def get_or_run(job: Job, watch: "Watch") -> Artifact:
         result = folder / _RESULT
         if found := _load_result(job, result):
             say(f"{job.title}: made before from the same, taken from {folder}")
-            for point in curve_of(found.folder):
+            for point in read_curve(found.folder):
                 watch(point)
         else:
             _run(job, result, watch)
@@ -72,7 +72,7 @@ def get_or_run(job: Job, watch: "Watch") -> Artifact:
     return Artifact.load(job.made, job.kind)
 
 
-def _run(job: Job, result: Path, watch: "Watch") -> None:
+def _run(job: Job, result: Path, watch: "MetricsCallback") -> None:
     """Make it, unless somebody else who did the same was faster."""
     try:
         job.make(result, watch)

@@ -8,9 +8,9 @@ from lingraft.artifacts.cache import make_if_absent
 from lingraft.console import say
 from lingraft.errors import MissingExtraError
 from lingraft.huggingface.export import export_hf
-from lingraft.new_language.stage import counted, once
+from lingraft.new_language.stage import counted, run_stage
 from lingraft.new_language.summary import MASKED_LM
-from lingraft.new_language.tasks import LaneTask
+from lingraft.new_language.tasks import LanguageTask
 
 CHECKPOINT = "checkpoint"
 """Kind of the stage that makes one, for its progress."""
@@ -21,7 +21,7 @@ class Exports:
     """A judged language, to be exported with every task."""
 
     primary: Path
-    tasks: dict[str, LaneTask]
+    tasks: dict[str, LanguageTask]
     learned: Artifact
     """Its embeddings."""
     scores: Artifact
@@ -37,10 +37,10 @@ class Exports:
             ExportError: transformers computes something else.
             ProvenanceMismatchError: one is there that was made from something else.
         """
-        tasks: dict[str, LaneTask | None] = {MASKED_LM: None} | self.tasks
+        tasks: dict[str, LanguageTask | None] = {MASKED_LM: None} | self.tasks
         return {name: self._checkpoint(self.out / "hf" / name, task) for name, task in tasks.items()}
 
-    def _checkpoint(self, folder: Path, task: LaneTask | None) -> Path:
+    def _checkpoint(self, folder: Path, task: LanguageTask | None) -> Path:
         made_from = self._marks(task) | {"evaluation": self.scores.fingerprint}
         body = task.folders[task.best] if task else None
 
@@ -69,14 +69,14 @@ class Exports:
                 reasons[f"bundled for the endpoint, task {name!r}"] = str(error)
         return bundles, reasons
 
-    def _bundle(self, name: str, task: LaneTask) -> Path:
+    def _bundle(self, name: str, task: LanguageTask) -> Path:
         def make(out: Path) -> None:
             from lingraft.export import export_bundle
 
             export_bundle(self.primary, task.folders[task.best], [self.learned.folder], out)
 
-        return once(self.out / "bundle" / name, Kind.BUNDLE, self._marks(task), make).folder
+        return run_stage(self.out / "bundle" / name, Kind.BUNDLE, self._marks(task), make).folder
 
-    def _marks(self, task: LaneTask | None) -> dict[str, str | None]:
+    def _marks(self, task: LanguageTask | None) -> dict[str, str | None]:
         marks = {"primary": self.learned.manifest.aligned_with, "embeddings": self.learned.fingerprint}
         return marks | ({"task": task.mark} if task else {})

@@ -28,15 +28,15 @@ from lingraft.errors import MissingExtraError, RecipeError
 from lingraft.model.loading import load_mini, load_primary
 from lingraft.new_language.exports import CHECKPOINT, Exports
 from lingraft.new_language.recipe import Basis, LaneRecipe, Wanted, shown
-from lingraft.new_language.stage import once
+from lingraft.new_language.stage import run_stage
 from lingraft.new_language.summary import MASKED_LM, AddedLanguage
-from lingraft.new_language.tasks import LaneTask, NotJudgedError, open_tasks
+from lingraft.new_language.tasks import LanguageTask, NotJudgedError, open_tasks
 from lingraft.stages.adapt import adapt
 from lingraft.stages.alignment_probe import Reference
 from lingraft.stages.evaluate import evaluate_language
 from lingraft.stages.initialise import initialise, mark_of
 from lingraft.stages.results import ALIGNMENT, load_language
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 
 PathLike = Path | str
 NOTHING_BY_NAME = Wanted()
@@ -122,7 +122,7 @@ class _Lane:
     language: str
     out: Path
     settled: LaneRecipe
-    tasks: dict[str, LaneTask]
+    tasks: dict[str, LanguageTask]
     marks: dict[str, str]
     """Fingerprints of primary and mini-model."""
     compared_with: dict[str, str]
@@ -180,13 +180,15 @@ class _Lane:
         made_from = {"language": self.language, "files": files, "split": recipe.split.model_dump()}
         if recipe.text.cleaning:
             made_from["cleaning"] = recipe.text.cleaning.model_dump()
-        return once(self.out / "text", Kind.TEXT, made_from, lambda out: prepare(recipe, self.language, out))
+        return run_stage(self.out / "text", Kind.TEXT, made_from, lambda out: prepare(recipe, self.language, out))
 
     def _tokenizer(self, text: Artifact) -> Artifact:
         settings = self.settled.recipe.tokenizer
         made_from: dict[str, Any] = {"text": text.fingerprint, "settings": settings.model_dump()}
         made_from |= {"fewer_pieces_if_the_text_supports_no_more": self.settled.largest_vocabulary}
-        return once(self.out / "tokenizer", Kind.TOKENIZER, made_from, lambda out: self._train_tokenizer(text, out))
+        return run_stage(
+            self.out / "tokenizer", Kind.TOKENIZER, made_from, lambda out: self._train_tokenizer(text, out)
+        )
 
     def _train_tokenizer(self, text: Artifact, out: Path) -> Artifact:
         recipe = self.settled.recipe
@@ -207,7 +209,7 @@ class _Lane:
         recipe = self.settled.recipe
         made_from = {"text": text.fingerprint, "tokenizer": pieces.fingerprint}
         made_from |= {"block_tokens": str(recipe.encoder.block_tokens)}
-        return once(
+        return run_stage(
             self.out / "blocks", Kind.BLOCKS, made_from, lambda out: build(recipe, text.folder, pieces.folder, out)
         )
 
@@ -235,7 +237,7 @@ class _Lane:
         }
         made_from |= translation_hashes(recipe, self.language)
         folders = self.primary, pieces.folder
-        return once(
+        return run_stage(
             self.out / "initial",
             Kind.EMBEDDINGS,
             made_from,
@@ -248,11 +250,11 @@ class _Lane:
         made_from = self.marks | {"tokenizer": pieces.fingerprint, "blocks": packed.fingerprint}
         made_from |= {"system": recipe.system, "precision": recipe.precision, **mark_of(initial)}
         folders = self.primary, packed.folder, pieces.folder
-        return once(
+        return run_stage(
             self.out / "embeddings",
             Kind.EMBEDDINGS,
             made_from | {"adaptation": settings.model_dump(mode="json")},
-            lambda out: adapt(recipe, *folders, settings.depth, out, unwatched, mini=self.mini, initial=initial),
+            lambda out: adapt(recipe, *folders, settings.depth, out, ignore_metrics, mini=self.mini, initial=initial),
         )
 
     def _evaluation(
@@ -270,7 +272,7 @@ class _Lane:
         made_from |= self.compared_with
         marks = {name: {str(seed): mark for seed, mark in task.marks.items()} for name, task in judged.items()}
         inputs = folders, text.folder, packed.folder
-        return once(
+        return run_stage(
             self.out / "evaluation",
             Kind.EVALUATION,
             made_from | {"tasks": marks, "examples": dict(digests)},

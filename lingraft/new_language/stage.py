@@ -10,7 +10,7 @@ from lingraft.artifacts.cache import get_or_make
 from lingraft.console import say, start_step
 
 
-def once(
+def run_stage(
     out: Path, kind: Kind, made_from: Mapping[str, Any], make: Callable[[Path], object], stage: str = ""
 ) -> Artifact:
     """Make an artifact at `out`, unless it was made there before from the same, and say which of the two it was.

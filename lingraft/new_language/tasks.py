@@ -17,7 +17,7 @@ from lingraft.tasks.model import TaskModel
 
 
 @dataclass(frozen=True)
-class LaneTask:
+class LanguageTask:
     """A task with all its finetuning seeds; its weights are not held."""
 
     settings: Task
@@ -63,7 +63,7 @@ class NotJudgedError(TextError):
     """A task cannot be judged in a language; the message is the reason."""
 
 
-def open_tasks(folders: Sequence[Path], primary: str) -> dict[str, LaneTask]:
+def open_tasks(folders: Sequence[Path], primary: str) -> dict[str, LanguageTask]:
     """Tasks by name.
 
     Args:
@@ -77,7 +77,7 @@ def open_tasks(folders: Sequence[Path], primary: str) -> dict[str, LaneTask]:
     return {name: _light(name, models, primary) for name, models in load_tasks(folders).items()}
 
 
-def _light(name: str, models: Sequence[TaskModel], primary: str) -> LaneTask:
+def _light(name: str, models: Sequence[TaskModel], primary: str) -> LanguageTask:
     by_seed = {model.seed: model for model in models}
     if len(by_seed) < len(models):
         raise ArtifactError(
@@ -87,7 +87,7 @@ def _light(name: str, models: Sequence[TaskModel], primary: str) -> LaneTask:
         what = f"task {name!r} in {model.folder}"
         require_aligned(what, model.aligned_with, primary, "Finetune the task again")
     first = models[0]
-    return LaneTask(
+    return LanguageTask(
         settings=first.settings,
         labels=first.labels,
         shape=first.shape,

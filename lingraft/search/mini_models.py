@@ -11,7 +11,7 @@ from lingraft.console import say
 from lingraft.errors import InUseError, RecipeError
 from lingraft.jobs import job as jobs
 from lingraft.jobs import shared_results
-from lingraft.training.schedule import Progress
+from lingraft.training.schedule import TrainingMetrics
 
 _RETRY_S = 2.0
 
@@ -61,5 +61,5 @@ class MiniModels:
                 time.sleep(_RETRY_S)
 
 
-def _unwatched(point: Progress) -> None:
+def _unwatched(point: TrainingMetrics) -> None:
     """The artifact has its own history."""

@@ -32,11 +32,11 @@ from lingraft.stages.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Refere
 from lingraft.stages.initialise import initial_rows, mark_of
 from lingraft.stages.results import Trial
 from lingraft.training import precision
-from lingraft.training.checkpoint import Keeper
-from lingraft.training.progress import shown
-from lingraft.training.resuming import keeping, masked_judge
-from lingraft.training.run import Run
-from lingraft.training.schedule import Progress, Watch
+from lingraft.training.checkpoint import CheckpointManager
+from lingraft.training.progress import show_progress
+from lingraft.training.resuming import dev_evaluator, resumable
+from lingraft.training.run import TrainingRun
+from lingraft.training.schedule import MetricsCallback, TrainingMetrics
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class ClaimedTrial:
 class Trainer:
     """Trains trials, one after another."""
 
-    def __init__(self, recipe: Recipe, inputs: Inputs, state: Path, watch: Watch) -> None:
+    def __init__(self, recipe: Recipe, inputs: Inputs, state: Path, watch: MetricsCallback) -> None:
         """Load what trials share.
 
         Args:
@@ -168,26 +168,33 @@ class Trainer:
         made_from = {"stage": "search", "search": self.fingerprint(), "params": params_key(params)}
         with (
             self._checkpoints(params) as folder,
-            keeping(self.recipe, folder / "trial", folder, settings, made_from) as keeper,
+            resumable(self.recipe, folder / "trial", folder, settings, made_from) as checkpointer,
         ):
-            run = adaptation_run(self.recipe, step, mini, rows, self.train, settings, tuple(length.looks), keeper)
+            run = adaptation_run(self.recipe, step, mini, rows, self.train, settings, tuple(length.looks), checkpointer)
             with closing(run.points):
-                point = self._train(run, keeper, length, self._scorer(mini, settings), attempt)
+                point = self._train(run, checkpointer, length, self._scorer(mini, settings), attempt)
             attempt.finish(_trial_result(attempt, length, point))
-            keeper.remove()
+            checkpointer.remove()
 
     def _train(
-        self, run: Run, keeper: Keeper, length: TrialLength, judge: Callable[[], float], attempt: ClaimedTrial
-    ) -> Progress:
+        self,
+        run: TrainingRun,
+        checkpointer: CheckpointManager,
+        length: TrialLength,
+        judge: Callable[[], float],
+        attempt: ClaimedTrial,
+    ) -> TrainingMetrics:
         """Train, and look on the way; the last point of the learning curve."""
         before = max((length.looks.get(point.step, 0) for point in run.earlier), default=0)
         if before and attempt.should_stop_at(before, length.last_look):
             return run.earlier[-1]
-        for point in shown(run.points, length.steps, f"search {self.search.language}: {describe(attempt.params)}"):
+        for point in show_progress(
+            run.points, length.steps, f"search {self.search.language}: {describe(attempt.params)}"
+        ):
             self.watch(point)
             if look := length.looks.get(point.step):
                 attempt.evaluate_once(look, judge)
-                keeper.keep_soon()
+                checkpointer.keep_soon()
                 if attempt.should_stop_at(look, length.last_look):
                     break
         if run.state.step == length.steps:  # one that was stopped behind its last step has not been looked at there
@@ -220,7 +227,7 @@ class Trainer:
         """The search's metric on the dev split, of the primary with the vocabulary that it then has."""
         probe, primary = self._probe, self.source.encoder
         if probe is None:
-            return masked_judge(primary, primary, self.dev, settings)
+            return dev_evaluator(primary, primary, self.dev, settings)
         top = probe.depths[-1]
         return lambda: probe.measure(primary, (top,))[top].scores.accuracy
 
@@ -239,7 +246,7 @@ def _with_initialisation(recipe: Recipe, kind: Initialisation) -> Recipe:
     return recipe.model_copy(update={"adaptation": recipe.adaptation.model_copy(update={"initialisation": kind})})
 
 
-def _trial_result(attempt: ClaimedTrial, length: TrialLength, point: Progress) -> Trial:
+def _trial_result(attempt: ClaimedTrial, length: TrialLength, point: TrainingMetrics) -> Trial:
     own = {name: value for name, value in attempt.params.items() if name != "depth"}
     curve = length.curve({at: score for at, score in attempt.scores.items() if at <= length.looks[point.step]})
     return Trial(

@@ -28,7 +28,7 @@ from lingraft.search.space import Params, describe, params_key, planned_trials, 
 from lingraft.search.trial import ClaimedTrial, Inputs, Trainer
 from lingraft.search.trial_order import order_depths
 from lingraft.stages.results import Trial
-from lingraft.training.schedule import Watch, unwatched
+from lingraft.training.schedule import MetricsCallback, ignore_metrics
 
 __all__ = ["Inputs", "search", "work"]
 
@@ -40,7 +40,7 @@ def search(
     out: Path,
     known: Mapping[str, int] | None = None,
     state: Path | None = None,
-    watch: Watch = unwatched,
+    watch: MetricsCallback = ignore_metrics,
 ) -> Artifact:
     """Choose the depth that the recipe's goal asks for, all depths compared at equal FLOPs, and say why.
 
@@ -83,7 +83,7 @@ def work(
     storage: str | None,
     known: Mapping[str, int],
     state: Path | None = None,
-    watch: Watch = unwatched,
+    watch: MetricsCallback = ignore_metrics,
 ) -> list[Trial]:
     """Take part in a search until all its trials have ended; returns those of this worker.
 
@@ -141,7 +141,7 @@ class _SearchWorker:
         storage: str | None,
         known: Mapping[str, int],
         state: Path,
-        watch: Watch,
+        watch: MetricsCallback,
     ) -> None:
         self.recipe, self.search = recipe, recipe.require_search()
         self.trainer = Trainer(recipe, inputs, state, watch)

@@ -27,16 +27,24 @@ from lingraft.model.loading import Primary, load_mini, load_primary, save_vocabu
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.initialise import initial_rows, mark_of
 from lingraft.training import masked_lm, precision
-from lingraft.training.checkpoint import Keeper
+from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
-from lingraft.training.distributed.launch import spread
-from lingraft.training.progressive import progressive_run, spent
-from lingraft.training.resuming import Measure, finished, keeping, masked_judge, require_room, saved, saved_along
-from lingraft.training.run import Run, describe, masked_lm_run
-from lingraft.training.schedule import Progress, Watch
+from lingraft.training.distributed.launch import distributed
+from lingraft.training.progressive import phase_costs, progressive_run
+from lingraft.training.resuming import (
+    Measure,
+    already_done,
+    dev_evaluator,
+    require_empty,
+    resumable,
+    save_result,
+    was_saved_before,
+)
+from lingraft.training.run import TrainingRun, masked_lm_run, record_training
+from lingraft.training.schedule import MetricsCallback, TrainingMetrics
 
 
-@spread
+@distributed
 def adapt(
     recipe: Recipe,
     primary: Path,
@@ -44,7 +52,7 @@ def adapt(
     tokenizer: Path,
     depth: int,
     out: Path,
-    watch: Watch,
+    watch: MetricsCallback,
     mini: Path | None = None,
     checkpoints: Path | None = None,
     state: Path | None = None,
@@ -80,7 +88,7 @@ def adapt(
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or an output cannot be written.
     """
-    require_room(out, state)
+    require_empty(out, state)
     source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, course = recipe.adaptation, _course(recipe, depth, source, mini, shallower_minis)
@@ -96,10 +104,10 @@ def adapt(
     }
     made_from |= {"shallower_minis": [*map(artifact_fingerprint, shallower_minis)]} if shallower_minis else {}
     made_from |= mark_of(initial)
-    with keeping(recipe, out, state, settings, made_from) as keeper:
-        if made := finished(out, Kind.EMBEDDINGS, keeper, watch):
+    with resumable(recipe, out, state, settings, made_from) as checkpointer:
+        if made := already_done(out, Kind.EMBEDDINGS, checkpointer, watch):
             return made
-        run = course.run(recipe, source, rows, data, stops, keeper)
+        run = course.run(recipe, source, rows, data, stops, checkpointer)
         facts: dict[str, Any] = {"depth": depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
         facts |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
         origin: dict[str, Any] = {
@@ -108,15 +116,15 @@ def adapt(
         }
         origin |= {"tokenizer_hash": pieces.hash}
         curve = _Curve(checkpoints, stops, settings, recipe.encoder.dropout, origin)
-        history: list[Progress] = []
+        history: list[TrainingMetrics] = []
 
         def fill(draft: Draft) -> None:
             save_vocabulary(draft, model.vocabulary, pieces)
-            describe(draft, pieces.language, origin["data_hashes"], settings, history, run)
+            record_training(draft, pieces.language, origin["data_hashes"], settings, history, run)
             draft.facts |= origin
-            draft.facts["details"] |= facts | course.spent(run, history)
+            draft.facts["details"] |= facts | course.phase_costs(run, history)
 
-        def keep(point: Progress) -> None:
+        def keep(point: TrainingMetrics) -> None:
             watch(point)
             history.append(point)
             if point not in run.earlier:
@@ -125,7 +133,7 @@ def adapt(
         if not run.earlier:
             curve.save(0, fill)
         run.watched(f"adapt {pieces.language} over {course.title} layers", keep)
-        return saved(out, Kind.EMBEDDINGS, fill, run)
+        return save_result(out, Kind.EMBEDDINGS, fill, run)
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,7 @@ class _Curve:
             return
         place = self.folder / f"step-{reached:08d}"
         remove_partial_writes(place)
-        if not saved_along(place, self.settings, self.dropout, self.origin):
+        if not was_saved_before(place, self.settings, self.dropout, self.origin):
             with artifact.create(place, Kind.EMBEDDINGS) as draft:
                 fill(draft)
 
@@ -175,18 +183,26 @@ class _Course:
         return steps_until(settings.steps, 0, first / last)
 
     def run(
-        self, recipe: Recipe, primary: Primary, rows: InitialRows, data: Artifact, stops: Sequence[int], keeper: Keeper
-    ) -> Run:
+        self,
+        recipe: Recipe,
+        primary: Primary,
+        rows: InitialRows,
+        data: Artifact,
+        stops: Sequence[int],
+        checkpointer: CheckpointManager,
+    ) -> TrainingRun:
         """The training, not yet begun; dev score and loss are the primary's, which is what embeddings are for."""
         settings, train = recipe.adaptation, open_split(data, "train")
         judge, dev_loss = (self._look(primary, open_split(data, "dev"), settings, measure) for measure in _MEASURES)
         if self.switch is None:
-            return adaptation_run(recipe, self.steps[0], self.minis[0], rows, train, settings, stops, keeper, judge)
+            return adaptation_run(
+                recipe, self.steps[0], self.minis[0], rows, train, settings, stops, checkpointer, judge
+            )
         given = recipe, self.switch, self.steps, self.minis, rows, train, settings, stops
-        return progressive_run(*given, keeper, judge, dev_loss)
+        return progressive_run(*given, checkpointer, judge, dev_loss)
 
     def _look(self, primary: Primary, dev: Blocks, settings: Training, measure: Measure) -> Callable[[], float]:
-        look = masked_judge(nn.ModuleList(self.minis), primary.encoder, dev, settings, measure)
+        look = dev_evaluator(nn.ModuleList(self.minis), primary.encoder, dev, settings, measure)
 
         def swapped() -> float:
             swap(primary.encoder.to(precision.device()), self.minis[-1].vocabulary)
@@ -194,11 +210,11 @@ class _Course:
 
         return swapped
 
-    def spent(self, run: Run, history: Sequence[Progress]) -> dict[str, Any]:
+    def phase_costs(self, run: TrainingRun, history: Sequence[TrainingMetrics]) -> dict[str, Any]:
         """What a manifest says of phases; nothing of a plain adaptation."""
         if self.switch is None:
             return {}
-        return {"phases": spent(self.switch, run.state, history[-1].cost if history else Cost())}
+        return {"phases": phase_costs(self.switch, run.state, history[-1].cost if history else Cost())}
 
 
 _MEASURES: tuple[Measure, Measure] = (masked_lm.accuracy, masked_lm.mean_loss)
@@ -260,9 +276,9 @@ def adaptation_run(
     blocks: Blocks,
     settings: Training,
     stops: Sequence[int] = (),
-    keeper: Keeper | None = None,
+    checkpointer: CheckpointManager | None = None,
     judge: Callable[[], float] | None = None,
-) -> Run:
+) -> TrainingRun:
     """Put `rows` into a mini-model and return the run that trains them and nothing else, not yet begun."""
     swap(mini, make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
-    return masked_lm_run(recipe, step, mini, blocks, settings, stops, keeper, judge)
+    return masked_lm_run(recipe, step, mini, blocks, settings, stops, checkpointer, judge)

@@ -32,7 +32,7 @@ from lingraft.model.initialisation.piece_classes import PieceClass, classes_of
 from lingraft.model.initialisation.rows import shared_pieces
 from lingraft.model.loading import Primary
 from lingraft.stages.results import AlignmentBasis, require_source
-from lingraft.stages.transfer_metrics import Retrieved, context_states, mean_states, retrieve
+from lingraft.stages.transfer_metrics import RetrievalResult, context_states, mean_states, retrieve
 from lingraft.training import precision
 
 PART = "alignment"
@@ -146,7 +146,7 @@ class AlignmentProbe:
         """Layers that are compared, rising; the last is the top."""
         return tuple(self.source)
 
-    def measure(self, encoder: Encoder, depths: Sequence[int] | None = None) -> dict[int, Retrieved]:
+    def measure(self, encoder: Encoder, depths: Sequence[int] | None = None) -> dict[int, RetrievalResult]:
         """Compare, by layer.
 
         Args:

@@ -10,16 +10,16 @@ from lingraft.config.systems import Stage
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.model.encoder import fresh_layers, mini_model
 from lingraft.model.loading import load_primary
-from lingraft.training.distributed.launch import spread
-from lingraft.training.precision import forked
-from lingraft.training.resuming import finished, keeping, masked_judge, require_room, saved
-from lingraft.training.run import describe, masked_lm_run
-from lingraft.training.schedule import Watch
+from lingraft.training.distributed.launch import distributed
+from lingraft.training.precision import preserve_rng
+from lingraft.training.resuming import already_done, dev_evaluator, require_empty, resumable, save_result
+from lingraft.training.run import masked_lm_run, record_training
+from lingraft.training.schedule import MetricsCallback
 
 
-@spread
+@distributed
 def build_mini(
-    recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: Watch, state: Path | None = None
+    recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: MetricsCallback, state: Path | None = None
 ) -> Artifact:
     """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (section 2, step 1b).
 
@@ -40,29 +40,31 @@ def build_mini(
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    require_room(out, state)
+    require_empty(out, state)
     settings, step = recipe.require_mini(), recipe.steps_over(recipe.adaptation.depth)[Stage.BUILD_MINI]
     source = load_primary(primary, recipe.primary_shape)
     data = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens)
-    with forked():
+    with preserve_rng():
         torch.manual_seed(settings.seed)
         fresh = fresh_layers(source.encoder.shape, step.fresh_layers)
     depth = step.layers - step.fresh_layers
     mini = mini_model(source.encoder, depth, fresh)
     made_from = {"stage": "mini", "primary": source.fingerprint, "blocks": data.fingerprint, "depth": depth}
-    with keeping(recipe, out, state, settings, made_from) as keeper:
-        if made := finished(out, Kind.MINI, keeper, watch):
+    with resumable(recipe, out, state, settings, made_from) as checkpointer:
+        if made := already_done(out, Kind.MINI, checkpointer, watch):
             return made
-        judge = masked_judge(mini, mini, open_split(data, "dev"), settings)
-        run = masked_lm_run(recipe, step, mini, open_split(data, "train"), settings, keeper=keeper, judge=judge)
+        judge = dev_evaluator(mini, mini, open_split(data, "dev"), settings)
+        run = masked_lm_run(
+            recipe, step, mini, open_split(data, "train"), settings, checkpointer=checkpointer, judge=judge
+        )
         history = run.watched(f"build mini-model of {step.layers} layers", watch)
 
         def fill(draft: Draft) -> None:
             draft.tensors("layers", fresh.state_dict())
-            describe(draft, recipe.source, input_hashes(data), settings, history, run)
+            record_training(draft, recipe.source, input_hashes(data), settings, history, run)
             draft.facts["tokenizer_hash"] = source.tokenizer.hash
             draft.facts["aligned_with"] = source.fingerprint
             draft.facts["details"] |= {"shape": mini.shape.model_dump(mode="json"), "depth": depth}
             draft.facts["details"] |= {"fresh_layers": step.fresh_layers, "system": recipe.system}
 
-        return saved(out, Kind.MINI, fill, run)
+        return save_result(out, Kind.MINI, fill, run)

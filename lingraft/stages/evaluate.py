@@ -31,11 +31,11 @@ from lingraft.stages.results import (
     SourceResult,
     task_item,
 )
-from lingraft.stages.task_scores import judge_all, load_tasks
-from lingraft.tasks.item_counts import Tally
+from lingraft.stages.task_scores import evaluate_tasks, load_tasks
+from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.model import TaskModel
 from lingraft.training import masked_lm, precision
-from lingraft.training.learning_curve import curve_of
+from lingraft.training.learning_curve import read_curve
 
 
 def evaluate_source(
@@ -55,7 +55,7 @@ def evaluate_source(
     source.encoder.to(precision.device())
     data, documents = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens), load_text(text, recipe.source)
     models = load_tasks(tasks)
-    judged = judge_all(recipe, models, documents, source.tokenizer, lambda model: model.swap_in(source))
+    judged = evaluate_tasks(recipe, models, documents, source.tokenizer, lambda model: model.swap_in(source))
     result = SourceResult(
         language=recipe.source,
         primary=source.fingerprint,
@@ -136,8 +136,8 @@ def evaluate_language(
         before=untrained,
         after=learned.vocabulary,
     )
-    before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
-    after = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
+    before = evaluate_tasks(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
+    after = evaluate_tasks(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
     whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
     over = mini_of(source, step, mini)
     if not step.fresh_layers:
@@ -187,7 +187,7 @@ def _save(
     result: SourceResult | LanguageResult,
     out: Path,
     data_hashes: dict[str, str],
-    items: dict[str, Tally] | None = None,
+    items: dict[str, ItemCounts] | None = None,
     parts: dict[str, dict[str, Tensor]] | None = None,
 ) -> Artifact:
     facts = {"language": result.language, "aligned_with": result.primary, "data_hashes": data_hashes}
@@ -210,7 +210,7 @@ def _masked(
     source: Primary,
     vocabularies: tuple[Vocabulary, Vocabulary],
     blocks_NT: Tensor,
-) -> tuple[MaskedScores, dict[str, Tally]]:
+) -> tuple[MaskedScores, dict[str, ItemCounts]]:
     """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one.
 
     Args:
@@ -222,7 +222,7 @@ def _masked(
     """
     top = source.encoder.shape.layers
 
-    def tallies(vocabulary: Vocabulary) -> tuple[Tally, Tally]:
+    def tallies(vocabulary: Vocabulary) -> tuple[ItemCounts, ItemCounts]:
         """Return the mini-model's tally and the primary's."""
         if over is source.encoder:
             found = _tallies(over, vocabulary, blocks_NT, (depth, top))
@@ -240,14 +240,16 @@ def _masked(
     return scores, {MASKED: primary, MASKED_INITIAL: primary_initial}
 
 
-def _tallies(encoder: Encoder, vocabulary: Vocabulary, blocks_NT: Tensor, depths: Sequence[int]) -> dict[int, Tally]:
+def _tallies(
+    encoder: Encoder, vocabulary: Vocabulary, blocks_NT: Tensor, depths: Sequence[int]
+) -> dict[int, ItemCounts]:
     swap(encoder, vocabulary)
-    return masked_lm.tallies(encoder.to(precision.device()), blocks_NT, depths)
+    return masked_lm.accuracy_counts(encoder.to(precision.device()), blocks_NT, depths)
 
 
 def _alignment(
     source: Primary, probe: AlignmentProbe, vocabularies: tuple[Vocabulary, Vocabulary]
-) -> tuple[AlignmentScores, dict[str, Tally]]:
+) -> tuple[AlignmentScores, dict[str, ItemCounts]]:
     """Alignment of the primary's hidden states, with the vocabulary learned and the initial one."""
     found = []
     for vocabulary in vocabularies:
@@ -268,7 +270,7 @@ def _alignment(
 
 
 def _history(folder: Path) -> list[Point]:
-    return [Point(**point._asdict()) for point in curve_of(folder)]
+    return [Point(**point._asdict()) for point in read_curve(folder)]
 
 
 def _sum(costs: Sequence[Cost]) -> Cost:

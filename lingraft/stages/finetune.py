@@ -17,14 +17,14 @@ from lingraft.model.loading import load_primary
 from lingraft.tasks.kinds import Prepared, TaskKind
 from lingraft.tasks.loading import kind_of, load_examples
 from lingraft.tasks.model import save_task
-from lingraft.training.distributed.launch import spread
-from lingraft.training.precision import forked
-from lingraft.training.resuming import finished, keeping, require_room, saved
-from lingraft.training.run import describe, task_run
-from lingraft.training.schedule import Watch
+from lingraft.training.distributed.launch import distributed
+from lingraft.training.precision import preserve_rng
+from lingraft.training.resuming import already_done, require_empty, resumable, save_result
+from lingraft.training.run import record_training, task_run
+from lingraft.training.schedule import MetricsCallback
 
 
-@spread
+@distributed
 def finetune(
     recipe: Recipe,
     task: str,
@@ -32,7 +32,7 @@ def finetune(
     text: Path | None,
     seed: int,
     out: Path,
-    watch: Watch,
+    watch: MetricsCallback,
     layers: int | None = None,
     state: Path | None = None,
 ) -> Artifact:
@@ -57,7 +57,7 @@ def finetune(
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    require_room(out, state)
+    require_empty(out, state)
     wanted, source = recipe.task(task), load_primary(primary, recipe.primary_shape)
     body = source.encoder if layers is None else mini_model(source.encoder, layers)
     kind, shape = kind_of(wanted), body.shape
@@ -65,7 +65,7 @@ def finetune(
     examples = load_examples(wanted, "train", recipe.source, documents)
     labels = list(wanted.labels) or kind.labels(examples)
     data = kind.prepare(examples, labels, source.tokenizer, shape)
-    with forked():
+    with preserve_rng():
         torch.manual_seed(seed)
         net = kind.net(body, labels)
     dev = load_examples(wanted, "dev", recipe.source, documents)
@@ -76,17 +76,17 @@ def finetune(
     origin = hashes | (documents.manifest.data_hashes if documents else {})
     made_from = {"stage": "finetune", "primary": source.fingerprint, "layers": shape.layers, "seed": seed, **hashes}
     made_from |= {"dev": _content_hash(dev), "kind": wanted.kind, "evaluation": wanted.evaluation, "labels": labels}
-    with keeping(recipe, out, state, wanted.finetuning, made_from) as keeper:
-        if made := finished(out, Kind.TASK, keeper, watch):
+    with resumable(recipe, out, state, wanted.finetuning, made_from) as checkpointer:
+        if made := already_done(out, Kind.TASK, checkpointer, watch):
             return made
         judge = _judge_of(net, kind, held_out, recipe.source)
-        run = task_run(recipe, step, net, kind, data, wanted.finetuning, seed, keeper, judge)
+        run = task_run(recipe, step, net, kind, data, wanted.finetuning, seed, checkpointer, judge)
         history = run.watched(f"finetune {task}, seed {seed}", watch)
         judged = kind.judge(net, held_out, recipe.source)
 
         def fill(draft: Draft) -> None:
             save_task(draft, net)
-            describe(draft, recipe.source, origin, wanted.finetuning, history, run)
+            record_training(draft, recipe.source, origin, wanted.finetuning, history, run)
             draft.facts["tokenizer_hash"] = source.tokenizer.hash
             draft.facts["aligned_with"] = source.fingerprint
             draft.facts["details"] |= {"task": task, "settings": wanted.model_dump(mode="json"), "labels": labels}
@@ -94,7 +94,7 @@ def finetune(
             draft.facts["details"] |= {"examples": len(examples), "rows": len(data), "truncated": data.truncated}
             draft.facts["details"] |= {"shape": shape.model_dump(mode="json")}
 
-        return saved(out, Kind.TASK, fill, run)
+        return save_result(out, Kind.TASK, fill, run)
 
 
 def _judge_of(net: nn.Module, kind: TaskKind, held_out: Prepared, language: str) -> Callable[[], float]:

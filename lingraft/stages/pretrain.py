@@ -15,18 +15,18 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import save_vocabulary
 from lingraft.stages.vectors import begin_as_static_vectors
-from lingraft.training.checkpoint import Keeper
-from lingraft.training.distributed.launch import spread
-from lingraft.training.freezing import trained_by
-from lingraft.training.precision import forked
-from lingraft.training.resuming import finished, keeping, masked_judge, require_room, saved
-from lingraft.training.run import Run, describe, masked_lm_phase, phased_run
-from lingraft.training.schedule import Watch
+from lingraft.training.checkpoint import CheckpointManager
+from lingraft.training.distributed.launch import distributed
+from lingraft.training.freezing import trainable_parameters
+from lingraft.training.precision import preserve_rng
+from lingraft.training.resuming import already_done, dev_evaluator, require_empty, resumable, save_result
+from lingraft.training.run import TrainingRun, masked_lm_phase, phased_run, record_training
+from lingraft.training.schedule import MetricsCallback
 
 
-@spread
+@distributed
 def pretrain(
-    recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Watch, state: Path | None = None
+    recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: MetricsCallback, state: Path | None = None
 ) -> Artifact:
     """Train the primary with its MLM heads from nothing, in the source language (paper section 2, step 1).
 
@@ -46,12 +46,12 @@ def pretrain(
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    require_room(out, state)
+    require_empty(out, state)
     pieces = Tokenizer.load(tokenizer, recipe.source)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, step = recipe.pretraining, recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
     train = open_split(data, "train")
-    with forked():
+    with preserve_rng():
         torch.manual_seed(settings.seed)
         encoder = Encoder(recipe.primary_shape, len(pieces))
         if settings.positions == "sinusoidal":
@@ -59,21 +59,21 @@ def pretrain(
         if settings.embeddings == "static-vectors":
             begin_as_static_vectors(encoder.vocabulary, train, pieces)
     made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}
-    with keeping(recipe, out, state, settings, made_from) as keeper:
-        if made := finished(out, Kind.PRIMARY, keeper, watch):
+    with resumable(recipe, out, state, settings, made_from) as checkpointer:
+        if made := already_done(out, Kind.PRIMARY, checkpointer, watch):
             return made
-        judge = masked_judge(encoder, encoder, open_split(data, "dev"), settings)
-        run = pretraining_run(recipe, step, encoder, train, keeper, judge)
+        judge = dev_evaluator(encoder, encoder, open_split(data, "dev"), settings)
+        run = pretraining_run(recipe, step, encoder, train, checkpointer, judge)
         history = run.watched(f"pretrain {recipe.source}", watch)
 
         def fill(draft: Draft) -> None:
             draft.tensors("body", encoder.body_tensors())
             save_vocabulary(draft, encoder.vocabulary, pieces)
-            describe(draft, pieces.language, input_hashes(data), settings, history, run)
+            record_training(draft, pieces.language, input_hashes(data), settings, history, run)
             draft.facts["tokenizer_hash"] = pieces.hash
             draft.facts["details"] |= {"shape": encoder.shape.model_dump(mode="json")}
 
-        return saved(out, Kind.PRIMARY, fill, run)
+        return save_result(out, Kind.PRIMARY, fill, run)
 
 
 def pretraining_run(
@@ -81,9 +81,9 @@ def pretraining_run(
     step: Step,
     encoder: Encoder,
     blocks: Blocks,
-    keeper: Keeper | None = None,
+    checkpointer: CheckpointManager | None = None,
     judge: Callable[[], float] | None = None,
-) -> Run:
+) -> TrainingRun:
     """Masked language modelling of everything, in the source language (paper section 2, step 1).
 
     Attention begins uniform. A neighbour is more of what it sees in a window than in a block, and so stands out of the
@@ -95,7 +95,7 @@ def pretraining_run(
         step: of pretraining.
         encoder: what is trained.
         blocks: to train on.
-        keeper: keeps checkpoints, and finds the one to go on from.
+        checkpointer: keeps checkpoints, and finds the one to go on from.
         judge: the dev score, where the settings ask for looks at it.
 
     Raises:
@@ -106,4 +106,4 @@ def pretraining_run(
     if windows := settings.windows:
         end: dict[str, Any] = {"ends_at": windows.steps, "is_last": False}
         phases.insert(0, masked_lm_phase(recipe, step, encoder, settings, window=windows.tokens, **end))
-    return phased_run(recipe, phases, trained_by(step, encoder), blocks, settings, keeper, judge)
+    return phased_run(recipe, phases, trainable_parameters(step, encoder), blocks, settings, checkpointer, judge)

@@ -13,7 +13,7 @@ from lingraft.artifacts.artifact import Artifact, Cost, Kind
 from lingraft.errors import ArtifactError
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality
 from lingraft.tasks import item_counts
-from lingraft.tasks.item_counts import Tally
+from lingraft.tasks.item_counts import ItemCounts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +34,7 @@ class Result(pydantic.BaseModel):
 
 
 class Point(Result):
-    """One point of a learning curve; see `lingraft.training.loop.Progress`."""
+    """One point of a learning curve; see `lingraft.training.schedule.TrainingMetrics`."""
 
     step: int
     tokens: int
@@ -306,7 +306,7 @@ def save(
     result: Result,
     kind: Kind,
     out: Path,
-    items: Mapping[str, Tally] | None = None,
+    items: Mapping[str, ItemCounts] | None = None,
     parts: "Mapping[str, Mapping[str, Tensor]] | None" = None,
     /,
     **facts: Any,
@@ -332,7 +332,7 @@ def _save(
     kind: Kind,
     out: Path,
     files: Mapping[str, bytes],
-    items: Mapping[str, Tally],
+    items: Mapping[str, ItemCounts],
     parts: "Mapping[str, Mapping[str, Tensor]]",
     facts: Mapping[str, Any],
 ) -> Artifact:
@@ -376,7 +376,7 @@ def load_language(folder: Path) -> LanguageResult:
     return LanguageResult.model_validate_json(_text(folder, Kind.EVALUATION, "language"))
 
 
-def load_items(folder: Path) -> dict[str, Tally]:
+def load_items(folder: Path) -> dict[str, ItemCounts]:
     """What the scores of an adapted language are made of: `MASKED`, `ALIGNMENT`, each as initialised, and `task_item`s.
 
     Raises:

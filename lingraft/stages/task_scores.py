@@ -11,21 +11,21 @@ from lingraft.config.recipe import Recipe
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
 from lingraft.stages.results import SeedScores, TaskScores
-from lingraft.tasks.item_counts import Tally
-from lingraft.tasks.kinds import Judged
+from lingraft.tasks.item_counts import ItemCounts
+from lingraft.tasks.kinds import TaskEvaluation
 from lingraft.tasks.loading import load_examples
 from lingraft.tasks.model import TaskModel, load_task
 from lingraft.training import precision
 
-PutIn = Callable[[TaskModel], object]
+SwapIn = Callable[[TaskModel], object]
 """Gives a task's body the embeddings to judge."""
 
 
-class JudgedTask(NamedTuple):
+class EvaluatedTask(NamedTuple):
     """A task's scores, and what they are made of."""
 
     scores: TaskScores
-    tallies: dict[int, Tally]
+    tallies: dict[int, ItemCounts]
     """By finetuning seed, of the same examples in the same order."""
 
 
@@ -46,9 +46,9 @@ def load_tasks(folders: Sequence[Path]) -> dict[str, list[TaskModel]]:
     return by_name
 
 
-def judge_all(
-    recipe: Recipe, tasks: dict[str, list[TaskModel]], text: Artifact | None, tokenizer: Tokenizer, put_in: PutIn
-) -> tuple[JudgedTask, ...]:
+def evaluate_tasks(
+    recipe: Recipe, tasks: dict[str, list[TaskModel]], text: Artifact | None, tokenizer: Tokenizer, put_in: SwapIn
+) -> tuple[EvaluatedTask, ...]:
     """Score every task that has test examples in the tokenizer's language.
 
     Raises:
@@ -57,12 +57,12 @@ def judge_all(
     """
     language = tokenizer.language
     covered = [name for name in tasks if recipe.task(name).covers(language)]
-    return tuple(judge(recipe, tasks[name], text, tokenizer, put_in) for name in covered)
+    return tuple(evaluate_task(recipe, tasks[name], text, tokenizer, put_in) for name in covered)
 
 
-def judge(
-    recipe: Recipe, seeds: Sequence[TaskModel], text: Artifact | None, tokenizer: Tokenizer, put_in: PutIn
-) -> JudgedTask:
+def evaluate_task(
+    recipe: Recipe, seeds: Sequence[TaskModel], text: Artifact | None, tokenizer: Tokenizer, put_in: SwapIn
+) -> EvaluatedTask:
     """Score one task, each of its seeds, on its test examples in the tokenizer's language.
 
     Args:
@@ -78,7 +78,7 @@ def judge(
     first = seeds[0]
     examples = load_examples(recipe.task(first.name), "test", tokenizer.language, text)
     data = first.kind.prepare(examples, first.labels, tokenizer, first.shape)
-    judged: dict[int, Judged] = {}
+    judged: dict[int, TaskEvaluation] = {}
     for model in seeds:
         put_in(model)
         judged[model.seed] = model.kind.judge(model.net.to(precision.device()), data, tokenizer.language)
@@ -96,4 +96,4 @@ def judge(
         others=others,
         confusion=torch.stack(matrices).sum(0).tolist() if matrices else [],
     )
-    return JudgedTask(scores, {seed: one.tally for seed, one in judged.items()})
+    return EvaluatedTask(scores, {seed: one.tally for seed, one in judged.items()})

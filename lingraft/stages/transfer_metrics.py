@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from lingraft.model.encoder import Encoder
 from lingraft.stages.results import Retrieval
-from lingraft.tasks.item_counts import Tally
+from lingraft.tasks.item_counts import ItemCounts
 
 _BATCH = 64
 OCCURRENCES = 8
@@ -22,15 +22,15 @@ _MASKED_EVERY = 7
 
 
 @dataclass(frozen=True, eq=False)
-class Retrieved:
+class RetrievalResult:
     """Retrieval among pairs: its scores, and what they are made of."""
 
     scores: Retrieval
-    tally: Tally
+    tally: ItemCounts
     """Of each pair, in how many of the two directions its counterpart was found."""
 
 
-def retrieve(source_ND: Tensor, target_ND: Tensor) -> Retrieved:
+def retrieve(source_ND: Tensor, target_ND: Tensor) -> RetrievalResult:
     """Look for each row's counterpart among all rows of the other language, by cosine, each language centred.
 
     Args:
@@ -49,7 +49,7 @@ def retrieve(source_ND: Tensor, target_ND: Tensor) -> Retrieved:
         mutual_cosine=cosine_NN.max(1).values[mutual_N].double().mean().item(),
     )
     found_N = to_source_N.double() + from_source_N.double()
-    return Retrieved(scores, Tally.of(found_N.numpy(), torch.full_like(found_N, 2.0).numpy()))
+    return RetrievalResult(scores, ItemCounts.of(found_N.numpy(), torch.full_like(found_N, 2.0).numpy()))
 
 
 @torch.inference_mode()

@@ -11,7 +11,7 @@ from lingraft.artifacts.failures import failure_reason
 from lingraft.jobs.job import Job
 from lingraft.jobs.shared_results import get_or_run, has_result
 from lingraft.steps.step_io import Scores, cost_of
-from lingraft.training.metrics import exposed
+from lingraft.training.metrics import expose_metrics
 
 _CHECKING: ContextVar[bool] = ContextVar("only asked", default=False)
 _JOB = "lingraft_job"
@@ -72,7 +72,7 @@ def run_job(
     if _CHECKING.get():
         raise _CheckResult(has_result(job))
     with tracking.stage(run.read_text(), job.name) as stage:
-        made = get_or_run(job, exposed(job.name, stage.watch) if job.kind in _TRAINED else stage.watch)
+        made = get_or_run(job, expose_metrics(job.name, stage.watch) if job.kind in _TRAINED else stage.watch)
         scores = scores_of(made)
         stage.record(made, scores)
         register(made, stage)

@@ -13,8 +13,8 @@ from lingraft.config.search import SEARCH_STORAGE
 from lingraft.data.languages import language_name, name_and_tag
 from lingraft.stages.results import load_search
 from lingraft.steps.step_io import Scores, non_empty
-from lingraft.training.metrics import exposed
-from lingraft.training.schedule import unwatched
+from lingraft.training.metrics import expose_metrics
+from lingraft.training.schedule import ignore_metrics
 
 if TYPE_CHECKING:
     from lingraft.search import Inputs
@@ -58,7 +58,7 @@ def try_depths(
         inputs = _inputs(
             primary, blocks_folder, tokenizer_folder, source_blocks, initial, source_evaluation, text_folder
         )
-        found = work(settings, inputs, storage, known, watch=exposed("search-depth", unwatched))
+        found = work(settings, inputs, storage, known, watch=expose_metrics("search-depth", ignore_metrics))
         write_json(out / TRIALS_FILE, [trial.model_dump(mode="json") for trial in found])
     return {"trials": float(len(found)), "flops": sum(trial.flops for trial in found)}
 
@@ -100,7 +100,7 @@ def search_depth(
         inputs = _inputs(
             primary, blocks_folder, tokenizer_folder, source_blocks, initial, source_evaluation, text_folder
         )
-        made = search(settings, inputs, storage, out, known, watch=exposed("search-depth", unwatched))
+        made = search(settings, inputs, storage, out, known, watch=expose_metrics("search-depth", ignore_metrics))
         result = load_search(out)
         scores = {f"{_SCORES[result.metric]}_depth_{trial.depth}": trial.score for trial in result.trials}
         scores |= {"chosen_depth": float(result.chosen), "share_of_grid": result.flops / result.grid_flops}

@@ -16,8 +16,8 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
 from lingraft.tasks.class_scores import MACRO_F1, macro_f1
-from lingraft.tasks.item_counts import Tally
-from lingraft.tasks.kinds import Judged
+from lingraft.tasks.item_counts import ItemCounts
+from lingraft.tasks.kinds import TaskEvaluation
 from lingraft.tasks.labelled_texts import Example, examples_of, read_examples
 from lingraft.tasks.labels import labels_of, numbered
 from lingraft.tasks.lengths import by_length
@@ -143,12 +143,12 @@ class Classification:
         """Mean cross-entropy over a batch, a scalar."""
         return F.cross_entropy(_logits(net, batch).float(), batch.labels_B.to(net.out.weight.device))
 
-    def judge(self, net: Classifier, data: Classified, language: str) -> Judged:
+    def judge(self, net: Classifier, data: Classified, language: str) -> TaskEvaluation:
         """Accuracy and macro-F1, beside the accuracy of always naming the class that is most frequent in the set."""
         predicted_N, classes = predicted(net, data), net.out.out_features
         counts_CC = confusion(data.labels_N, predicted_N, classes)
-        tally = Tally.of((predicted_N == data.labels_N).numpy())
-        return Judged(
+        tally = ItemCounts.of((predicted_N == data.labels_N).numpy())
+        return TaskEvaluation(
             score=tally.score,
             baseline=float(counts_CC.sum(1).max() / counts_CC.sum()),
             tally=tally,

@@ -20,7 +20,7 @@ _FOUND, _OUT_OF = "found", "out_of"
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
+class ItemCounts:
     """Of each item, how much was found and out of how much: accuracy and micro F1 are their sums' ratio."""
 
     found_N: Counts
@@ -41,13 +41,13 @@ class Tally:
         return float(self.found_N.sum() / max(self.out_of_N.sum(), 1.0))
 
 
-def save(tallies: Mapping[str, Tally], path: Path) -> None:
+def save(tallies: Mapping[str, ItemCounts], path: Path) -> None:
     """Write tallies by name as safetensors."""
     parts = {f"{name}/{_FOUND}": tally.found_N for name, tally in tallies.items()}
     save_file(parts | {f"{name}/{_OUT_OF}": tally.out_of_N for name, tally in tallies.items()}, path)
 
 
-def load(path: Path) -> dict[str, Tally]:
+def load(path: Path) -> dict[str, ItemCounts]:
     """What `save` wrote.
 
     Raises:
@@ -58,4 +58,4 @@ def load(path: Path) -> dict[str, Tally]:
     except (OSError, SafetensorError) as error:
         raise ArtifactError(f"{path} cannot be read: {error}. Judge again with this lingraft.") from error
     names = [name.removesuffix(f"/{_FOUND}") for name in parts if name.endswith(f"/{_FOUND}")]
-    return {name: Tally(parts[f"{name}/{_FOUND}"], parts[f"{name}/{_OUT_OF}"]) for name in sorted(names)}
+    return {name: ItemCounts(parts[f"{name}/{_FOUND}"], parts[f"{name}/{_OUT_OF}"]) for name in sorted(names)}

@@ -13,18 +13,18 @@ from torch import Tensor, nn
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder
-from lingraft.tasks.item_counts import Tally
+from lingraft.tasks.item_counts import ItemCounts
 
 
 @dataclass(frozen=True)
-class Judged:
+class TaskEvaluation:
     """What a finetuned model scored on a set of examples; all scores are shares, 0 to 1."""
 
     score: float
     """The task's official metric."""
     baseline: float
     """What the best trivial answer scores on the same examples, for example the most frequent class."""
-    tally: Tally
+    tally: ItemCounts
     """What the score is made of, example by example, in the order of the examples."""
     others: dict[str, float] = field(default_factory=dict)
     """Further official metrics, such as exact match."""
@@ -92,5 +92,5 @@ class TaskKind(Protocol):
     def loss(self, net: Any, batch: Any) -> Tensor:
         """The loss of a batch, a scalar, on the device of the net's head."""
 
-    def judge(self, net: Any, data: Any, language: str) -> Judged:
+    def judge(self, net: Any, data: Any, language: str) -> TaskEvaluation:
         """Score a model by the official metric; the net is put into evaluation mode."""

@@ -16,8 +16,8 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
 from lingraft.tasks import squad, squad_metric
-from lingraft.tasks.item_counts import Tally
-from lingraft.tasks.kinds import Judged
+from lingraft.tasks.item_counts import ItemCounts
+from lingraft.tasks.kinds import TaskEvaluation
 from lingraft.tasks.squad import Question
 from lingraft.tasks.squad_answers import LONGEST_TOKENS, N_BEST, best_answers
 from lingraft.tasks.squad_metric import Evaluation, Score
@@ -107,7 +107,7 @@ class QuestionAnswering:
         starts_B, ends_B = batch.starts_B.to(device), batch.ends_B.to(device)
         return (F.cross_entropy(start_BT, starts_B) + F.cross_entropy(end_BT, ends_B)) / 2
 
-    def judge(self, net: SpanExtractor, data: Windows, language: str) -> Judged:
+    def judge(self, net: SpanExtractor, data: Windows, language: str) -> TaskEvaluation:
         """F1, with exact match beside it; the net is put into evaluation mode.
 
         The baseline is the F1 of always answering with the whole context or with its first sentence, whichever is
@@ -123,10 +123,10 @@ class QuestionAnswering:
         scores = squad_metric.mean(each)
         contexts = [question.context for question in data.questions]
         trivial = (contexts, [first_sentence(context) for context in contexts])
-        return Judged(
+        return TaskEvaluation(
             score=scores.f1,
             baseline=max(squad_metric.mean(self._scores(texts, data.questions, language)).f1 for texts in trivial),
-            tally=Tally.of([score.f1 for score in each]),
+            tally=ItemCounts.of([score.f1 for score in each]),
             others={"exact_match": scores.exact_match},
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from lingraft.tasks.item_counts import Tally
+from lingraft.tasks.item_counts import ItemCounts
 
 OUTSIDE = "O"
 
@@ -61,11 +61,11 @@ def span_scores(true: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]
     )
 
 
-def span_tally(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Tally:
+def span_tally(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> ItemCounts:
     """What micro F1 is made of, sentence by sentence: spans that are right count twice, out of true and predicted."""
     pairs = [(spans(one), spans(other)) for one, other in zip(true, predicted, strict=True)]
     right = [2 * len(actual & claimed) for actual, claimed in pairs]
-    return Tally.of(right, [len(actual) + len(claimed) for actual, claimed in pairs])
+    return ItemCounts.of(right, [len(actual) + len(claimed) for actual, claimed in pairs])
 
 
 def _continues(before: str, tag: str) -> bool:

@@ -19,7 +19,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.masking import NOT_PREDICTED
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
-from lingraft.tasks.kinds import Judged
+from lingraft.tasks.kinds import TaskEvaluation
 from lingraft.tasks.labels import labels_of, numbered
 from lingraft.tasks.lengths import by_length
 from lingraft.tasks.pairs import pad
@@ -148,14 +148,14 @@ class Tagging:
         logits_NC = _logits(net, batch).flatten(0, 1).float()
         return F.cross_entropy(logits_NC, labels_N, reduction="sum") / (labels_N != NOT_PREDICTED).sum().clamp(min=1)
 
-    def judge(self, net: Tagger, data: Tagged, language: str) -> Judged:
+    def judge(self, net: Tagger, data: Tagged, language: str) -> TaskEvaluation:
         """Span F1 as seqeval has it, beside that of one and the same tag for every word, whichever is best."""
         true = [sentence.tags for sentence in data.sentences]
         predicted = predicted_tags(net, data)
         found = span_scores(true, predicted)
         constant = (span_scores(true, [[tag] * len(tags) for tags in true]).f1 for tag in data.names)
         others = {"precision": found.precision, "recall": found.recall}
-        return Judged(found.f1, max(constant), span_tally(true, predicted), others)
+        return TaskEvaluation(found.f1, max(constant), span_tally(true, predicted), others)
 
 
 @torch.inference_mode()

@@ -39,7 +39,7 @@ from lingraft.tracking.metrics_queue import MetricsQueue, UnreachableError
 from lingraft.tracking.tags import cost_tags, run_description, truncate
 
 if TYPE_CHECKING:
-    from lingraft.training.schedule import Progress
+    from lingraft.training.schedule import TrainingMetrics
 
 _SQLITE = "sqlite:///"
 _REQUEST = "lingraft.request"
@@ -47,7 +47,7 @@ _REQUEST = "lingraft.request"
 _METRICS_PER_POINT = 8
 """Largest number of metrics in a point; points of progressive adaptations have the most."""
 
-TimedMetrics = tuple[int, "Progress"]
+TimedMetrics = tuple[int, "TrainingMetrics"]
 """Time of a point in milliseconds since 1970, and its metrics."""
 
 
@@ -64,7 +64,7 @@ class StageRun:
         self._made: Path | None = None
         self._queue = MetricsQueue(partial(_log_points, run_id), MAX_METRICS_PER_BATCH // _METRICS_PER_POINT)
 
-    def watch(self, point: "Progress") -> None:
+    def watch(self, point: "TrainingMetrics") -> None:
         """Queue a point of the learning curve: losses at a step, and the cost until then.
 
         MLflow's charts can draw a loss over any other metric, such as tokens or FLOPs. Training neither waits for the
@@ -381,7 +381,7 @@ def _log_points(run_id: str, points: Sequence[TimedMetrics]) -> None:
         mlflow.MlflowClient().log_batch(run_id, metrics, synchronous=True)
 
 
-def _metrics_of(point: "Progress") -> dict[str, float]:
+def _metrics_of(point: "TrainingMetrics") -> dict[str, float]:
     """Return the metrics of a point, without those that do not apply to this training."""
     measured: dict[str, float | None] = {
         "loss": point.loss,

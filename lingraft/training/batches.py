@@ -25,7 +25,7 @@ _GROUPED_STEPS = 16
 """Steps whose rows are sorted by length among themselves: of 512 NLI pairs, 32 at once, 3% are padding, not 40%."""
 
 
-class Drawn(NamedTuple):
+class MaskedLmBatch(NamedTuple):
     """Blocks for masked language modelling."""
 
     tokens_BT: Tensor
@@ -35,7 +35,7 @@ class Drawn(NamedTuple):
 
 def block_stream(
     blocks: Blocks, batch_blocks: int, at_once: int | None, mask_rate: float, seed: int
-) -> Callable[[int], list[tuple[float, Drawn]]]:
+) -> Callable[[int], list[tuple[float, MaskedLmBatch]]]:
     """Shuffled blocks; every epoch has each block once, in an order of its own.
 
     Args:
@@ -51,7 +51,7 @@ def block_stream(
     own = _part_of(batch_blocks, at_once)
     order, size = ShuffledIndices(len(blocks), seed, blocks.window), at_once or own
 
-    def micro_batches(step: int) -> list[tuple[float, Drawn]]:
+    def micro_batches(step: int) -> list[tuple[float, MaskedLmBatch]]:
         first = (step - 1) * batch_blocks
         total = count_predicted(mask_rate, blocks.block_tokens, first, batch_blocks) or 1  # blocks may be that short
         starts = range(first + process_group.rank() * own, first + (process_group.rank() + 1) * own, size)
@@ -59,7 +59,7 @@ def block_stream(
         return [
             (
                 count_predicted(mask_rate, blocks.block_tokens, start, size) / total,
-                Drawn(blocks.take(order.rows(start, size)), start),
+                MaskedLmBatch(blocks.take(order.rows(start, size)), start),
             )
             for start in starts
         ]
@@ -124,6 +124,6 @@ def _rows_of(data: Prepared, batch_examples: int, seed: int, together: int) -> C
     return rows
 
 
-def steps_of(data: Prepared, batch_examples: int, epochs: float) -> int:
+def steps_for_epochs(data: Prepared, batch_examples: int, epochs: float) -> int:
     """Steps in which every row is seen `epochs` times, at least one."""
     return max(1, round(epochs * math.ceil(len(data) / batch_examples)))

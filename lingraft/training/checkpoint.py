@@ -37,7 +37,7 @@ _PAUSES_S = (0.5, 1.0, 2.0)
 Found = TypeVar("Found")
 
 
-class Keeper:
+class CheckpointManager:
     """Writes checkpoints into a folder while training goes on, and finds the newest one that is whole and fits."""
 
     def __init__(self, folder: Path, made_from: Mapping[str, Any], every_s: float) -> None:
@@ -71,15 +71,15 @@ class Keeper:
             TrainingError: the disk cannot be read, also when tried again; nothing is renamed for it.
         """
         if process_group.is_rank_zero():
-            for torn in _places(self.folder, ".step-"):
+            for torn in _list_folder(self.folder, ".step-"):
                 shutil.rmtree(torn, ignore_errors=True)
             found = self._newest()
-            process_group.wait()
+            process_group.barrier()
         else:
-            process_group.wait()  # until what is of no use has been renamed
+            process_group.barrier()  # until what is of no use has been renamed
             found = self._newest()
         step = found.step if found else 0
-        if (newest := process_group.highest(step)) != step:
+        if (newest := process_group.all_reduce_max(step)) != step:
             raise ArtifactError(
                 f"process {process_group.rank()} finds a checkpoint after step {step} in {self.folder}, and another "
                 f"one after step {newest}. All machines must see the same folder."
@@ -87,9 +87,9 @@ class Keeper:
         return found
 
     def _newest(self) -> TrainingState | None:
-        for place in reversed(_places(self.folder, "step-")):
+        for place in reversed(_list_folder(self.folder, "step-")):
             try:
-                state, self.noted = _patiently(self._read, place)
+                state, self.noted = _read_with_retries(self._read, place)
                 self._on_disk = state.step
                 return state
             except ArtifactError as error:
@@ -172,7 +172,7 @@ class Keeper:
         written, self._written = self._written, None
         return written is not None and written.result()
 
-    def whence(self) -> str:
+    def resume_hint(self) -> str:
         """Where training goes on from when it is started again, in words."""
         if not process_group.is_rank_zero():
             return "the first process keeps the checkpoint."
@@ -226,15 +226,15 @@ class Keeper:
         return True
 
 
-def _places(folder: Path, prefix: str) -> list[Path]:
+def _list_folder(folder: Path, prefix: str) -> list[Path]:
     """What a folder holds whose names begin so, in their order; a glob would find nothing on a disk that is lost."""
     try:
-        return sorted(folder / name for name in _patiently(os.listdir, folder) if name.startswith(prefix))
+        return sorted(folder / name for name in _read_with_retries(os.listdir, folder) if name.startswith(prefix))
     except ArtifactError:
         return []
 
 
-def _patiently(read: Callable[[Path], Found], place: Path) -> Found:
+def _read_with_retries(read: Callable[[Path], Found], place: Path) -> Found:
     """What there is to read, though not at the first try.
 
     Raises:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 @dataclass
-class Best:
+class EarlyStopping:
     """Of the looks that training took on its way."""
 
     score: float | None = None

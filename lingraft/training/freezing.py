@@ -8,7 +8,7 @@ from torch import nn
 from lingraft.config.systems import Step, TrainedPart
 
 
-def trained_by(step: Step, model: nn.Module) -> list[nn.Parameter]:
+def trainable_parameters(step: Step, model: nn.Module) -> list[nn.Parameter]:
     """The parameters that a step trains, of an encoder or of a task's net.
 
     Positions and LayerNorms train with the body; the vocabulary does not, or the languages would no longer fit.
@@ -25,7 +25,7 @@ def trained_by(step: Step, model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter not in fixed]
 
 
-def train_only(model: nn.Module, trained: Sequence[nn.Parameter]) -> None:
+def freeze_except(model: nn.Module, trained: Sequence[nn.Parameter]) -> None:
     """Frozen parameters get no gradient, and what lies below all that trains is computed without autograd."""
     model.requires_grad_(False)
     for parameter in trained:

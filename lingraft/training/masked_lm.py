@@ -11,12 +11,12 @@ from lingraft.data.masking import NOT_PREDICTED, MaskingVocabulary, mask_tokens
 from lingraft.data.rng import derive_seed
 from lingraft.model.encoder import Encoder
 from lingraft.model.kernels.cross_entropy import summed_cross_entropy
-from lingraft.tasks.item_counts import Tally
-from lingraft.training.batches import Drawn
+from lingraft.tasks.item_counts import ItemCounts
+from lingraft.training.batches import MaskedLmBatch
 
-JUDGED_MASK_RATE = 0.15
+EVALUATION_MASK_RATE = 0.15
 """Accuracy is always measured at 15%, whatever the rate in training."""
-_JUDGED_SEED = 20_221_210
+_EVALUATION_SEED = 20_221_210
 _EVALUATION_BATCH = 64
 
 
@@ -39,7 +39,7 @@ class MaskedLmLoss(nn.Module):
         self.encoder, self.depths, self.mask_rate, self.window = encoder, depths, mask_rate, window
         self.seed, self.pieces = derive_seed("masks", seed), _pieces(encoder)
 
-    def forward(self, drawn: Drawn) -> Tensor:
+    def forward(self, drawn: MaskedLmBatch) -> Tensor:
         """A scalar. Places that a block of mostly special tokens leaves unpredicted count as predicted with no loss.
 
         The divisor is then the same for all blocks, however they are divided into batches.
@@ -60,12 +60,12 @@ def accuracy(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict
 
     The masks are the same in every call, so that scores of one tokenizer's texts compare pair by pair.
     """
-    return {depth: tally.score for depth, tally in tallies(encoder, blocks_NT, depths).items()}
+    return {depth: tally.score for depth, tally in accuracy_counts(encoder, blocks_NT, depths).items()}
 
 
-def tallies(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict[int, Tally]:
+def accuracy_counts(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict[int, ItemCounts]:
     """What `accuracy` is made of, block by block: masked tokens found by the head at each depth, out of all masked."""
-    return _judged(encoder, blocks_NT, depths, lambda logits_MV, targets_M: logits_MV.argmax(-1) == targets_M)
+    return _evaluate_masked(encoder, blocks_NT, depths, lambda logits_MV, targets_M: logits_MV.argmax(-1) == targets_M)
 
 
 def mean_loss(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict[int, float]:
@@ -74,13 +74,13 @@ def mean_loss(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dic
     def losses(logits_MV: Tensor, targets_M: Tensor) -> Tensor:
         return F.cross_entropy(logits_MV.float(), targets_M, ignore_index=NOT_PREDICTED, reduction="none")
 
-    return {depth: tally.score for depth, tally in _judged(encoder, blocks_NT, depths, losses).items()}
+    return {depth: tally.score for depth, tally in _evaluate_masked(encoder, blocks_NT, depths, losses).items()}
 
 
 @torch.inference_mode()
-def _judged(
+def _evaluate_masked(
     encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int], measure: Callable[[Tensor, Tensor], Tensor]
-) -> dict[int, Tally]:
+) -> dict[int, ItemCounts]:
     """By block, how many tokens are masked, and the sum of what is measured (M) of their logits (M, V) and targets."""
     depths = tuple(depths)
     encoder.eval()
@@ -90,7 +90,7 @@ def _judged(
     batches = blocks_NT.split(_EVALUATION_BATCH)
     for number, tokens_BT in enumerate(with_progress(batches, "judge masked tokens", "batch", len(batches))):
         first = number * _EVALUATION_BATCH
-        masked = mask_tokens(tokens_BT.long().to(device), JUDGED_MASK_RATE, pieces, _JUDGED_SEED, first)
+        masked = mask_tokens(tokens_BT.long().to(device), EVALUATION_MASK_RATE, pieces, _EVALUATION_SEED, first)
         logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, depths)
         blocks_M, blocks = masked.positions_M // tokens_BT.shape[1], len(tokens_BT)
         for depth, logits_MV in logits.items():
@@ -98,7 +98,7 @@ def _judged(
             found[depth].append(blocks_M.bincount(measured_M, minlength=blocks))
         judged.append(blocks_M[masked.targets_M != NOT_PREDICTED].bincount(minlength=blocks))
     out_of_N = torch.cat(judged).cpu().numpy()
-    return {depth: Tally.of(torch.cat(parts).cpu().numpy(), out_of_N) for depth, parts in found.items()}
+    return {depth: ItemCounts.of(torch.cat(parts).cpu().numpy(), out_of_N) for depth, parts in found.items()}
 
 
 def _pieces(encoder: Encoder) -> MaskingVocabulary:

@@ -12,7 +12,7 @@ from lingraft.errors import MissingExtraError
 if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge
 
-    from lingraft.training.schedule import Progress, Watch
+    from lingraft.training.schedule import MetricsCallback, TrainingMetrics
 
 PORT = "LINGRAFT_METRICS_PORT"
 """Environment variable: the port at which to answer; unset, nobody asks."""
@@ -29,7 +29,7 @@ _hears: Callable[[], None] | None = None
 """Is told of steps that are left out."""
 
 
-def exposed(stage: str, watch: "Watch") -> "Watch":
+def expose_metrics(stage: str, watch: "MetricsCallback") -> "MetricsCallback":
     """Tell Prometheus, too, what a training tells of itself; `watch` itself where nobody asks.
 
     Args:
@@ -43,14 +43,14 @@ def exposed(stage: str, watch: "Watch") -> "Watch":
         return watch
     gauges, left_out = _metrics()
     try:
-        _answer(int(os.environ[PORT]))
+        _serve(int(os.environ[PORT]))
     except OSError as error:
         say(f"port {os.environ[PORT]} cannot be listened at, so Prometheus hears nothing of {stage}: {error}")
         return watch
     gauges["point_timestamp_seconds"].labels(stage).set(time.time())
-    hear_of_left_out(left_out.labels(stage).inc)
+    on_skipped_step(left_out.labels(stage).inc)
 
-    def tell(point: "Progress") -> None:
+    def tell(point: "TrainingMetrics") -> None:
         for name, value in {"step": point.step, "tokens": point.tokens, "loss": point.loss}.items():
             gauges[name].labels(stage).set(value)
         gauges["point_timestamp_seconds"].labels(stage).set(time.time())
@@ -59,13 +59,13 @@ def exposed(stage: str, watch: "Watch") -> "Watch":
     return tell
 
 
-def hear_of_left_out(hears: Callable[[], None]) -> None:
+def on_skipped_step(hears: Callable[[], None]) -> None:
     """Have somebody told of every step that this process leaves out from now on, in place of who was told before."""
     global _hears
     _hears = hears
 
 
-def tell_of_left_out() -> None:
+def report_skipped_step() -> None:
     """Tell that a step was left out, as soon as that is known: the next point may be long in coming, or never come."""
     if _hears:
         _hears()
@@ -82,7 +82,7 @@ def _metrics() -> "tuple[dict[str, Gauge], Counter]":
 
 
 @cache
-def _answer(port: int) -> None:
+def _serve(port: int) -> None:
     """From now on, until the process ends."""
     from prometheus_client import start_http_server
 

@@ -11,36 +11,36 @@ from typing import Any
 
 from torch import nn
 
-from lingraft.training.checkpoint import Keeper
+from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.loop import Stream, train
-from lingraft.training.precision import Precise
-from lingraft.training.schedule import BEGINNING, Plan, Progress
+from lingraft.training.precision import AutocastFactory
+from lingraft.training.schedule import TRAINING_START, Schedule, TrainingMetrics
 from lingraft.training.state import TrainingState
 
 
 @dataclass(frozen=True)
-class Phase:
+class TrainingPhase:
     """Training over one model."""
 
     loss_of: nn.Module
-    plan: Plan
+    plan: Schedule
     """As if it were the first phase; where it begins is known when the one before it has ended."""
 
-    def planned(self, state: TrainingState) -> Plan:
+    def planned(self, state: TrainingState) -> Schedule:
         """The plan of the phase that a training is in."""
         return replace(self.plan, begun=state.begun[-1]) if state.begun else self.plan
 
 
 def train_in_phases(
-    phases: Sequence[Phase],
+    phases: Sequence[TrainingPhase],
     parameters: Sequence[nn.Parameter],
     stream: Stream[Any],
-    precise: Precise,
+    precise: AutocastFactory,
     state: TrainingState,
-    keeper: Keeper | None = None,
+    checkpointer: CheckpointManager | None = None,
     judge: Callable[[], float] | None = None,
     dev_loss: Callable[[], float] | None = None,
-) -> Generator[Progress, None, None]:
+) -> Generator[TrainingMetrics, None, None]:
     """Train by one phase after another, as `lingraft.training.loop.train` does by each.
 
     A phase that there is no step left for is left out, and so are those after it.
@@ -51,7 +51,7 @@ def train_in_phases(
         stream: what to train on.
         precise: number format of the forward pass.
         state: where to go on from, in whichever phase that is.
-        keeper: writes checkpoints on the way, if any are wanted.
+        checkpointer: writes checkpoints on the way, if any are wanted.
         judge: the dev score, the higher the better.
         dev_loss: by which phases end whose plans have a plateau.
 
@@ -62,7 +62,7 @@ def train_in_phases(
     while True:
         phase = phases[len(state.begun)]
         plan = phase.planned(state)
-        yield from train(phase.loss_of, parameters, stream, plan, precise, state, keeper, judge, dev_loss)
+        yield from train(phase.loss_of, parameters, stream, plan, precise, state, checkpointer, judge, dev_loss)
         if plan.is_last or state.stale(plan):
             break
         begun = plan.begun_after(state.step)
@@ -72,9 +72,9 @@ def train_in_phases(
     state.best.put_back(parameters)
 
 
-def most_steps(phases: Sequence[Phase]) -> int:
+def max_steps(phases: Sequence[TrainingPhase]) -> int:
     """Steps of a training whose phases last as long as their plans let them, which are the most that it has."""
-    begun = BEGINNING
+    begun = TRAINING_START
     for phase in phases:
         plan = replace(phase.plan, begun=begun)
         begun = plan.begun_after(plan.last_step)

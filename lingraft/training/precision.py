@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lingraft.config.recipe import Precision
 from lingraft.training.distributed import process_group
 
-Precise = Callable[[], AbstractContextManager[object]]
+AutocastFactory = Callable[[], AbstractContextManager[object]]
 """Opens the context in which forward passes run."""
 
 _PROBE_S = 2.0
@@ -23,24 +23,24 @@ _CLEAR, _FEWEST_ROUNDS = 1.3, 3
 
 def device() -> torch.device:
     """This process's CUDA device if there is one, else the CPU."""
-    process_group.meet()
+    process_group.init_process_group()
     return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
 
-def forked() -> AbstractContextManager[None]:
+def preserve_rng() -> AbstractContextManager[None]:
     """Give torch's generators back as they were; of GPUs only this process's own is touched."""
     own = device()
     return torch.random.fork_rng([] if own.type == "cpu" else [own])
 
 
-def precise(choice: Literal["fp32", "bf16"]) -> Precise:
+def autocast(choice: Literal["fp32", "bf16"]) -> AutocastFactory:
     """The context of a number format on this machine's device."""
     if choice == "fp32":
         return nullcontext
     return lambda: torch.autocast(device().type, dtype=torch.bfloat16)
 
 
-def choose(
+def choose_precision(
     wanted: Precision, loss_of: Callable[[], Tensor], parameters: list[nn.Parameter]
 ) -> tuple[Literal["fp32", "bf16"], str]:
     """Resolve a recipe's precision; `auto` times both formats on the very step to be trained.
@@ -73,10 +73,10 @@ def _steps_per_s(loss_of: Callable[[], Tensor]) -> tuple[dict[Literal["fp32", "b
 
     def step_s(choice: Literal["fp32", "bf16"]) -> float:
         started = time.perf_counter()
-        with precise(choice)():
+        with autocast(choice)():
             loss = loss_of()
         loss.backward()
-        _wait()
+        _synchronize()
         return time.perf_counter() - started
 
     formats: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
@@ -93,6 +93,6 @@ def _steps_per_s(loss_of: Callable[[], Tensor]) -> tuple[dict[Literal["fp32", "b
             return {choice: 1 / median_s for choice, median_s in medians.items()}, took_s
 
 
-def _wait() -> None:
+def _synchronize() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()

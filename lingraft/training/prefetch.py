@@ -19,7 +19,7 @@ _LOOK_S = 0.05
 """Seconds between two looks whether there is a reason not to wait any more."""
 
 
-class Ahead(Iterator[Item]):
+class Prefetcher(Iterator[Item]):
     """Items in their order; the next two are made meanwhile. What making them raises is raised here, in its turn.
 
     Nobody waits for the thread that makes them: neither who stops reading, nor the end of the process.
@@ -34,7 +34,7 @@ class Ahead(Iterator[Item]):
         self.close = weakref.finalize(self, self._asked_for.put, None)
         """Let the thread end, as it does when nobody can read any more."""
         given = iter(items), self._asked_for
-        threading.Thread(target=_make, args=given, name="batches", daemon=True).start()
+        threading.Thread(target=_produce, args=given, name="batches", daemon=True).start()
 
     def wait(self, unless: Callable[[], object]) -> None:
         """Until the next item is ready, or there is a reason not to wait for it."""
@@ -54,14 +54,14 @@ class Ahead(Iterator[Item]):
         self._asked_for.put(item)
 
 
-def ahead(items: Iterable[Item]) -> Ahead[Item]:
+def prefetch(items: Iterable[Item]) -> Prefetcher[Item]:
     """Batches, made ahead; where there is a GPU, in memory that it reads by itself, so that nobody waits meanwhile."""
     if torch.cuda.is_available():
         items = map(functools.partial(_pinned_for, torch.cuda.current_device()), items)
-    return Ahead(items)
+    return Prefetcher(items)
 
 
-def _make(source: Iterator[Item], asked_for: SimpleQueue[futures.Future[Item] | None]) -> None:
+def _produce(source: Iterator[Item], asked_for: SimpleQueue[futures.Future[Item] | None]) -> None:
     while (item := asked_for.get()) is not None:
         try:
             item.set_result(next(source))

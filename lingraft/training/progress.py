@@ -8,12 +8,12 @@ from tqdm import tqdm
 
 from lingraft import ranks
 from lingraft.console import remaining_note, say
-from lingraft.training.schedule import Progress
+from lingraft.training.schedule import TrainingMetrics
 
 _LINE_EVERY_S = 10.0
 
 
-def shown(points: Iterator[Progress], steps: int, title: str) -> Generator[Progress, None, None]:
+def show_progress(points: Iterator[TrainingMetrics], steps: int, title: str) -> Generator[TrainingMetrics, None, None]:
     """Pass a learning curve's points on, and show each; of several processes the leader does."""
     if not ranks.is_rank_zero():
         yield from points
@@ -22,35 +22,35 @@ def shown(points: Iterator[Progress], steps: int, title: str) -> Generator[Progr
     yield from show(points, steps, title)
 
 
-def _bar(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progress]:
+def _bar(points: Iterator[TrainingMetrics], steps: int, title: str) -> Iterator[TrainingMetrics]:
     with tqdm(total=steps, desc=title, unit="step", file=sys.stderr) as bar:
         for point in points:
-            told = f"{_depth(point)}loss {point.loss:.3f}, {_rate(point)}{_all_left(point, steps)}"
+            told = f"{_depth(point)}loss {point.loss:.3f}, {_rate(point)}{_total_time_left(point, steps)}"
             bar.set_postfix_str(told, refresh=False)
             bar.update(point.step - bar.n)
             yield point
 
 
-def _lines(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progress]:
+def _lines(points: Iterator[TrainingMetrics], steps: int, title: str) -> Iterator[TrainingMetrics]:
     said_at = float("-inf")
     for point in points:
         if time.monotonic() - said_at > _LINE_EVERY_S or point.step == steps:
             said_at = time.monotonic()
             left_s = point.elapsed_s / point.step * (steps - point.step)
             told = f"{_depth(point)}loss {point.loss:.3f}, {_rate(point)}"
-            say(f"{title}: step {point.step}/{steps}, {told}, {left_s:.0f} s left{_all_left(point, steps)}")
+            say(f"{title}: step {point.step}/{steps}, {told}, {left_s:.0f} s left{_total_time_left(point, steps)}")
         yield point
 
 
-def _all_left(point: Progress, steps: int) -> str:
+def _total_time_left(point: TrainingMetrics, steps: int) -> str:
     """About how long all steps still take of which this training is one, where it is one of several."""
     total_s = point.elapsed_s / point.step * steps
     return remaining_note(total_s - point.elapsed_s, total_s)
 
 
-def _depth(point: Progress) -> str:
+def _depth(point: TrainingMetrics) -> str:
     return "" if point.depth is None else f"depth {point.depth}, "
 
 
-def _rate(point: Progress) -> str:
+def _rate(point: TrainingMetrics) -> str:
     return f"{point.tokens / point.elapsed_s:,.0f} tokens/s"

@@ -17,11 +17,11 @@ from lingraft.model.encoder import Encoder
 from lingraft.model.flops import step_flops
 from lingraft.model.initialisation.rows import InitialRows
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.training.checkpoint import Keeper
-from lingraft.training.freezing import trained_by
-from lingraft.training.phases import Phase
-from lingraft.training.run import Run, masked_lm_phase, phased_run
-from lingraft.training.schedule import BEGINNING, Begun, Plateau
+from lingraft.training.checkpoint import CheckpointManager
+from lingraft.training.freezing import trainable_parameters
+from lingraft.training.phases import TrainingPhase
+from lingraft.training.run import TrainingRun, masked_lm_phase, phased_run
+from lingraft.training.schedule import TRAINING_START, PhaseStart, Plateau
 from lingraft.training.state import TrainingState
 
 
@@ -34,10 +34,10 @@ def progressive_run(
     blocks: Blocks,
     settings: Training,
     stops: Sequence[int] = (),
-    keeper: Keeper | None = None,
+    checkpointer: CheckpointManager | None = None,
     judge: Callable[[], float] | None = None,
     dev_loss: Callable[[], float] | None = None,
-) -> Run:
+) -> TrainingRun:
     """Put `rows` into mini-models and return the run that trains them over one after the other, not yet begun.
 
     Args:
@@ -49,7 +49,7 @@ def progressive_run(
         blocks: to train on.
         settings: length, in updates over the deepest, and schedule.
         stops: further steps after which the run yields a point.
-        keeper: keeps checkpoints, and finds the one to go on from.
+        checkpointer: keeps checkpoints, and finds the one to go on from.
         judge: the dev score, where the settings ask for looks at it.
         dev_loss: where the switch asks for looks at it.
 
@@ -60,7 +60,9 @@ def progressive_run(
     for mini in minis:
         swap(mini, vocabulary)
     phases = [*_phases(recipe, switch, steps, minis, settings, stops)]
-    return phased_run(recipe, phases, trained_by(steps[-1], minis[-1]), blocks, settings, keeper, judge, dev_loss)
+    return phased_run(
+        recipe, phases, trainable_parameters(steps[-1], minis[-1]), blocks, settings, checkpointer, judge, dev_loss
+    )
 
 
 def _phases(
@@ -70,7 +72,7 @@ def _phases(
     minis: Sequence[Encoder],
     settings: Training,
     stops: Sequence[int],
-) -> Iterator[Phase]:
+) -> Iterator[TrainingPhase]:
     flops = [step_flops(recipe, step, settings, len(minis[-1].vocabulary)) for step in steps]
     if isinstance(switch, FixedSwitch):
         switch.updates(settings.steps, flops)  # refuses depths that get none
@@ -84,7 +86,7 @@ def _phases(
         yield masked_lm_phase(recipe, step, mini, settings, stops, **changes)
 
 
-def spent(switch: Progressive, state: TrainingState, cost: Cost) -> list[dict[str, Any]]:
+def phase_costs(switch: Progressive, state: TrainingState, cost: Cost) -> list[dict[str, Any]]:
     """Depth, updates and FLOPs of each phase so far.
 
     Args:
@@ -92,8 +94,8 @@ def spent(switch: Progressive, state: TrainingState, cost: Cost) -> list[dict[st
         state: of the training.
         cost: of all phases.
     """
-    ends = [*state.begun, Begun(cost.steps, cost.flops)]
+    ends = [*state.begun, PhaseStart(cost.steps, cost.flops)]
     return [
         {"depth": depth, "steps": end.step - begun.step, "flops": end.flops - begun.flops}
-        for depth, begun, end in zip(switch.depths, [BEGINNING, *state.begun], ends, strict=False)
+        for depth, begun, end in zip(switch.depths, [TRAINING_START, *state.begun], ends, strict=False)
     ]

@@ -19,11 +19,11 @@ from lingraft.data.shards import Blocks
 from lingraft.model.encoder import Encoder
 from lingraft.signals import Interruption, interruptible
 from lingraft.training import masked_lm
-from lingraft.training.checkpoint import Keeper
+from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
-from lingraft.training.learning_curve import curve_of
-from lingraft.training.run import Run
-from lingraft.training.schedule import Watch
+from lingraft.training.learning_curve import read_curve
+from lingraft.training.run import TrainingRun
+from lingraft.training.schedule import MetricsCallback
 
 Measure = Callable[[Encoder, Tensor, Iterable[int]], dict[int, float]]
 _OF_NO_EFFECT = {"keep_every_s", "recompute"}
@@ -32,21 +32,23 @@ _OF_DROPOUT = {"micro_batch_blocks", "micro_batch_examples"}
 """Settings that decide nothing but what dropout draws, a micro-batch at a time."""
 
 
-def require_room(out: Path, state: Path | None) -> None:
+def require_empty(out: Path, state: Path | None) -> None:
     """Refuse an output before long work, unless checkpoints stand beside it: `finished` sees to it then.
 
     Raises:
         ArtifactError: `out` holds something, or cannot be written.
     """
-    checkpoints = itertools.chain.from_iterable(_place(out, state).glob(name) for name in ("step-*", ".step-*"))
-    if not (_taken(out) and any(checkpoints)):
+    checkpoints = itertools.chain.from_iterable(
+        _checkpoint_folder(out, state).glob(name) for name in ("step-*", ".step-*")
+    )
+    if not (_has_output(out) and any(checkpoints)):
         require_new(out)
 
 
 @contextlib.contextmanager
-def keeping(
+def resumable(
     recipe: Recipe, out: Path, state: Path | None, settings: OptimizerSettings, made_from: Mapping[str, Any]
-) -> Iterator[Keeper]:
+) -> Iterator[CheckpointManager]:
     """Keep a stage's checkpoints beside its output, unless they are to stand elsewhere, until its result is on disk.
 
     Args:
@@ -61,46 +63,46 @@ def keeping(
         Interruption: the process was asked to stop.
     """
     decisive = {"precision": recipe.precision, **made_from}
-    decisive |= _decisive(settings.model_dump(mode="json"), recipe.encoder.dropout)
-    place = _place(out, state)
+    decisive |= _deciding_settings(settings.model_dump(mode="json"), recipe.encoder.dropout)
+    place = _checkpoint_folder(out, state)
     with interruptible(), folder_lock(place) if process_group.is_rank_zero() else contextlib.nullcontext():
-        keeper = Keeper(place, decisive, settings.keep_every_s)
+        checkpointer = CheckpointManager(place, decisive, settings.keep_every_s)
         if process_group.is_rank_zero():
             remove_partial_writes(out)
         try:
-            yield keeper
+            yield checkpointer
         except Interruption:
-            keeper.close(in_haste=True)
+            checkpointer.close(in_haste=True)
             raise
         finally:
-            keeper.close()
+            checkpointer.close()
 
 
-def finished(out: Path, kind: Kind, keeper: Keeper, watch: Watch) -> Artifact | None:
+def already_done(out: Path, kind: Kind, checkpointer: CheckpointManager, watch: MetricsCallback) -> Artifact | None:
     """What a run has made that was killed before it could remove its checkpoints; None if there is still work to do.
 
     Args:
         out: the stage's output.
         kind: of the artifact there.
-        keeper: of its checkpoints.
+        checkpointer: of its checkpoints.
         watch: is told the whole learning curve, which whoever watched the run that was killed may have lost.
 
     Raises:
         ArtifactError: `out` holds something else, or no checkpoint is whole any more that would say whose it is.
     """
-    if not process_group.highest(_taken(out)):
+    if not process_group.all_reduce_max(_has_output(out)):
         return None
-    if keeper.newest() is None:
+    if checkpointer.newest() is None:
         require_new(out)
     found = Artifact.load(out, kind)
-    for point in curve_of(found.folder):
+    for point in read_curve(found.folder):
         watch(point)
-    process_group.wait()
-    keeper.remove()
+    process_group.barrier()
+    checkpointer.remove()
     return found
 
 
-def saved_along(folder: Path, settings: OptimizerSettings, dropout: float, facts: Mapping[str, Any]) -> bool:
+def was_saved_before(folder: Path, settings: OptimizerSettings, dropout: float, facts: Mapping[str, Any]) -> bool:
     """Whether a training before this one, which was interrupted, has saved an artifact on its way.
 
     Args:
@@ -112,24 +114,24 @@ def saved_along(folder: Path, settings: OptimizerSettings, dropout: float, facts
     if not folder.exists():
         return False
     found = read_manifest(folder)
-    then, now = (_decisive(each, dropout) for each in (found.recipe, settings.model_dump(mode="json")))
+    then, now = (_deciding_settings(each, dropout) for each in (found.recipe, settings.model_dump(mode="json")))
     return then == now and all(getattr(found, name) == facts[name] for name in facts)
 
 
-def _decisive(settings: Mapping[str, Any], dropout: float) -> dict[str, Any]:
+def _deciding_settings(settings: Mapping[str, Any], dropout: float) -> dict[str, Any]:
     of_no_effect = _OF_NO_EFFECT if dropout else _OF_NO_EFFECT | _OF_DROPOUT
     return {name: value for name, value in settings.items() if name not in of_no_effect}
 
 
-def _place(out: Path, state: Path | None) -> Path:
+def _checkpoint_folder(out: Path, state: Path | None) -> Path:
     return state or out.with_name(f"{out.name}.training")
 
 
-def _taken(out: Path) -> bool:
+def _has_output(out: Path) -> bool:
     return out.is_dir() and any(out.iterdir())
 
 
-def masked_judge(
+def dev_evaluator(
     trained: nn.Module, judged: Encoder, dev: Blocks, settings: Training, measure: Measure = masked_lm.accuracy
 ) -> Callable[[], float]:
     """Masked accuracy, or another measure, of a model's last head on the first dev blocks.
@@ -151,7 +153,7 @@ def masked_judge(
     return score
 
 
-def saved(out: Path, kind: Kind, fill: Callable[[Draft], None], run: Run) -> Artifact:
+def save_result(out: Path, kind: Kind, fill: Callable[[Draft], None], run: TrainingRun) -> Artifact:
     """Write what a run has trained, once however many processes trained it, and remove its checkpoints.
 
     Raises:
@@ -160,7 +162,7 @@ def saved(out: Path, kind: Kind, fill: Callable[[Draft], None], run: Run) -> Art
     if process_group.is_rank_zero():
         with artifact.create(out, kind) as draft:
             fill(draft)
-    process_group.wait()
+    process_group.barrier()
     made = Artifact.load(out, kind)
     run.forget()
     return made

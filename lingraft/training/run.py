@@ -24,15 +24,15 @@ from lingraft.model.flops import finetuning_update_shape, flops_per_update, step
 from lingraft.model.kernels.memory import reuse_freed_memory
 from lingraft.tasks.kinds import Prepared, TaskKind
 from lingraft.training import masked_lm, precision
-from lingraft.training.batches import block_stream, steps_of, task_stream
-from lingraft.training.checkpoint import Keeper
+from lingraft.training.batches import block_stream, steps_for_epochs, task_stream
+from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
-from lingraft.training.freezing import train_only, trained_by
+from lingraft.training.freezing import freeze_except, trainable_parameters
 from lingraft.training.learning_curve import write_curve
 from lingraft.training.loop import Stream
-from lingraft.training.phases import Phase, most_steps, train_in_phases
-from lingraft.training.progress import shown
-from lingraft.training.schedule import Plan, Progress, Watch
+from lingraft.training.phases import TrainingPhase, max_steps, train_in_phases
+from lingraft.training.progress import show_progress
+from lingraft.training.schedule import MetricsCallback, Schedule, TrainingMetrics
 from lingraft.training.state import TrainingState
 
 _ANNOUNCED: set[str] = set()
@@ -50,21 +50,21 @@ _PLANNED = (
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """A training that has not begun yet, or goes on from a checkpoint."""
 
-    points: Generator[Progress, None, None]
+    points: Generator[TrainingMetrics, None, None]
     """Trains as it is asked; to be closed, so that it sees no longer to signals."""
     steps: int
     """With which it ends, unless the dev score or the dev loss ends it before."""
     number_format: str
     state: TrainingState
     """Where training stands; it moves on."""
-    earlier: tuple[Progress, ...]
+    earlier: tuple[TrainingMetrics, ...]
     """The learning curve up to the checkpoint."""
-    keeper: Keeper | None
+    checkpointer: CheckpointManager | None
 
-    def watched(self, title: str, watch: Watch) -> list[Progress]:
+    def watched(self, title: str, watch: MetricsCallback) -> list[TrainingMetrics]:
         """Train to the end under a progress bar, and return the learning curve, from its very beginning.
 
         Args:
@@ -76,7 +76,7 @@ class Run:
             Interruption: the process was asked to stop, and a checkpoint was written.
         """
         history = [*self.earlier]
-        with closing(self.points), closing(shown(self.points, self.steps, title)) as points:
+        with closing(self.points), closing(show_progress(self.points, self.steps, title)) as points:
             for point in self.earlier:
                 watch(point)
             for point in points:
@@ -86,8 +86,8 @@ class Run:
 
     def forget(self) -> None:
         """Remove the checkpoints, when what was trained is on disk."""
-        if self.keeper:
-            self.keeper.remove()
+        if self.checkpointer:
+            self.checkpointer.remove()
 
 
 def masked_lm_run(
@@ -97,9 +97,9 @@ def masked_lm_run(
     blocks: Blocks,
     settings: Training,
     stops: Sequence[int] = (),
-    keeper: Keeper | None = None,
+    checkpointer: CheckpointManager | None = None,
     judge: Callable[[], float] | None = None,
-) -> Run:
+) -> TrainingRun:
     """Masked language modelling with the step's heads; what the step does not train is frozen here.
 
     Args:
@@ -109,14 +109,14 @@ def masked_lm_run(
         blocks: to train on.
         settings: length and schedule.
         stops: further steps after which the run yields a point.
-        keeper: keeps checkpoints, and finds the one to go on from.
+        checkpointer: keeps checkpoints, and finds the one to go on from.
         judge: the dev score, where the settings ask for looks at it.
 
     Raises:
         RecipeError: the batch cannot be divided over the processes.
     """
     phase = masked_lm_phase(recipe, step, encoder, settings, stops)
-    return phased_run(recipe, [phase], trained_by(step, encoder), blocks, settings, keeper, judge)
+    return phased_run(recipe, [phase], trainable_parameters(step, encoder), blocks, settings, checkpointer, judge)
 
 
 def masked_lm_phase(
@@ -127,7 +127,7 @@ def masked_lm_phase(
     stops: Sequence[int] = (),
     window: int | None = None,
     **changes: Any,
-) -> Phase:
+) -> TrainingPhase:
     """Loss and plan of masked language modelling over one model; what the step does not train is frozen here.
 
     Args:
@@ -139,31 +139,31 @@ def masked_lm_phase(
         window: tokens of a window that attention stays within; absent: a block's.
         changes: to the plan, where it is one of several.
     """
-    train_only(encoder, trained_by(step, encoder.to(precision.device())))
+    freeze_except(encoder, trainable_parameters(step, encoder.to(precision.device())))
     encoder.recompute = settings.recompute
-    plan = Plan(
+    plan = Schedule(
         steps=settings.steps,
         warmup_steps=settings.warmup_steps,
-        **_pace(settings),
+        **_schedule_settings(settings),
         seed=settings.seed,
         tokens_per_step=settings.batch_blocks * recipe.encoder.block_tokens,
         flops_per_step=step_flops(recipe, step, settings, len(encoder.vocabulary), window),
         stops=frozenset(stops),
         **changes,
     )
-    return Phase(masked_lm.MaskedLmLoss(encoder, step.heads, settings.mask_rate, settings.seed, window), plan)
+    return TrainingPhase(masked_lm.MaskedLmLoss(encoder, step.heads, settings.mask_rate, settings.seed, window), plan)
 
 
 def phased_run(
     recipe: Recipe,
-    phases: Sequence[Phase],
+    phases: Sequence[TrainingPhase],
     trained: Sequence[nn.Parameter],
     blocks: Blocks,
     settings: Training,
-    keeper: Keeper | None = None,
+    checkpointer: CheckpointManager | None = None,
     judge: Callable[[], float] | None = None,
     dev_loss: Callable[[], float] | None = None,
-) -> Run:
+) -> TrainingRun:
     """Masked language modelling in phases, which train the same parameters.
 
     Args:
@@ -172,13 +172,13 @@ def phased_run(
         trained: all that trains.
         blocks: to train on.
         settings: length and schedule.
-        keeper: keeps checkpoints, and finds the one to go on from.
+        checkpointer: keeps checkpoints, and finds the one to go on from.
         judge: the dev score, where the settings ask for looks at it.
         dev_loss: where it says when a phase ends.
     """
     at_once = settings.micro_batch_blocks
     stream = block_stream(blocks, settings.batch_blocks, at_once, settings.mask_rate, settings.seed)
-    return _run(recipe, phases, trained, stream, keeper, judge, dev_loss)
+    return _make_run(recipe, phases, trained, stream, checkpointer, judge, dev_loss)
 
 
 def task_run(
@@ -189,9 +189,9 @@ def task_run(
     data: Prepared,
     settings: Finetuning,
     seed: int,
-    keeper: Keeper | None = None,
+    checkpointer: CheckpointManager | None = None,
     judge: Callable[[], float] | None = None,
-) -> Run:
+) -> TrainingRun:
     """Finetuning of the body and the task's head; the vocabulary and the MLM heads stay as they are.
 
     Args:
@@ -202,25 +202,25 @@ def task_run(
         data: to train on.
         settings: length and schedule.
         seed: of order and dropout.
-        keeper: keeps checkpoints, and finds the one to go on from.
+        checkpointer: keeps checkpoints, and finds the one to go on from.
         judge: the dev score, where the settings ask for looks at it.
     """
-    trained = trained_by(step, net.to(precision.device()))
-    train_only(net, trained)
+    trained = trainable_parameters(step, net.to(precision.device()))
+    freeze_except(net, trained)
     encoder: Any = net.encoder
     encoder.recompute = settings.recompute
-    steps, shape = steps_of(data, settings.batch_examples, settings.epochs), recipe.encoder
-    plan = Plan(
+    steps, shape = steps_for_epochs(data, settings.batch_examples, settings.epochs), recipe.encoder
+    plan = Schedule(
         steps=steps,
         warmup_steps=round(settings.warmup_ratio * steps),
-        **_pace(settings),
+        **_schedule_settings(settings),
         seed=seed,
         tokens_per_step=settings.batch_examples * shape.block_tokens,
         flops_per_step=flops_per_update(step, finetuning_update_shape(recipe, step, settings)),
     )
     at_once = settings.micro_batch_examples
     stream = task_stream(data, settings.batch_examples, at_once, seed, settings.group_by_length)
-    return _run(recipe, [Phase(_TaskLoss(net, kind), plan)], trained, stream, keeper, judge)
+    return _make_run(recipe, [TrainingPhase(_TaskLoss(net, kind), plan)], trained, stream, checkpointer, judge)
 
 
 class _TaskLoss(nn.Module):
@@ -234,19 +234,19 @@ class _TaskLoss(nn.Module):
         return self._kind.loss(self.net, batch)
 
 
-def _pace(settings: OptimizerSettings) -> dict[str, Any]:
+def _schedule_settings(settings: OptimizerSettings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in _PLANNED}
 
 
-def _run(
+def _make_run(
     recipe: Recipe,
-    phases: Sequence[Phase],
+    phases: Sequence[TrainingPhase],
     trained: Sequence[nn.Parameter],
     stream: Stream[Any],
-    keeper: Keeper | None,
+    checkpointer: CheckpointManager | None,
     judge: Callable[[], float] | None,
     dev_loss: Callable[[], float] | None = None,
-) -> Run:
+) -> TrainingRun:
     """What goes on from a checkpoint keeps its number format, which a measurement may have chosen."""
     if recipe.threads:
         torch.set_num_threads(recipe.threads)
@@ -254,35 +254,37 @@ def _run(
         reuse_freed_memory()
     for phase in phases:
         phase.loss_of.train()
-    state, steps = keeper.newest() if keeper else None, most_steps(phases)
-    if keeper and state:
-        number_format = keeper.noted["precision"]
+    state, steps = checkpointer.newest() if checkpointer else None, max_steps(phases)
+    if checkpointer and state:
+        number_format = checkpointer.noted["precision"]
         say(f"going on after step {state.step} of {steps}")
     else:
         state = TrainingState()
         probed = itertools.cycle(batch for _, batch in stream(1))
         shallowest = phases[0].loss_of
-        number_format, reason = precision.choose(recipe.precision, lambda: shallowest(next(probed)), list(trained))
+        number_format, reason = precision.choose_precision(
+            recipe.precision, lambda: shallowest(next(probed)), list(trained)
+        )
         # Each process has measured, at the same time; the leader's choice is everybody's.
-        number_format = "bf16" if process_group.leaders(number_format == "bf16") else "fp32"
+        number_format = "bf16" if process_group.broadcast(number_format == "bf16") else "fp32"
         if number_format not in _ANNOUNCED:
             say(reason)
             _ANNOUNCED.add(number_format)
-    if keeper:
-        keeper.noted = {"precision": number_format}
+    if checkpointer:
+        checkpointer.noted = {"precision": number_format}
     earlier = tuple(state.points)
-    precise = precision.precise(number_format)
-    points = train_in_phases(phases, trained, stream, precise, state, keeper, judge, dev_loss)
-    return Run(points, steps, number_format, state, earlier, keeper)
+    precise = precision.autocast(number_format)
+    points = train_in_phases(phases, trained, stream, precise, state, checkpointer, judge, dev_loss)
+    return TrainingRun(points, steps, number_format, state, earlier, checkpointer)
 
 
-def describe(
+def record_training(
     draft: Draft,
     language: str,
     data_hashes: dict[str, str],
     settings: Training | Finetuning,
-    history: Sequence[Progress],
-    run: Run,
+    history: Sequence[TrainingMetrics],
+    run: TrainingRun,
 ) -> None:
     """Put the learning curve into an artifact, and into its manifest what was trained, on what, and at what cost."""
     write_curve(draft, history)

@@ -9,7 +9,7 @@ from lingraft.config.progressive import steps_until
 from lingraft.errors import TrainingError
 
 
-class Progress(NamedTuple):
+class TrainingMetrics(NamedTuple):
     """One point of a learning curve."""
 
     step: int
@@ -34,15 +34,15 @@ class Progress(NamedTuple):
         return Cost(steps=self.step, tokens=self.tokens, flops=self.flops, elapsed_s=self.elapsed_s)
 
 
-Watch = Callable[[Progress], None]
+MetricsCallback = Callable[[TrainingMetrics], None]
 """Is told every point of a learning curve, for example to record it."""
 
 
-def unwatched(point: Progress) -> None:
+def ignore_metrics(point: TrainingMetrics) -> None:
     """Tell nobody: every artifact has its own history."""
 
 
-class Begun(NamedTuple):
+class PhaseStart(NamedTuple):
     """Where a phase of a training began: where the one before it ended."""
 
     step: int = 0
@@ -53,7 +53,7 @@ class Begun(NamedTuple):
     """In the schedule, in its updates."""
 
 
-BEGINNING = Begun()
+TRAINING_START = PhaseStart()
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Plateau:
     threshold: float
     """Share of the best window's improvement per FLOP."""
 
-    def reached(self, looks: Sequence[Progress]) -> bool:
+    def reached(self, looks: Sequence[TrainingMetrics]) -> bool:
         """Whether the last of some looks ends such a window, or one that improves nothing; windows may overlap."""
         rates = [
             ((before.dev_loss or 0.0) - (after.dev_loss or 0.0)) / (after.flops - before.flops)
@@ -74,7 +74,7 @@ class Plateau:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Schedule:
     """How long and how fast to train, and what a step costs.
 
     A training in phases has several, one a phase; together they go once through one schedule.
@@ -100,7 +100,7 @@ class Plan:
     """Looks without a better dev score after which training ends; 0: never."""
     flop_budget: float | None = None
     """Training ends before it would take more."""
-    begun: Begun = BEGINNING
+    begun: PhaseStart = TRAINING_START
     stride: float = 1.0
     """Updates of the schedule that a step counts for."""
     ends_at: float | None = None
@@ -142,16 +142,16 @@ class Plan:
             return self.learning_rate * place / self.warmup_steps
         return self.learning_rate * (self.steps + 1 - max(place, 1)) / (self.steps + 1 - max(self.warmup_steps, 1))
 
-    def begun_after(self, step: int) -> Begun:
+    def begun_after(self, step: int) -> PhaseStart:
         """Where a phase begins that follows a step of this one."""
         own = step - self.begun.step
-        return Begun(step, self.begun.flops + own * self.flops_per_step, self.begun.place + own * self.stride)
+        return PhaseStart(step, self.begun.flops + own * self.flops_per_step, self.begun.place + own * self.stride)
 
     def looked_at(self, step: int) -> bool:
         """Whether training looks at the dev loss after a step."""
         return bool(self.look_every_steps) and (step - self.begun.step) % self.look_every_steps == 0
 
-    def flattened_out(self, points: Sequence[Progress]) -> bool:
+    def flattened_out(self, points: Sequence[TrainingMetrics]) -> bool:
         """Whether the last point of a learning curve is a look by which a deeper phase follows."""
         if self.plateau is None or not points or points[-1].dev_loss is None:
             return False
@@ -175,7 +175,9 @@ class Plan:
         dev_score: float | None,
         left_out_steps: int = 0,
         dev_loss: float | None = None,
-    ) -> Progress:
+    ) -> TrainingMetrics:
         """The point of the learning curve after a step."""
         tokens, flops, rate = step * self.tokens_per_step, self.begun_after(step).flops, self.learning_rate_at(step)
-        return Progress(step, tokens, flops, elapsed_s, loss, rate, dev_score, left_out_steps, self.depth, dev_loss)
+        return TrainingMetrics(
+            step, tokens, flops, elapsed_s, loss, rate, dev_score, left_out_steps, self.depth, dev_loss
+        )

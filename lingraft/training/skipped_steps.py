@@ -6,22 +6,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lingraft.training.metrics import tell_of_left_out
+from lingraft.training.metrics import report_skipped_step
 
 
-class _Flag(NamedTuple):
+class _SkipFlag(NamedTuple):
     step: int
     bad: Tensor
     copied: torch.cuda.Event | None
 
 
-class LeftOut:
+class SkippedSteps:
     """Steps that were left out. What a device says of a step is read when the next one has been given to it."""
 
     def __init__(self, steps: list[int]) -> None:
         """Go on from the steps left out so far."""
         self.steps = steps
-        self._flags: deque[_Flag] = deque()
+        self._flags: deque[_SkipFlag] = deque()
 
     def add(self, step: int, bad: Tensor) -> None:
         """Note whether a step was left out, a boolean scalar on the device."""
@@ -29,7 +29,7 @@ class LeftOut:
         if bad.is_cuda:
             bad, copied = bad.to("cpu", non_blocking=True), torch.cuda.Event()
             copied.record()
-        self._flags.append(_Flag(step, bad, copied))
+        self._flags.append(_SkipFlag(step, bad, copied))
 
     def settle(self, waiting: int = 0) -> None:
         """Read all flags but those of the last steps, `waiting` many."""
@@ -39,4 +39,4 @@ class LeftOut:
                 flag.copied.synchronize()
             if flag.bad:
                 self.steps.append(flag.step)
-                tell_of_left_out()
+                report_skipped_step()

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lingraft.training.early_stopping import Best
-from lingraft.training.schedule import Begun, Plan, Progress
+from lingraft.training.early_stopping import EarlyStopping
+from lingraft.training.schedule import PhaseStart, Schedule, TrainingMetrics
 
 _BEST = "best."
 
@@ -22,23 +22,23 @@ class TrainingState:
 
     step: int = 0
     elapsed_s: float = 0.0
-    points: list[Progress] = field(default_factory=list)
+    points: list[TrainingMetrics] = field(default_factory=list)
     """The learning curve so far."""
     losses: list[Tensor] = field(default_factory=list)
     """Of the steps since the last point, scalars."""
     left_out: list[int] = field(default_factory=list)
     """Steps that were left out because they were not finite."""
-    best: Best = field(default_factory=Best)
+    best: EarlyStopping = field(default_factory=EarlyStopping)
     optimizer: dict[str, Tensor] = field(default_factory=dict)
     """Weights and moments."""
-    begun: list[Begun] = field(default_factory=list)
+    begun: list[PhaseStart] = field(default_factory=list)
     """Where each phase but the first began, of a training that has several."""
 
-    def ended(self, plan: Plan) -> bool:
+    def ended(self, plan: Schedule) -> bool:
         """Whether training by a plan ends before its last step."""
         return self.stale(plan) or plan.flattened_out(self.points)
 
-    def stale(self, plan: Plan) -> bool:
+    def stale(self, plan: Schedule) -> bool:
         """Whether the dev score has not risen for so long that all training ends."""
         return 0 < plan.patience <= self.best.looks_since
 
@@ -58,9 +58,11 @@ class TrainingState:
     @classmethod
     def of(cls, tensors: dict[str, Tensor], facts: Mapping[str, Any]) -> "TrainingState":
         """The state that `tensors` and `facts` gave."""
-        best = Best(**facts["best"], weights=[tensors[name] for name in sorted(tensors) if name.startswith(_BEST)])
+        best = EarlyStopping(
+            **facts["best"], weights=[tensors[name] for name in sorted(tensors) if name.startswith(_BEST)]
+        )
         optimizer = {name: tensor for name, tensor in tensors.items() if name[0].isdigit()}
-        points = [Progress(*point) for point in facts["points"]]
-        begun = [Begun(*each) for each in facts.get("begun", ())]  # older checkpoints know of no phases
+        points = [TrainingMetrics(*point) for point in facts["points"]]
+        begun = [PhaseStart(*each) for each in facts.get("begun", ())]  # older checkpoints know of no phases
         losses = list(tensors["losses"])
         return cls(facts["step"], facts["elapsed_s"], points, losses, facts["left_out"], best, optimizer, begun)

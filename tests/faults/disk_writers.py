@@ -26,7 +26,7 @@ from lingraft.stages.finetune import finetune as finetune_stage
 from lingraft.stages.pretrain import pretrain as pretrain_stage
 from lingraft.stages.results import load_language, load_source
 from lingraft.steps.paper import gather
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests.full_disk import full_disk
 from tests.huggingface.checkpoints import make_checkpoint
 from tests.reports.paper.made_up import _records
@@ -92,7 +92,7 @@ def build_blocks(given: Given, out: Path) -> None:
 
 
 def pretrain(given: Given, out: Path) -> None:
-    pretrain_stage(given.shop.recipe, given.shop.blocks["en"], given.shop.tokenizers["en"], out, unwatched)
+    pretrain_stage(given.shop.recipe, given.shop.blocks["en"], given.shop.tokenizers["en"], out, ignore_metrics)
 
 
 def adapt(given: Given, out: Path) -> None:
@@ -101,7 +101,7 @@ def adapt(given: Given, out: Path) -> None:
 
 def finetune(given: Given, out: Path) -> None:
     shop = given.shop
-    finetune_stage(shop.recipe, "topic", shop.primary, shop.texts["en"], 1, out, unwatched)
+    finetune_stage(shop.recipe, "topic", shop.primary, shop.texts["en"], 1, out, ignore_metrics)
 
 
 def evaluate_source(given: Given, out: Path) -> None:

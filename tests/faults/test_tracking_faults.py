@@ -20,7 +20,7 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import TrackingError
 from lingraft.tracking.metrics_queue import UnreachableError
-from lingraft.training.schedule import Progress
+from lingraft.training.schedule import TrainingMetrics
 from tests.faults.mlflow_proxy import PASSING, Fault, Proxy, proxy_to
 from tests.tracking_server import shared
 from tests.tracking_stores import quiet
@@ -73,15 +73,15 @@ def history(truth: MlflowClient, run_id: str, metric: str = "loss") -> list[tupl
     return [(at.step, at.value) for at in truth.get_metric_history(run_id, metric)]
 
 
-def losses(curve: list[Progress]) -> list[tuple[int, float]]:
+def losses(curve: list[TrainingMetrics]) -> list[tuple[int, float]]:
     return [(point.step, point.loss) for point in curve]
 
 
-def train(shop: Workshop, run: tracking.StageRun, out: Path, meanwhile: Callable[[int], None]) -> list[Progress]:
+def train(shop: Workshop, run: tracking.StageRun, out: Path, meanwhile: Callable[[int], None]) -> list[TrainingMetrics]:
     """Adapt as the pipeline's step does, with something going on at every point; returns the curve."""
-    curve: list[Progress] = []
+    curve: list[TrainingMetrics] = []
 
-    def watch(point: Progress) -> None:
+    def watch(point: TrainingMetrics) -> None:
         run.watch(point)
         curve.append(point)
         meanwhile(point.step)
@@ -136,9 +136,9 @@ def test_training_ends_while_the_server_has_not_answered_its_first_point(
     """If a step waited for the server, training would not get to its end: the server answers only afterwards."""
     proxy.fault = lambda request: Fault.HELD if request == LOG_BATCH else Fault.NONE
     with tracking.stage(parent, "adapt-de") as run:
-        curve: list[Progress] = []
+        curve: list[TrainingMetrics] = []
 
-        def watch(point: Progress) -> None:
+        def watch(point: TrainingMetrics) -> None:
             run.watch(point)
             curve.append(point)
             if point.step == 2:
@@ -217,7 +217,7 @@ def test_a_stage_does_not_begin_while_the_server_is_down_and_then_does(
 def test_thousands_of_points_of_a_resumed_training_take_few_requests(
     proxy: Proxy, truth: MlflowClient, parent: str
 ) -> None:
-    curve = [Progress(step, step * 512, step * 1e6, step * 0.1, 1 / step, 1e-3) for step in range(1, 5001)]
+    curve = [TrainingMetrics(step, step * 512, step * 1e6, step * 0.1, 1 / step, 1e-3) for step in range(1, 5001)]
     before = proxy.requests.count(LOG_BATCH)
     with tracking.stage(parent, "adapt-de") as run:
         for point in curve:
@@ -232,7 +232,7 @@ def test_a_stage_that_is_stopped_does_not_wait_for_a_server_that_is_down(proxy: 
     def stop() -> None:
         with tracking.stage(parent, "adapt-de") as run:
             proxy.down()
-            run.watch(Progress(1, 1, 1.0, 1.0, 1.0, 1.0))
+            run.watch(TrainingMetrics(1, 1, 1.0, 1.0, 1.0, 1.0))
             raise SystemExit
 
     with pytest.raises(SystemExit):
@@ -243,7 +243,7 @@ def a_stage(recipe: Recipe, made: Artifact) -> str:
     """All that a pipeline's step asks of MLflow, from the pipeline's run to the registered version."""
     parent = tracking.open_run(recipe, "language")
     with tracking.stage(parent, "bundle") as run:
-        run.watch(Progress(1, 512, 1e6, 0.1, 4.0, 1e-3))
+        run.watch(TrainingMetrics(1, 512, 1e6, 0.1, 4.0, 1e-3))
         run.record(made, {"accuracy": 0.5})
         run.log_artifact(made, "kept")
         version = tracking.register(

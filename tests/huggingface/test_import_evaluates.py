@@ -16,7 +16,7 @@ from lingraft.huggingface.importing import import_hf
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.stages import build_mini, evaluate, finetune, results
 from lingraft.stages.adapt import adapt
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests.huggingface.checkpoints import MODEL_TYPES, Made
 from tests.made_up import write
 
@@ -51,7 +51,7 @@ def lane(
 
 def test_the_source_is_judged(lane: Lane) -> None:
     recipe, folder = lane
-    finetune.finetune(recipe, "topic", folder / "primary", folder / "text-en", 1, folder / "task", unwatched)
+    finetune.finetune(recipe, "topic", folder / "primary", folder / "text-en", 1, folder / "task", ignore_metrics)
     given = folder / "text-en", folder / "blocks-en", folder / "source-result"
     evaluate.evaluate_source(recipe, folder / "primary", [folder / "task"], *given)
     found = results.load_source(folder / "source-result")
@@ -62,9 +62,9 @@ def test_the_source_is_judged(lane: Lane) -> None:
 
 def test_a_language_is_adapted_over_fresh_layers_and_judged(lane: Lane) -> None:
     recipe, folder = lane
-    build_mini.build_mini(recipe, folder / "primary", folder / "blocks-en", folder / "mini", unwatched)
+    build_mini.build_mini(recipe, folder / "primary", folder / "blocks-en", folder / "mini", ignore_metrics)
     given = folder / "primary", folder / "blocks-de", folder / "tokenizer-de"
-    adapt(recipe, *given, recipe.adaptation.depth, folder / "de", unwatched, mini=folder / "mini")
+    adapt(recipe, *given, recipe.adaptation.depth, folder / "de", ignore_metrics, mini=folder / "mini")
     primary, german = load_primary(folder / "primary"), load_embeddings(folder / "de")
     assert german.aligned_with == primary.fingerprint
     assert german.manifest.details["overlap"] > len(primary.tokenizer.special)

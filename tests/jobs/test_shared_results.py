@@ -16,7 +16,7 @@ from lingraft.jobs.job import Job
 from lingraft.jobs.shared_results import cache_key, get_or_run, has_result
 from lingraft.signals import Interruption
 from lingraft.stages import pretrain as pretrain_stage
-from lingraft.training.schedule import Progress, unwatched
+from lingraft.training.schedule import TrainingMetrics, ignore_metrics
 from tests.workshop import Workshop, changed
 
 
@@ -56,8 +56,8 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_the_same_is_not_made_twice_and_tells_its_curve_again(
     workshop: Workshop, short: Recipe, shared: Path, trained: list[Path], tmp_path: Path
 ) -> None:
-    first: list[Progress] = []
-    second: list[Progress] = []
+    first: list[TrainingMetrics] = []
+    second: list[TrainingMetrics] = []
     job = pretraining(workshop, short, tmp_path / "first")
     assert not has_result(job)
     made = get_or_run(job, first.append)
@@ -86,7 +86,7 @@ def test_what_is_decided_otherwise_is_made_anew(
     monkeypatch: pytest.MonkeyPatch,
     other: Callable[[Recipe, pytest.MonkeyPatch], Recipe],
 ) -> None:
-    get_or_run(pretraining(workshop, short, tmp_path / "first"), unwatched)
+    get_or_run(pretraining(workshop, short, tmp_path / "first"), ignore_metrics)
     assert not has_result(pretraining(workshop, other(short, monkeypatch), tmp_path / "second"))
 
 
@@ -104,19 +104,19 @@ def test_other_text_is_another_result(workshop: Workshop, short: Recipe, tmp_pat
 def test_one_that_was_stopped_goes_on_in_another_place(
     workshop: Workshop, short: Recipe, shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def stop(point: Progress) -> None:
+    def stop(point: TrainingMetrics) -> None:
         if point.step == 4:
             raise Interruption(15, "asked to stop")
 
     whole = workshop.recipe.model_copy(update={"pretraining": short.pretraining})
     expected = pretrain_stage.pretrain(
-        whole, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "whole", unwatched
+        whole, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "whole", ignore_metrics
     ).fingerprint
     eager = changed(short, "pretraining", keep_every_s=0.0001)
     with pytest.raises(Interruption):
         get_or_run(pretraining(workshop, eager, tmp_path / "first"), stop)
     assert not (tmp_path / "first").exists()
-    assert get_or_run(pretraining(workshop, eager, tmp_path / "second"), unwatched).fingerprint == expected
+    assert get_or_run(pretraining(workshop, eager, tmp_path / "second"), ignore_metrics).fingerprint == expected
     assert "going on after step" in capsys.readouterr().err
     assert [*shared.glob("*/result.training/*")] == []
 
@@ -124,10 +124,10 @@ def test_one_that_was_stopped_goes_on_in_another_place(
 def test_a_result_that_is_damaged_is_set_aside_and_made_anew(
     workshop: Workshop, short: Recipe, shared: Path, trained: list[Path], tmp_path: Path
 ) -> None:
-    made = get_or_run(pretraining(workshop, short, tmp_path / "first"), unwatched)
+    made = get_or_run(pretraining(workshop, short, tmp_path / "first"), ignore_metrics)
     [body] = shared.glob("primary-*/result/body.safetensors")
     body.write_bytes(body.read_bytes()[:-1])
-    again = get_or_run(pretraining(workshop, short, tmp_path / "second"), unwatched)
+    again = get_or_run(pretraining(workshop, short, tmp_path / "second"), ignore_metrics)
     assert again.fingerprint == made.fingerprint
     assert len(trained) == 2
 
@@ -138,7 +138,7 @@ def test_a_place_that_cannot_be_written_is_named(
     (tmp_path / "file").touch()
     monkeypatch.setenv(sync.RESULTS_VARIABLE, str(tmp_path / "file"))
     with pytest.raises(ArtifactError, match=r"cannot write .*file"):
-        get_or_run(pretraining(workshop, short, tmp_path / "out"), unwatched)
+        get_or_run(pretraining(workshop, short, tmp_path / "out"), ignore_metrics)
 
 
 def test_finetuning_depends_on_what_its_files_hold(workshop: Workshop, tmp_path: Path) -> None:
@@ -167,4 +167,4 @@ def test_without_a_place_nothing_is_shared(
     monkeypatch.delenv(sync.RESULTS_VARIABLE, raising=False)
     job = pretraining(workshop, short, tmp_path / "out")
     assert not has_result(job)
-    assert Artifact.load(get_or_run(job, unwatched).folder, Kind.PRIMARY)
+    assert Artifact.load(get_or_run(job, ignore_metrics).folder, Kind.PRIMARY)

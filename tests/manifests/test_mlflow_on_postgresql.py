@@ -18,7 +18,7 @@ from lingraft import tracking
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
-from lingraft.training.schedule import Progress
+from lingraft.training.schedule import TrainingMetrics
 from tests.manifests.mlflow_server import Document, running
 from tests.postgresql import PostgreSql
 
@@ -98,7 +98,7 @@ def test_a_stage_and_its_registered_artifact_are_kept_in_the_database(
 
     parent = tracking.open_run(Recipe.load(ROOT / "recipes" / "demo.toml"), "language")
     with tracking.stage(parent, "adapt-tr") as run:
-        run.watch(Progress(step=5, tokens=640, flops=2e9, elapsed_s=0.5, loss=3.25, learning_rate=1e-3))
+        run.watch(TrainingMetrics(step=5, tokens=640, flops=2e9, elapsed_s=0.5, loss=3.25, learning_rate=1e-3))
         run.record(embeddings, {"masked_accuracy": 0.125})
         tracking.register(name, embeddings.folder, Kind.EMBEDDINGS, run, {"depth": 2}, (tracking.CHAMPION,))
     tracking.close_run(parent)

@@ -5,7 +5,7 @@ from pathlib import Path
 from lingraft import Wanted
 from lingraft.new_language.summary import AddedLanguage
 from lingraft.stages import build_mini
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests import made_up, tiny
 from tests.workshop import Workshop
 
@@ -35,7 +35,7 @@ def mini_of(workshop: Workshop, primary: Path, out: Path) -> Path:
     """MINIPOST's mini-model of a primary with one head: 1 layer of its, and 2 fresh ones."""
     training = workshop.recipe.pretraining.model_dump() | {"steps": 2, "warmup_steps": 0}
     raw = workshop.recipe.model_dump(mode="json") | {"system": "MINIPOST", "search": None, "mini": training}
-    build_mini.build_mini(workshop.recipe.parse(raw), primary, workshop.blocks["en"], out, unwatched)
+    build_mini.build_mini(workshop.recipe.parse(raw), primary, workshop.blocks["en"], out, ignore_metrics)
     return out
 
 

@@ -25,7 +25,7 @@ from lingraft.stages.evaluate import evaluate_source
 from lingraft.stages.vectors import build_vectors
 from lingraft.tasks.model import load_task
 from lingraft.training import run
-from lingraft.training.schedule import Progress
+from lingraft.training.schedule import TrainingMetrics
 from tests import made_up
 from tests.fixtures.forked import lingraft, start
 from tests.new_language.given import BRIEFLY, RECIPE, files_of, out_of, plain_text
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def killed_in_the_midst_of_training(arguments: list[str]) -> None:
-    def killed(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progress]:
+    def killed(points: Iterator[TrainingMetrics], steps: int, title: str) -> Iterator[TrainingMetrics]:
         yield next(points)
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -14,7 +14,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.serving.bundle import Bundle
 from lingraft.stages import finetune as finetune_stage
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests import made_up
 from tests.workshop import Workshop
 
@@ -42,7 +42,7 @@ def finetuned(workshop: Workshop, tmp_path: Path) -> Callable[..., Path]:
         task = {"name": "same-topic", "kind": "pairs", "train": data, "dev": data, "test": data} | changes
         raw = workshop.recipe.model_dump(mode="json") | {"tasks": [task | {"finetuning": {"epochs": 0.5}}]}
         out = tmp_path / "task"
-        finetune_stage.finetune(Recipe.parse(raw), "same-topic", workshop.primary, None, 1, out, unwatched)
+        finetune_stage.finetune(Recipe.parse(raw), "same-topic", workshop.primary, None, 1, out, ignore_metrics)
         return out
 
     return finetune

@@ -13,7 +13,7 @@ from lingraft.config.training import MiniBuilding
 from lingraft.search.page import PAGE_FILE
 from lingraft.stages import pretrain
 from lingraft.stages.results import SearchResult, load_search
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from pipelines import build, local
 from tests.pipelines.finished import Finished
 from tests.steps.sources import register
@@ -50,7 +50,7 @@ def test_each_depth_is_built_once_and_counted_and_the_chosen_one_is_taken_by_the
     recipe, out, primary = _recipe(workshop), tmp_path / "out", tmp_path / "primary"
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     local.set_up(out)
-    pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], primary, unwatched)
+    pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], primary, ignore_metrics)
     register(workshop, recipe, primary, tmp_path / "source")
     assert len(_minis(out)) == 1
     local.run(build.depth_search_pipeline(recipe), out)

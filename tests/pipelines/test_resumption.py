@@ -13,8 +13,8 @@ from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe
 from lingraft.stages import pretrain
 from lingraft.stages.adapt import adapt
-from lingraft.training.learning_curve import curve_of
-from lingraft.training.schedule import unwatched
+from lingraft.training.learning_curve import read_curve
+from lingraft.training.schedule import ignore_metrics
 from tests.pipelines.finished import tiny
 from tests.pipelines.killed import Pipeline, same_tensors
 from tests.steps.sources import register
@@ -36,7 +36,7 @@ def test_a_pipeline_that_is_killed_goes_on_when_it_is_run_again(tmp_path: Path) 
         log.count("made before from the same") >= 2
     )  # tokenizer and blocks; text is read to know whether it is the same
     blocks, tokenizer = (_of_language(tmp_path / "killed", kind) for kind in (Kind.BLOCKS, Kind.TOKENIZER))
-    whole = pretrain.pretrain(recipe, blocks, tokenizer, tmp_path / "whole", unwatched)
+    whole = pretrain.pretrain(recipe, blocks, tokenizer, tmp_path / "whole", ignore_metrics)
     assert again.fingerprint == whole.fingerprint
     assert same_tensors(again, whole)
 
@@ -72,11 +72,11 @@ def test_a_progressive_language_that_is_killed_goes_on_through_its_switch(
 
     assert f"going on after step {reached}" in next(tracked.glob("*language.log")).read_text(encoding="utf-8")
     given = [_of_language(tracked, kind) for kind in (Kind.BLOCKS, Kind.TOKENIZER)]
-    whole = adapt(recipe, workshop.primary, *given, 2, tmp_path / "whole", unwatched)
+    whole = adapt(recipe, workshop.primary, *given, 2, tmp_path / "whole", ignore_metrics)
     assert same_tensors(made, whole)
     assert [phase["depth"] for phase in made.manifest.details["phases"]] == [1, 2]
     assert made.manifest.details["phases"] == whole.manifest.details["phases"]
-    assert [point.loss for point in curve_of(made.folder)] == [point.loss for point in curve_of(whole.folder)]
+    assert [point.loss for point in read_curve(made.folder)] == [point.loss for point in read_curve(whole.folder)]
     tags = tracking.tags_of(embeddings_name(recipe, "de"))
     assert tags["fingerprint"] == made.fingerprint
     assert tags["progressive"].startswith(f"{first} over 1, ")

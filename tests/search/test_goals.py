@@ -24,7 +24,7 @@ from lingraft.stages.adapt import initial_rows
 from lingraft.stages.alignment_probe import Reference, probe_of
 from lingraft.stages.evaluate import evaluate_source
 from lingraft.stages.results import SearchResult, load_search
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests.fixtures import once
 from tests.workshop import Workshop, changed
 
@@ -175,7 +175,7 @@ def test_step_1b_is_run_once_a_depth_for_all_languages_and_counted(
     monkeypatch.setenv("LINGRAFT_RESULTS", str(tmp_path / "results"))
     primary = tmp_path / "primary"
     short = changed(post, "pretraining", steps=4, warmup_steps=0)
-    pretrain.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], primary, unwatched)
+    pretrain.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], primary, ignore_metrics)
     found = {}
     for language in ("de", "tr"):
         recipe = changed(post, "search", language=language)

@@ -22,13 +22,17 @@ from lingraft.search.space import trial_settings
 from lingraft.stages.adapt import adapt
 from lingraft.stages.results import SearchResult, load_search
 from lingraft.training import masked_lm
-from lingraft.training.schedule import Progress, Watch, unwatched
+from lingraft.training.schedule import MetricsCallback, TrainingMetrics, ignore_metrics
 from tests.fixtures import once
 from tests.workshop import Workshop, changed
 
 
 def _search(
-    shop: Workshop, out: Path, recipe: Recipe | None = None, storage: str | None = None, watch: Watch = unwatched
+    shop: Workshop,
+    out: Path,
+    recipe: Recipe | None = None,
+    storage: str | None = None,
+    watch: MetricsCallback = ignore_metrics,
 ) -> SearchResult:
     recipe = recipe or _with_search(shop.recipe)
     search(recipe, Inputs(shop.primary, shop.blocks["de"], shop.tokenizers["de"]), storage, out, watch=watch)
@@ -105,7 +109,7 @@ def test_a_trials_score_is_the_primarys_with_the_rows_that_it_has_learned(worksh
     settings = trial_settings(recipe, {"depth": 1}, trial.steps)
     german = workshop.blocks["de"], workshop.tokenizers["de"]
     same = recipe.model_copy(update={"adaptation": settings})
-    made = adapt(same, workshop.primary, *german, 1, tmp_path / "de", unwatched)
+    made = adapt(same, workshop.primary, *german, 1, tmp_path / "de", ignore_metrics)
     dev = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev")
     dev_NT = dev.take(torch.arange(min(settings.judged_blocks, len(dev))))
     primary = load_primary(workshop.primary)
@@ -195,7 +199,7 @@ def test_a_storage_that_cannot_be_used_is_named_with_what_to_give(workshop: Work
 
 
 def test_whoever_watches_hears_of_the_points_of_every_trial(workshop: Workshop, tmp_path: Path) -> None:
-    heard: list[Progress] = []
+    heard: list[TrainingMetrics] = []
     recipe = _with_search(workshop.recipe, depths=(1, 2), steps_at_depth=8)
     result = _search(workshop, tmp_path / "search", recipe, watch=heard.append)
     spent = {flops for trial in result.trials for flops, _ in trial.scores_by_flops if flops}

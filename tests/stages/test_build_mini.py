@@ -24,7 +24,7 @@ from lingraft.stages import build_mini, finetune, pretrain
 from lingraft.stages.adapt import adapt
 from lingraft.stages.initialise import initial_rows
 from lingraft.training.run import masked_lm_run
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests.fixtures import once
 from tests.workshop import Workshop, same_tensors
 
@@ -46,7 +46,7 @@ def primary(workshop: Workshop) -> Path:
     short = recipe.model_copy(update={"pretraining": recipe.pretraining.model_copy(update=STEPS)})
 
     def make(folder: Path) -> None:
-        pretrain.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], folder / "primary", unwatched)
+        pretrain.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], folder / "primary", ignore_metrics)
 
     return once.folder("ordinary", make, short.to_json()) / "primary"
 
@@ -56,7 +56,7 @@ def mini(workshop: Workshop, primary: Path) -> Path:
     recipe = minipost(workshop.recipe)
 
     def make(folder: Path) -> None:
-        build_mini.build_mini(recipe, primary, workshop.blocks["en"], folder / "mini", unwatched)
+        build_mini.build_mini(recipe, primary, workshop.blocks["en"], folder / "mini", ignore_metrics)
 
     return once.folder("mini", make, recipe.to_json()) / "mini"
 
@@ -85,7 +85,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def adapted(workshop: Workshop, recipe: Recipe, primary: Path, out: Path, **given: Any) -> Artifact:
     data = workshop.blocks["de"], workshop.tokenizers["de"]
-    return adapt(recipe, primary, *data, recipe.adaptation.depth, out, unwatched, **given)
+    return adapt(recipe, primary, *data, recipe.adaptation.depth, out, ignore_metrics, **given)
 
 
 def blocks_of(workshop: Workshop) -> Blocks:
@@ -202,11 +202,11 @@ def test_no_stage_changes_a_file_of_the_primary(
 ) -> None:
     recipe, before = minipost(workshop.recipe), files(primary)
     if stage == "step 1b":
-        build_mini.build_mini(recipe, primary, workshop.blocks["en"], tmp_path / "out", unwatched)
+        build_mini.build_mini(recipe, primary, workshop.blocks["en"], tmp_path / "out", ignore_metrics)
     elif stage == "adaptation":
         adapted(workshop, recipe, primary, tmp_path / "out", mini=mini)
     else:
-        finetune.finetune(recipe, "topic", primary, workshop.texts["en"], 1, tmp_path / "out", unwatched)
+        finetune.finetune(recipe, "topic", primary, workshop.texts["en"], 1, tmp_path / "out", ignore_metrics)
     assert files(primary) == before
 
 
@@ -276,11 +276,13 @@ def test_standard_adaptation_over_fewer_layers_is_refused(workshop: Workshop, pr
     standard = minipost(workshop.recipe).for_system(System.BL_BASE)
     data = workshop.blocks["de"], workshop.tokenizers["de"]
     with pytest.raises(DepthError, match="BL_BASE adapts over all 3 layers, but depth 2 was asked for"):
-        adapt(standard, primary, *data, 2, tmp_path / "out", unwatched)
-    made = adapt(standard, primary, *data, 3, tmp_path / "out", unwatched)
+        adapt(standard, primary, *data, 2, tmp_path / "out", ignore_metrics)
+    made = adapt(standard, primary, *data, 3, tmp_path / "out", ignore_metrics)
     assert made.manifest.details["depth"] == 3
 
 
 def test_step_1b_is_minipost_s_alone(workshop: Workshop, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="step 1b is MINIPOST's; the recipe's system is MINIJOINT"):
-        build_mini.build_mini(workshop.recipe, workshop.primary, workshop.blocks["en"], tmp_path / "out", unwatched)
+        build_mini.build_mini(
+            workshop.recipe, workshop.primary, workshop.blocks["en"], tmp_path / "out", ignore_metrics
+        )

@@ -268,8 +268,8 @@ def test_scores_are_kept_item_by_item(workshop: Workshop, tmp_path: Path) -> Non
 def test_a_block_scores_alone_as_among_others(workshop: Workshop) -> None:
     """The masks depend on a block's place, so the first block is the same one in both."""
     encoder, blocks_NT = load_primary(workshop.primary).encoder, held_out(workshop, "en")
-    together = masked_lm.tallies(encoder, blocks_NT, (3,))[3]
-    alone = masked_lm.tallies(encoder, blocks_NT[:1], (3,))[3]
+    together = masked_lm.accuracy_counts(encoder, blocks_NT, (3,))[3]
+    alone = masked_lm.accuracy_counts(encoder, blocks_NT[:1], (3,))[3]
     assert (together.found_N[0], together.out_of_N[0]) == (alone.found_N[0], alone.out_of_N[0])
 
 

@@ -29,7 +29,7 @@ from lingraft.stages.initialise import initial_rows, initialise, quality_of
 from lingraft.stages.results import LanguageResult, load_language, load_search
 from lingraft.stages.vectors import build_vectors
 from lingraft.training.masked_lm import mean_loss
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests import made_up
 from tests.made_up import TOPICS
 from tests.workshop import Workshop, changed, same_tensors, stopping_after
@@ -56,7 +56,7 @@ def started(shop: Workshop, recipe: Recipe, out: Path, language: str = "de") -> 
 
 def learned(shop: Workshop, recipe: Recipe, out: Path, initial: Path | None, checkpoints: Path | None = None) -> Path:
     folders = shop.primary, shop.blocks["de"], shop.tokenizers["de"]
-    adapt(recipe, *folders, 1, out, unwatched, checkpoints=checkpoints, initial=initial)
+    adapt(recipe, *folders, 1, out, ignore_metrics, checkpoints=checkpoints, initial=initial)
     return out
 
 

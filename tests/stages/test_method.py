@@ -26,7 +26,7 @@ from lingraft.stages import build_mini, pretrain
 from lingraft.stages.adapt import adapt
 from lingraft.stages.evaluate import evaluate_language, evaluate_source
 from lingraft.stages.results import LanguageResult, load_language, load_source
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests.fixtures import once
 
 LETTERS = string.ascii_lowercase[:24]
@@ -156,16 +156,16 @@ def outcome(languages: Languages, system: System, out: Path) -> Outcome:
         {name: languages.of(noun, name) for name in ("en", "de")} for noun in ("blocks", "tokenizer", "text")
     )
     primary = out / "primary"
-    pretrain.pretrain(recipe, packed["en"], pieces["en"], primary, unwatched)
+    pretrain.pretrain(recipe, packed["en"], pieces["en"], primary, ignore_metrics)
     evaluate_source(recipe, primary, [], read["en"], packed["en"], out / "source")
     mini = None
     if recipe.builds_mini:
         mini = out / "mini"
-        build_mini.build_mini(recipe, primary, packed["en"], mini, unwatched)
+        build_mini.build_mini(recipe, primary, packed["en"], mini, ignore_metrics)
 
     def learned(settings: Recipe, depth: int, fresh: Path | None) -> LanguageResult:
         folder = out / f"over-{depth}"
-        adapt(settings, primary, packed["de"], pieces["de"], depth, folder, unwatched, mini=fresh)
+        adapt(settings, primary, packed["de"], pieces["de"], depth, folder, ignore_metrics, mini=fresh)
         evaluate_language(settings, primary, folder, [], read["de"], packed["de"], folder / "judged", mini=fresh)
         return load_language(folder / "judged")
 

@@ -12,8 +12,8 @@ from lingraft.model.flops import UpdateShape
 from lingraft.reports.cost.bill import bills
 from lingraft.signals import Interruption
 from lingraft.stages.pretrain import pretrain
-from lingraft.training.learning_curve import curve_of
-from lingraft.training.schedule import Watch, unwatched
+from lingraft.training.learning_curve import read_curve
+from lingraft.training.schedule import MetricsCallback, ignore_metrics
 from tests.interrupted.project import facts, history
 from tests.workshop import Workshop, changed, stopping_after
 
@@ -34,7 +34,7 @@ def recipe(workshop: Workshop) -> Recipe:
     )
 
 
-def pretrained(workshop: Workshop, recipe: Recipe, out: Path, watch: Watch = unwatched) -> Artifact:
+def pretrained(workshop: Workshop, recipe: Recipe, out: Path, watch: MetricsCallback = ignore_metrics) -> Artifact:
     return pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, watch)
 
 
@@ -42,7 +42,7 @@ def test_windows_change_what_is_trained_and_no_schedule(workshop: Workshop, reci
     whole = changed(recipe, "pretraining", windows=None)
     found, other = pretrained(workshop, recipe, tmp_path / "found"), pretrained(workshop, whole, tmp_path / "other")
     assert found.fingerprint != other.fingerprint
-    ours, theirs = curve_of(found.folder), curve_of(other.folder)
+    ours, theirs = read_curve(found.folder), read_curve(other.folder)
     for name in ("step", "tokens", "learning_rate"):
         assert [getattr(point, name) for point in ours] == [getattr(point, name) for point in theirs]
 
@@ -57,7 +57,7 @@ def test_an_update_within_windows_costs_what_short_blocks_would(
     ).pretraining_flops()
     whole = UpdateShape(*sizes, 32, settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)).pretraining_flops()
     assert short < whole
-    spent = [point.flops for point in curve_of(pretrained(workshop, recipe, tmp_path / "out").folder)]
+    spent = [point.flops for point in read_curve(pretrained(workshop, recipe, tmp_path / "out").folder)]
     assert spent == pytest.approx([min(step, WITHIN) * short + max(0, step - WITHIN) * whole for step in range(1, 8)])
     (bill,), _ = bills(recipe, (System.MINIJOINT,))
     within, after, _ = bill.runs

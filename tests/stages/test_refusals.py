@@ -12,7 +12,7 @@ from lingraft.data.blocks import build
 from lingraft.data.text import SplitName
 from lingraft.errors import ArtifactError, DepthError, RecipeError, TextError, TokenizerError, TrainingError
 from lingraft.stages import finetune, pretrain
-from lingraft.training.schedule import Progress, unwatched
+from lingraft.training.schedule import TrainingMetrics, ignore_metrics
 from tests.workshop import Workshop, changed
 
 
@@ -25,7 +25,7 @@ def test_a_depth_without_a_head_is_refused_with_those_that_have_one(workshop: Wo
 def test_pretraining_on_another_language_is_refused(workshop: Workshop, tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match="the tokenizer of 'de', not of 'en'"):
         pretrain.pretrain(
-            workshop.recipe, workshop.blocks["de"], workshop.tokenizers["de"], tmp_path / "out", unwatched
+            workshop.recipe, workshop.blocks["de"], workshop.tokenizers["de"], tmp_path / "out", ignore_metrics
         )
 
 
@@ -44,27 +44,29 @@ def test_a_recipe_of_another_model_is_refused(workshop: Workshop, tmp_path: Path
     with pytest.raises(RecipeError, match=r"\[encoder\] is not that of the primary"):
         dataclasses.replace(workshop, recipe=other).adapt("de", 1, tmp_path / "out")
     with pytest.raises(RecipeError, match=r"\[encoder\] is not that of the primary"):
-        finetune.finetune(other, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "out", unwatched)
+        finetune.finetune(other, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "out", ignore_metrics)
 
 
 def test_blocks_of_another_length_are_refused(workshop: Workshop, tmp_path: Path) -> None:
     longer = changed(workshop.recipe, "encoder", block_tokens=48)
     build(longer, workshop.texts["en"], workshop.tokenizers["en"], tmp_path / "blocks")
     with pytest.raises(ArtifactError, match="blocks of 48 tokens, but the recipe says 32"):
-        pretrain.pretrain(workshop.recipe, tmp_path / "blocks", workshop.tokenizers["en"], tmp_path / "out", unwatched)
+        pretrain.pretrain(
+            workshop.recipe, tmp_path / "blocks", workshop.tokenizers["en"], tmp_path / "out", ignore_metrics
+        )
 
 
 def test_finetuning_on_text_of_another_language_is_refused(workshop: Workshop, tmp_path: Path) -> None:
     with pytest.raises(TextError, match="text in 'de', but text in 'en' is needed"):
         finetune.finetune(
-            workshop.recipe, "topic", workshop.primary, workshop.texts["de"], 1, tmp_path / "out", unwatched
+            workshop.recipe, "topic", workshop.primary, workshop.texts["de"], 1, tmp_path / "out", ignore_metrics
         )
 
 
 def test_a_recipe_without_a_task_is_not_finetuned(workshop: Workshop, tmp_path: Path) -> None:
     recipe = workshop.recipe.model_copy(update={"tasks": ()})
     with pytest.raises(RecipeError, match=r"does not have a task 'topic': its \[\[tasks\]\] are \[\]"):
-        finetune.finetune(recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "out", unwatched)
+        finetune.finetune(recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "out", ignore_metrics)
 
 
 def test_a_training_that_runs_away_leaves_no_artifact(workshop: Workshop, tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ def test_an_output_that_cannot_be_written_is_named_before_training(
     (tmp_path / "file").write_text("mine")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine").write_text("mine")
-    seen: list[Progress] = []
+    seen: list[TrainingMetrics] = []
     with pytest.raises(ArtifactError, match=rf"({words} .*{out}|{out} {words})"):
         workshop.adapt("de", 1, tmp_path / out, watch=seen.append)
     with pytest.raises(ArtifactError, match=words):
@@ -105,7 +107,7 @@ def test_bad_dev_examples_are_found_before_any_training(
         return [dataclasses.replace(example, label="moon") for example in found] if split == "dev" else found
 
     monkeypatch.setattr(finetune, "load_examples", bad_dev)
-    seen: list[Progress] = []
+    seen: list[TrainingMetrics] = []
     with pytest.raises(TextError, match="moon"):
         finetune.finetune(
             workshop.recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "out", seen.append

@@ -24,8 +24,8 @@ from lingraft.tasks.model import load_task
 from lingraft.training import masked_lm, precision
 from lingraft.training import run as runs
 from lingraft.training.learning_curve import HISTORY_FILE
-from lingraft.training.run import Run
-from lingraft.training.schedule import Progress, unwatched
+from lingraft.training.run import TrainingRun
+from lingraft.training.schedule import TrainingMetrics, ignore_metrics
 from tests.workshop import Workshop, changed, same_tensors
 
 
@@ -35,14 +35,14 @@ def briefly(recipe: Recipe, **values: Any) -> Recipe:
 
 
 def pretrained(workshop: Workshop, recipe: Recipe, out: Path) -> Artifact:
-    return pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, unwatched)
+    return pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, ignore_metrics)
 
 
 def parts(folder: Path, kind: Kind, part: str) -> dict[str, torch.Tensor]:
     return Artifact.load(folder, kind).tensors(part)
 
 
-def begun(workshop: Workshop, primary: Primary, depth: int) -> tuple[Encoder, Run]:
+def begun(workshop: Workshop, primary: Primary, depth: int) -> tuple[Encoder, TrainingRun]:
     """A mini-model of the primary with the initial rows of German, and the run that adapts it."""
     step = workshop.recipe.steps_over(depth)[Stage.ADAPT]
     mini = mini_of(primary, step, None)
@@ -210,7 +210,9 @@ def test_in_finetuning_the_vocabulary_is_bit_for_bit_what_it_was(
             made.append(self)
 
     monkeypatch.setattr(classification, "Classifier", Kept)
-    finetune.finetune(workshop.recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "task", unwatched)
+    finetune.finetune(
+        workshop.recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "task", ignore_metrics
+    )
     encoder = made[0].encoder
     assert same_tensors(encoder.vocabulary.state_dict(), parts(workshop.primary, Kind.PRIMARY, "vocabulary"))
     frozen = {id(parameter) for module in (encoder.vocabulary, encoder.heads) for parameter in module.parameters()}
@@ -222,14 +224,16 @@ def test_every_example_is_seen_once_an_epoch(workshop: Workshop, tmp_path: Path,
     task = workshop.recipe.task()
     finetuning = task.finetuning.model_copy(update={"batch_examples": batch, "epochs": epochs})
     recipe = workshop.recipe.model_copy(update={"tasks": (task.model_copy(update={"finetuning": finetuning}),)})
-    made = finetune.finetune(recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "task", unwatched)
+    made = finetune.finetune(
+        recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "task", ignore_metrics
+    )
     details = made.manifest.details
     assert made.manifest.cost.steps == epochs * -(-details["examples"] // batch)
 
 
 def test_seeds_of_finetuning_differ_and_repeat(workshop: Workshop, tmp_path: Path) -> None:
     recipe, text = workshop.recipe, workshop.texts["en"]
-    again = finetune.finetune(recipe, "topic", workshop.primary, text, 1, tmp_path / "again", unwatched)
+    again = finetune.finetune(recipe, "topic", workshop.primary, text, 1, tmp_path / "again", ignore_metrics)
     first, second = (Artifact.load(workshop.tasks[seed], Kind.TASK) for seed in (1, 2))
     assert again.fingerprint == first.fingerprint != second.fingerprint
     assert [one.manifest.details["seed"] for one in (first, second)] == [1, 2]
@@ -241,7 +245,7 @@ def test_the_seed_of_finetuning_decides_the_head_it_begins_with(workshop: Worksh
     recipe = workshop.recipe.model_copy(update={"tasks": (task.model_copy(update={"finetuning": unmoving}),)})
     heads = []
     for seed in (1, 2):
-        given = recipe, "topic", workshop.primary, workshop.texts["en"], seed, tmp_path / str(seed), unwatched
+        given = recipe, "topic", workshop.primary, workshop.texts["en"], seed, tmp_path / str(seed), ignore_metrics
         heads.append(finetune.finetune(*given).tensors("head")["dense.weight"])
     assert not torch.allclose(*heads, atol=1e-3)
 
@@ -258,7 +262,7 @@ def test_a_finetuned_task_says_what_it_knows_and_how_well(workshop: Workshop) ->
 def test_watchers_hear_of_every_point_that_is_kept(workshop: Workshop, kind: Kind, title: str) -> None:
     folders = {Kind.PRIMARY: workshop.primary, Kind.EMBEDDINGS: workshop.embeddings["de"], Kind.TASK: workshop.tasks[1]}
     found = Artifact.load(folders[kind], kind)
-    kept = [Progress(**json.loads(line)) for line in (found.folder / HISTORY_FILE).read_text().splitlines()]
+    kept = [TrainingMetrics(**json.loads(line)) for line in (found.folder / HISTORY_FILE).read_text().splitlines()]
     assert kept == workshop.curves[title]
     assert found.manifest.cost == kept[-1].cost
     assert found.manifest.cost.flops > 0

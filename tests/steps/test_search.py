@@ -13,7 +13,7 @@ from lingraft.stages import pretrain
 from lingraft.stages.results import SearchResult, load_search
 from lingraft.steps import data, search
 from lingraft.steps import language as language_steps
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests.steps.sources import register
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop, changed
@@ -25,7 +25,7 @@ BUILDING = MiniBuilding(steps=2, batch_blocks=4, learning_rate=3e-3, fresh_layer
 def _registered(shop: Workshop, recipe: Recipe, folder: Path) -> Path:
     """A primary of the recipe's system, as the champion of the store."""
     primary, short = folder / "primary", changed(recipe, "pretraining", steps=2, warmup_steps=0)
-    pretrain.pretrain(short, shop.blocks["en"], shop.tokenizers["en"], primary, unwatched)
+    pretrain.pretrain(short, shop.blocks["en"], shop.tokenizers["en"], primary, ignore_metrics)
     register(shop, recipe, primary, folder / "source")
     return primary
 

@@ -21,7 +21,7 @@ from lingraft.model.loading import load_mini
 from lingraft.stages import pretrain
 from lingraft.stages.results import load_language
 from lingraft.steps import data, language, source
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests.fixtures import once
 from tests.steps.conftest import Registered
 from tests.tracking.promotion.prepared import copied
@@ -154,7 +154,7 @@ def post(workshop: Workshop, tmp_path: Path) -> Iterator[Post]:
 def register_post(shop: Workshop, recipe: Recipe, folder: Path) -> None:
     """Build the mini-model by the step."""
     run, primary, judged, blocks = folder / "run", folder / "primary", folder / "judged", shop.blocks["en"]
-    pretrain.pretrain(recipe, blocks, shop.tokenizers["en"], primary, unwatched)
+    pretrain.pretrain(recipe, blocks, shop.tokenizers["en"], primary, ignore_metrics)
     with sqlite_store(folder):
         data.open_run(recipe.to_json(), "source", run)
         cost = source.build_mini(recipe.to_json(), run, primary, blocks, folder / "mini")

@@ -23,13 +23,13 @@ from lingraft.config.recipe import Recipe
 from lingraft.errors import ArtifactError, TextError, TrackingError
 from lingraft.signals import Interruption
 from lingraft.tracking.runs import project_run
-from lingraft.training.schedule import Progress
+from lingraft.training.schedule import TrainingMetrics
 from tests.tracking_server import shared
 from tests.tracking_stores import quiet, sqlite_store
 
 pytestmark = quiet
 RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
-POINTS = [Progress(10, 5120, 2e9, 1.5, 4.5, 1e-3), Progress(20, 10240, 4e9, 3.0, 3.25, 5e-4)]
+POINTS = [TrainingMetrics(10, 5120, 2e9, 1.5, 4.5, 1e-3), TrainingMetrics(20, 10240, 4e9, 3.0, 3.25, 5e-4)]
 
 
 FILE, SERVER = "a SQLite file", "a server"

@@ -12,7 +12,7 @@ from lingraft.errors import RecipeError
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.tagged_sentences import Sentence
 from lingraft.tasks.tagging import Tagged, Tagger, Tagging
-from lingraft.training.batches import block_stream, steps_of, task_stream
+from lingraft.training.batches import block_stream, steps_for_epochs, task_stream
 from lingraft.training.masked_lm import MaskedLmLoss
 from tests.tasks.little import VOCABULARY
 
@@ -82,7 +82,7 @@ def test_grouped_by_length_every_epoch_has_each_row_once_in_batches_of_an_order_
     count: int, batch: int
 ) -> None:
     data, epochs = Rows(count), []
-    steps = steps_of(data, batch, 1)
+    steps = steps_for_epochs(data, batch, 1)
     stream = task_stream(data, batch, None, seed=2, group_by_length=True)
     for epoch in range(3):
         drawn = [[row for _, rows in stream(epoch * steps + step) for row in rows] for step in range(1, steps + 1)]
@@ -115,7 +115,7 @@ def test_every_epoch_of_a_task_has_each_row_once_with_a_short_last_batch(
     count: int, batch: int, at_once: int | None
 ) -> None:
     stream, steps = task_stream(Rows(count), batch, at_once, seed=2), -(-count // batch)
-    assert steps_of(Rows(count), batch, 1) == steps
+    assert steps_for_epochs(Rows(count), batch, 1) == steps
     epochs = []
     for epoch in range(3):
         drawn = [stream(epoch * steps + step) for step in range(1, steps + 1)]
@@ -183,5 +183,5 @@ def require_close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
 
 
 def test_steps_of_a_finetuning_are_whole_epochs_or_parts_of_one() -> None:
-    found = {epochs: steps_of(Rows(23), 5, epochs) for epochs in (0.01, 0.5, 1, 2.5, 3)}
+    found = {epochs: steps_for_epochs(Rows(23), 5, epochs) for epochs in (0.01, 0.5, 1, 2.5, 3)}
     assert found == {0.01: 1, 0.5: 2, 1: 5, 2.5: 12, 3: 15}

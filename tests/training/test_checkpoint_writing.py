@@ -11,8 +11,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from lingraft.training.batches import Drawn
-from tests.training.test_checkpoint import keep, keeper, names, require_equal, state
+from lingraft.training.batches import MaskedLmBatch
+from tests.training.test_checkpoint import checkpointer, keep, names, require_equal, state
 
 
 @contextlib.contextmanager
@@ -38,7 +38,7 @@ FULL = safetensors.SafetensorError("Error while serializing: IoError(Os { code: 
 def test_a_checkpoint_that_cannot_be_written_is_told_and_training_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
-    writer = keeper(tmp_path)
+    writer = checkpointer(tmp_path)
     with refused(error) as gate:
         gate.set()
         writer.keep(state(6))
@@ -54,7 +54,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_training_goes_on(
 def test_a_batch_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with refused(FULL) as gate:
         gate.set()
-        told = keeper(tmp_path).keep_batch(5, 1e-3, [(1.0, Drawn(torch.ones(2, 2), 7))])
+        told = checkpointer(tmp_path).keep_batch(5, 1e-3, [(1.0, MaskedLmBatch(torch.ones(2, 2), 7))])
     assert "Its batch is not kept: Error while serializing" in told
 
 
@@ -62,27 +62,27 @@ def test_who_stops_relies_on_a_checkpoint_being_written_only_if_it_is_written(tm
     for kept_last, errors in ((8, (FULL,)), (7, ())):
         folder = tmp_path / str(kept_last)
         keep(folder, 6)
-        writer = keeper(folder)
+        writer = checkpointer(folder)
         writer.newest()
         with refused(*errors) as gate:
             writer.keep(state(7))
             threading.Timer(0.1, gate.set).start()
             writer.keep(state(8), last=True)
             writer.settle()
-        require_equal(keeper(folder).newest(), state(kept_last))
+        require_equal(checkpointer(folder).newest(), state(kept_last))
 
 
 @pytest.mark.parametrize(("in_haste", "kept_last"), [(False, 8), (True, 7)])
 def test_what_training_ended_with_is_kept_beside_the_one_being_written_unless_in_haste(
     tmp_path: Path, in_haste: bool, kept_last: int
 ) -> None:
-    writer = keeper(tmp_path)
+    writer = checkpointer(tmp_path)
     with refused() as gate:
         writer.keep(state(7))
         threading.Timer(0.1, gate.set).start()
         writer.ended = state(8)
         writer.close(in_haste)
-    require_equal(keeper(tmp_path).newest(), state(kept_last))
+    require_equal(checkpointer(tmp_path).newest(), state(kept_last))
 
 
 def test_an_old_checkpoint_that_stays_is_not_told_as_a_new_one_that_is_missing(

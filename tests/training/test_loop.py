@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from lingraft.errors import TrainingError
 from lingraft.signals import StopRequest
 from lingraft.training.loop import _backward, train
-from lingraft.training.schedule import Plan, Progress
+from lingraft.training.schedule import Schedule, TrainingMetrics
 from tests import plans
 from tests.calls import Calls
 
@@ -47,7 +47,7 @@ def shared(numbers: Sequence[Sequence[float]]) -> Callable[[int], list[tuple[flo
     return lambda step: [(1 / len(numbers[step - 1]), torch.tensor(number)) for number in numbers[step - 1]]
 
 
-def run(loss_of: Callable[[Any], Tensor], trained: list[nn.Parameter], plan: Plan = PLAN) -> list[Progress]:
+def run(loss_of: Callable[[Any], Tensor], trained: list[nn.Parameter], plan: Schedule = PLAN) -> list[TrainingMetrics]:
     return list(train(Loss(loss_of), trained, ones, plan, nullcontext))
 
 

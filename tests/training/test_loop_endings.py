@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.errors import TrainingError
 from lingraft.signals import Interruption
-from lingraft.training.checkpoint import Keeper
+from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.loop import train
-from lingraft.training.schedule import Plan, Progress
+from lingraft.training.schedule import Schedule, TrainingMetrics
 from lingraft.training.state import TrainingState
 from tests import plans
 
@@ -58,11 +58,11 @@ def stream(*bad: int) -> Callable[[int], list[tuple[float, Numbers]]]:
     return micro_batches
 
 
-def keeper(folder: Path, every_s: float = 1e-9) -> Keeper:
-    return Keeper(folder, {"stage": "test"}, every_s)
+def checkpointer(folder: Path, every_s: float = 1e-9) -> CheckpointManager:
+    return CheckpointManager(folder, {"stage": "test"}, every_s)
 
 
-def trained(plan: Plan, *bad: int, **given: Any) -> tuple[Tensor, list[Progress]]:
+def trained(plan: Schedule, *bad: int, **given: Any) -> tuple[Tensor, list[TrainingMetrics]]:
     model = Model()
     points = list(train(model, [model.weight], stream(*bad), plan, nullcontext, **given))
     return model.weight.detach(), points
@@ -94,13 +94,13 @@ def test_as_many_steps_as_are_allowed_are_left_out_and_then_training_stops(tmp_p
         rf"it, of {allowed} that may be\. Its batch is kept in .*not-finite-step-{bad[allowed]:08d}-process-0\. Lower"
     )
     with pytest.raises(TrainingError, match=expected):
-        trained(planned(skipped_steps=allowed), *bad, keeper=keeper(tmp_path))
+        trained(planned(skipped_steps=allowed), *bad, checkpointer=checkpointer(tmp_path))
 
 
 def test_the_batch_that_is_kept_gives_the_loss_that_is_not_finite_again(tmp_path: Path) -> None:
-    owner = keeper(tmp_path)
+    owner = checkpointer(tmp_path)
     with pytest.raises(TrainingError):
-        trained(PLAN, 5, keeper=owner)
+        trained(PLAN, 5, checkpointer=owner)
     owner.settle()
     found = Artifact.load(tmp_path / "not-finite-step-00000005-process-0", Kind.TRAINING)
     tensors, details = found.tensors("batch"), found.manifest.details
@@ -118,7 +118,7 @@ def test_the_batch_that_is_kept_gives_the_loss_that_is_not_finite_again(tmp_path
 def test_a_batch_that_cannot_be_kept_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(TrainingError, match=r"at step 5 of 20 .* Its batch is not kept: cannot write .* Lower the"):
-        trained(PLAN, 5, keeper=keeper(tmp_path / "file/state", every_s=1000))
+        trained(PLAN, 5, checkpointer=checkpointer(tmp_path / "file/state", every_s=1000))
 
 
 @pytest.mark.parametrize(("bad", "ends"), [((20,), True), ((19,), True), ((19, 20), False), ((18, 19, 20), False)])
@@ -133,7 +133,7 @@ def test_training_does_not_end_in_steps_that_were_left_out(bad: tuple[int, ...],
 
 def test_the_batch_in_which_training_ended_is_kept(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"training ended\. Its batch is kept in .*-00000020-process-0\."):
-        trained(planned(skipped_steps=5), 19, 20, keeper=keeper(tmp_path, 1000))
+        trained(planned(skipped_steps=5), 19, 20, checkpointer=checkpointer(tmp_path, 1000))
     found = Artifact.load(tmp_path / "not-finite-step-00000020-process-0", Kind.TRAINING)
     assert found.tensors("batch")["0001.values_B"].isnan().any()
     assert found.manifest.details["learning_rate"] == PLAN.learning_rate_at(20)
@@ -152,7 +152,7 @@ def test_steps_left_out_before_a_checkpoint_are_known_to_who_goes_on_from_it(tmp
 
 def keeper_at(folder: Path, step: int) -> TrainingState:
     place = folder / f"step-{step:08d}"
-    return keeper(folder)._read(place)[0]
+    return checkpointer(folder)._read(place)[0]
 
 
 SCORES = {4: 0.1, 8: 0.5, 12: 0.5, 16: 0.3, 20: 0.4}
@@ -214,7 +214,7 @@ def test_a_stop_during_a_look_at_the_dev_score_does_not_wait_for_it(tmp_path: Pa
             time.sleep(60)
         return float(len(looks))
 
-    begun, owner, points = time.monotonic(), keeper(tmp_path, 1000), []
+    begun, owner, points = time.monotonic(), checkpointer(tmp_path, 1000), []
     model = Model()
     before = signal.getsignal(number)
     with pytest.raises(Interruption, match="asked to stop after step 8; step 8 is kept in") as stopped:
@@ -259,11 +259,11 @@ class Scores:
         return math.sin(self.looks)
 
 
-def half(stop: int, plan: Plan, folder: Path, *bad: int) -> tuple[Any, ...]:
+def half(stop: int, plan: Schedule, folder: Path, *bad: int) -> tuple[Any, ...]:
     """Arguments of a training that keeps a checkpoint after every step, and whose watcher leaves after one of them."""
     model = Model()
 
-    class UpTo(Keeper):
+    class UpTo(CheckpointManager):
         def keep(self, state: TrainingState, last: bool = False) -> None:
             if state.step == stop:
                 super().keep(state, last)

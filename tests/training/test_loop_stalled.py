@@ -13,7 +13,7 @@ import torch
 from lingraft.signals import Interruption
 from lingraft.training.loop import train
 from tests.fixtures.forked import start
-from tests.training.test_loop_endings import PLAN, Model, Numbers, keeper, keeper_at, stream, trained
+from tests.training.test_loop_endings import PLAN, Model, Numbers, checkpointer, keeper_at, stream, trained
 
 
 def train_on_a_source_that_stalls(folder: Path, stalls: int) -> None:
@@ -27,7 +27,7 @@ def train_on_a_source_that_stalls(folder: Path, stalls: int) -> None:
 
     model = Model()
     try:
-        list(train(model, [model.weight], stalling, PLAN, nullcontext, keeper=keeper(folder, 1000)))
+        list(train(model, [model.weight], stalling, PLAN, nullcontext, checkpointer=checkpointer(folder, 1000)))
     except Interruption as stopped:
         print(stopped)
         sys.exit(stopped.exit_code)

@@ -14,7 +14,7 @@ from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.initialise import initial_rows
 from lingraft.training import masked_lm
-from lingraft.training.batches import Drawn
+from lingraft.training.batches import MaskedLmBatch
 from lingraft.training.masked_lm import MaskedLmLoss
 from tests.workshop import Workshop
 
@@ -32,7 +32,7 @@ def test_the_loss_is_the_mean_of_the_heads_cross_entropies(workshop: Workshop, p
     tokens_BT, encoder = workshop.tokens("en"), primary.encoder
 
     def loss(depths: tuple[int, ...]) -> torch.Tensor:
-        return MaskedLmLoss(encoder, depths, 0.15, seed=5)(Drawn(tokens_BT, 12))
+        return MaskedLmLoss(encoder, depths, 0.15, seed=5)(MaskedLmBatch(tokens_BT, 12))
 
     pieces = maskable(len(encoder.vocabulary))
     masked = mask_tokens(tokens_BT, 0.15, pieces, derive_seed("masks", 5), first=12)
@@ -45,7 +45,7 @@ def test_the_loss_is_the_mean_of_the_heads_cross_entropies(workshop: Workshop, p
 
 def test_a_block_is_masked_anew_each_time_it_comes(workshop: Workshop, primary: Primary) -> None:
     loss_of = MaskedLmLoss(primary.encoder, (3,), 0.15, seed=5)
-    first, again, later = (float(loss_of(Drawn(workshop.tokens("en"), place)).detach()) for place in (0, 0, 4))
+    first, again, later = (float(loss_of(MaskedLmBatch(workshop.tokens("en"), place)).detach()) for place in (0, 0, 4))
     assert first == again != later
 
 
@@ -55,7 +55,9 @@ def test_an_untrained_model_is_as_good_as_guessing(workshop: Workshop) -> None:
         torch.manual_seed(1)
         fresh = Encoder(workshop.recipe.encoder, vocabulary)
     loss_of = MaskedLmLoss(fresh, (1, 2, 3), 0.15, seed=5)
-    assert float(loss_of(Drawn(workshop.tokens("en"), 0)).detach()) == pytest.approx(math.log(vocabulary), rel=0.05)
+    assert float(loss_of(MaskedLmBatch(workshop.tokens("en"), 0)).detach()) == pytest.approx(
+        math.log(vocabulary), rel=0.05
+    )
 
 
 def test_pretraining_learns(workshop: Workshop, primary: Primary) -> None:
@@ -70,7 +72,7 @@ def test_accuracy_is_the_share_of_masked_tokens_found(workshop: Workshop, primar
     always = int(blocks_NT[blocks_NT > 4].mode().values)
     with torch.no_grad():
         primary.encoder.vocabulary.bias_V[always] = 1e6
-    masked = mask_tokens(blocks_NT[:64].long(), 0.15, maskable(120), masked_lm._JUDGED_SEED)
+    masked = mask_tokens(blocks_NT[:64].long(), 0.15, maskable(120), masked_lm._EVALUATION_SEED)
     share = float((masked.targets_M == always).float().mean())
     assert masked_lm.accuracy(primary.encoder, blocks_NT[:64], (3,)) == {3: pytest.approx(share)}
     assert 0 < share < 1
@@ -101,7 +103,7 @@ def test_adaptation_learns_what_the_primary_can_use(workshop: Workshop, primary:
     def losses(vocabulary: Vocabulary) -> list[float]:
         swap(primary.encoder, vocabulary)
         return [
-            float(MaskedLmLoss(primary.encoder, (depth,), 0.15, seed=5)(Drawn(blocks_NT, 0)))
+            float(MaskedLmLoss(primary.encoder, (depth,), 0.15, seed=5)(MaskedLmBatch(blocks_NT, 0)))
             for depth in (workshop.recipe.adaptation.depth, primary.encoder.shape.layers)
         ]
 

@@ -25,16 +25,16 @@ def output_of(layer: nn.Linear) -> torch.Tensor:
 
 def test_a_format_is_the_one_in_which_products_are_computed() -> None:
     layer = model()
-    with precision.precise("bf16")():
+    with precision.autocast("bf16")():
         assert output_of(layer).dtype == torch.bfloat16
-    with precision.precise("fp32")():
+    with precision.autocast("fp32")():
         assert output_of(layer).dtype == torch.float32
     assert output_of(layer).dtype == torch.float32
 
 
 def test_weights_stay_in_float32() -> None:
     layer = model()
-    with precision.precise("bf16")():
+    with precision.autocast("bf16")():
         output_of(layer).float().sum().backward()
     assert layer.weight.dtype == layer.weight.grad.dtype == torch.float32
 
@@ -42,14 +42,14 @@ def test_weights_stay_in_float32() -> None:
 @pytest.mark.parametrize("wanted", ["fp32", "bf16"])
 def test_what_the_recipe_says_is_taken_without_a_probe(wanted: str) -> None:
     calls: list[int] = []
-    found, reason = precision.choose(wanted, lambda: calls.append(1) or torch.zeros(()), [])
+    found, reason = precision.choose_precision(wanted, lambda: calls.append(1) or torch.zeros(()), [])
     assert (found, calls) == (wanted, [])
     assert reason == f"precision {wanted}, as set"
 
 
 def test_auto_takes_the_format_that_its_own_measurement_found_faster() -> None:
     layer = model()
-    found, reason = precision.choose("auto", lambda: output_of(layer).float().sum(), list(layer.parameters()))
+    found, reason = precision.choose_precision("auto", lambda: output_of(layer).float().sum(), list(layer.parameters()))
     match = re.match(SENTENCE, reason)
     assert match
     assert match[1] == found
@@ -69,19 +69,19 @@ def test_auto_takes_the_format_with_more_passes_a_second_by_the_clock(
         now_s[0] += bf16_s if torch.is_autocast_enabled(precision.device().type) else fp32_s
         return output_of(layer).float().sum()
 
-    found, reason = precision.choose("auto", loss, list(layer.parameters()))
+    found, reason = precision.choose_precision("auto", loss, list(layer.parameters()))
     assert found == faster
     assert reason.startswith(f"precision {faster}: bf16 {1 / bf16_s:.1f} against fp32 {1 / fp32_s:.1f} forward and")
 
 
 def test_a_probe_leaves_no_gradients() -> None:
     layer = model()
-    precision.choose("auto", lambda: output_of(layer).float().sum(), list(layer.parameters()))
+    precision.choose_precision("auto", lambda: output_of(layer).float().sum(), list(layer.parameters()))
     assert [parameter.grad for parameter in layer.parameters()] == [None, None]
 
 
 def test_full_precision_costs_nothing() -> None:
-    assert precision.precise("fp32") is contextlib.nullcontext
+    assert precision.autocast("fp32") is contextlib.nullcontext
 
 
 def test_a_clear_difference_ends_the_probe_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +95,6 @@ def test_a_clear_difference_ends_the_probe_early(monkeypatch: pytest.MonkeyPatch
         clock[0] += seconds[product.dtype]
         return weight * product.float().sum()
 
-    found, reason = precision.choose("auto", loss_of, [])
+    found, reason = precision.choose_precision("auto", loss_of, [])
     assert found == "fp32"
     assert reason.endswith("bf16 0.3 against fp32 1.0 forward and backward passes a second in a probe of 16.0 s")

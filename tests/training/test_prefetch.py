@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lingraft.training.prefetch import _pinned, ahead
+from lingraft.training.prefetch import _pinned, prefetch
 
 OTHERS: list[threading.Thread] = []
 """Threads of tests before: a reader that a traceback still holds ends when it is forgotten."""
@@ -25,8 +25,8 @@ def makers() -> list[threading.Thread]:
 
 
 def test_all_items_come_in_their_order_and_the_thread_ends() -> None:
-    assert list(ahead(range(100))) == list(range(100))
-    assert list(ahead([])) == []
+    assert list(prefetch(range(100))) == list(range(100))
+    assert list(prefetch([])) == []
     assert makers() == []
 
 
@@ -38,7 +38,7 @@ def test_the_next_items_are_made_meanwhile_and_no_more() -> None:
             made.append(number)
             yield number
 
-    ready = ahead(items())
+    ready = prefetch(items())
     assert next(ready) == 0
     deadline = time.monotonic() + 5
     while len(made) < 3:
@@ -55,7 +55,7 @@ def test_an_error_comes_in_its_turn_and_ends_the_thread() -> None:
         yield from range(3)
         raise OSError("the disk is gone")
 
-    ready = ahead(items())
+    ready = prefetch(items())
     assert [next(ready) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(OSError, match="the disk is gone"):
         next(ready)
@@ -70,12 +70,12 @@ def test_a_maker_that_dies_is_an_error_and_no_hang(lost: BaseException) -> None:
         return number
 
     with pytest.raises(type(lost)):
-        list(ahead(map(item, itertools.count())))
+        list(prefetch(map(item, itertools.count())))
     assert makers() == []
 
 
 def test_a_reader_that_stops_ends_the_thread() -> None:
-    for item in ahead(itertools.count()):
+    for item in prefetch(itertools.count()):
         if item == 5:
             break
     del item
@@ -97,7 +97,7 @@ def stalled(gate: threading.Event) -> Iterator[int]:
 
 def test_who_has_a_reason_not_to_wait_goes_on_without_the_item_and_loses_none() -> None:
     gate, looks = threading.Event(), itertools.count()
-    ready = ahead(stalled(gate))
+    ready = prefetch(stalled(gate))
     ready.wait(unless=lambda: False)
     assert next(ready) == 1
     ready.wait(unless=lambda: next(looks) == 3)
@@ -111,7 +111,7 @@ def test_an_error_and_the_end_are_told_as_often_as_they_are_asked_for() -> None:
         yield 0
         raise OSError("the disk is gone")
 
-    failing, ending = ahead(items()), ahead([0])
+    failing, ending = prefetch(items()), prefetch([0])
     assert (next(failing), next(ending)) == (0, 0)
     for _ in range(4):
         with pytest.raises(OSError, match="the disk is gone"):
@@ -122,7 +122,7 @@ def test_an_error_and_the_end_are_told_as_often_as_they_are_asked_for() -> None:
 def test_nobody_waits_for_a_source_that_stalls_when_reading_ends() -> None:
     gate = threading.Event()
     begun = time.monotonic()
-    ready = ahead(stalled(gate))
+    ready = prefetch(stalled(gate))
     next(ready)
     ready.close()
     del ready

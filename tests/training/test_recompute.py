@@ -10,16 +10,16 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.config.encoder import EncoderShape
 from lingraft.model.encoder import Encoder
 from lingraft.stages import pretrain
-from lingraft.training.batches import Drawn
+from lingraft.training.batches import MaskedLmBatch
 from lingraft.training.masked_lm import MaskedLmLoss
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests.workshop import Workshop, changed
 
 
 def primary(workshop: Workshop, out: Path, dropout: float, **pretraining: object) -> Artifact:
     recipe = changed(workshop.recipe, "pretraining", steps=4, warmup_steps=1, **pretraining)
     recipe = changed(recipe, "encoder", dropout=dropout)
-    return pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, unwatched)
+    return pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, ignore_metrics)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
@@ -51,7 +51,7 @@ def kept_bytes(encoder: Encoder) -> int:
 
     loss_of = MaskedLmLoss(encoder.train(), encoder.depths, 0.15, seed=1)
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        loss_of(Drawn(torch.arange(5, 5 + 8 * 64).view(8, 64) % 100 + 5, 0))
+        loss_of(MaskedLmBatch(torch.arange(5, 5 + 8 * 64).view(8, 64) % 100 + 5, 0))
     return sum(kept.values())
 
 

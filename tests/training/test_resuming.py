@@ -18,10 +18,10 @@ from lingraft.errors import ArtifactError
 from lingraft.model.loading import load_primary
 from lingraft.signals import Interruption, interruptible
 from lingraft.stages import finetune, pretrain
-from lingraft.tasks.kinds import Judged
-from lingraft.training.checkpoint import Keeper
-from lingraft.training.resuming import keeping, masked_judge, saved_along
-from lingraft.training.schedule import Progress
+from lingraft.tasks.kinds import TaskEvaluation
+from lingraft.training.checkpoint import CheckpointManager
+from lingraft.training.resuming import dev_evaluator, resumable, was_saved_before
+from lingraft.training.schedule import TrainingMetrics
 from lingraft.training.state import TrainingState
 from tests.workshop import Workshop, changed
 
@@ -31,7 +31,7 @@ def short(workshop: Workshop) -> Recipe:
     return changed(workshop.recipe, "pretraining", steps=6, warmup_steps=1, log_every_steps=2)
 
 
-def pretrained(workshop: Workshop, recipe: Recipe, out: Path, watch: Callable[[Progress], None]) -> Artifact:
+def pretrained(workshop: Workshop, recipe: Recipe, out: Path, watch: Callable[[TrainingMetrics], None]) -> Artifact:
     return pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, watch)
 
 
@@ -44,14 +44,14 @@ def test_a_stop_while_the_result_is_written_keeps_all_that_was_trained(
     workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     whole, out = pretrained(workshop, short, tmp_path / "whole", lambda _: None), tmp_path / "out"
-    real = pretrain.describe
+    real = pretrain.record_training
 
     def stopped(*arguments: Any) -> None:
         real(*arguments)
         os.kill(os.getpid(), number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pretrain, "describe", stopped)
+        patch.setattr(pretrain, "record_training", stopped)
         with pytest.raises(Interruption, match="Run the same again to go on"):
             pretrained(workshop, short, out, lambda _: None)
     assert kept(out) == ["step-00000006"]
@@ -93,7 +93,7 @@ def test_a_stop_during_the_last_judging_keeps_all_that_was_trained(
 
     out, real = tmp_path / "out", Classification.judge
 
-    def stopped(*arguments: Any) -> Judged:
+    def stopped(*arguments: Any) -> TaskEvaluation:
         os.kill(os.getpid(), signal.SIGTERM)
         return real(*arguments)
 
@@ -112,12 +112,12 @@ def test_a_stop_during_the_last_judging_keeps_all_that_was_trained(
 def test_a_stop_that_comes_too_late_for_training_is_heeded_afterwards(
     workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lingraft.training.early_stopping import Best
+    from lingraft.training.early_stopping import EarlyStopping
 
     def stopped(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(Best, "put_back", stopped)
+    monkeypatch.setattr(EarlyStopping, "put_back", stopped)
     with pytest.raises(Interruption):
         pretrained(workshop, short, tmp_path / "out", lambda _: None)
     assert kept(tmp_path / "out") == ["step-00000006"]
@@ -127,14 +127,14 @@ def test_a_run_killed_between_its_result_and_its_end_tells_its_curve_when_it_is_
     workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    first: list[Progress] = []
-    second: list[Progress] = []
+    first: list[TrainingMetrics] = []
+    second: list[TrainingMetrics] = []
 
-    def killed(_: Keeper) -> None:
+    def killed(_: CheckpointManager) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "remove", killed)
+        patch.setattr(CheckpointManager, "remove", killed)
         with pytest.raises(KeyboardInterrupt):
             pretrained(workshop, short, out, first.append)
     assert kept(out) == ["step-00000006"]
@@ -151,8 +151,8 @@ def test_embeddings_along_the_way_are_of_another_training_where_dropout_draws_ot
     then = workshop.recipe.adaptation
     halved = then.model_copy(update={"micro_batch_blocks": 1})
     facts = {"aligned_with": made.manifest.aligned_with}
-    assert saved_along(made.folder, then, dropout, facts)
-    assert saved_along(made.folder, halved, dropout, facts) == same
+    assert was_saved_before(made.folder, then, dropout, facts)
+    assert was_saved_before(made.folder, halved, dropout, facts) == same
 
 
 @pytest.mark.parametrize(("dropout", "decides"), [(0.0, False), (0.1, True)])
@@ -161,21 +161,21 @@ def test_the_size_of_micro_batches_decides_a_training_only_where_there_is_dropou
 ) -> None:
     recipe, place = changed(workshop.recipe, "encoder", dropout=dropout), tmp_path / "state"
 
-    def kept_by(at_once: int) -> contextlib.AbstractContextManager[Keeper]:
+    def kept_by(at_once: int) -> contextlib.AbstractContextManager[CheckpointManager]:
         settings = recipe.pretraining.model_copy(update={"micro_batch_blocks": at_once})
-        return keeping(recipe, tmp_path / "out", place, settings, {"stage": "pretrain"})
+        return resumable(recipe, tmp_path / "out", place, settings, {"stage": "pretrain"})
 
-    with kept_by(2) as keeper:
-        keeper.keep(TrainingState(3, optimizer={"0000.weight": torch.ones(2)}))
-    with kept_by(1) as keeper:
-        assert (keeper.newest() is None) == decides
+    with kept_by(2) as checkpointer:
+        checkpointer.keep(TrainingState(3, optimizer={"0000.weight": torch.ones(2)}))
+    with kept_by(1) as checkpointer:
+        assert (checkpointer.newest() is None) == decides
     assert ("micro_batch_blocks was 2, is 1" in capsys.readouterr().err) == decides
 
 
 def test_a_model_in_training_is_still_in_training_after_a_look(workshop: Workshop) -> None:
     encoder = load_primary(workshop.primary).encoder
     dev = open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "dev")
-    assert masked_judge(encoder, encoder.train(), dev, workshop.recipe.pretraining)() > 0
+    assert dev_evaluator(encoder, encoder.train(), dev, workshop.recipe.pretraining)() > 0
     assert all(module.training for module in encoder.modules())
 
 
@@ -184,9 +184,9 @@ def test_a_result_that_fails_beside_a_checkpoint_being_written_loses_nothing_and
 ) -> None:
     ends = {ArtifactError("in the way"): 6, Interruption(signal.SIGTERM, "asked to stop"): 5}
     for error, last in ends.items():
-        place, gate, real = tmp_path / str(last), threading.Event(), Keeper._write
+        place, gate, real = tmp_path / str(last), threading.Event(), CheckpointManager._write
         with monkeypatch.context() as patch:
-            patch.setattr(Keeper, "_write", lambda *given: gate.wait(10) and real(*given))  # noqa: B023
+            patch.setattr(CheckpointManager, "_write", lambda *given: gate.wait(10) and real(*given))  # noqa: B023
             threading.Timer(0.2, gate.set).start()
             with pytest.raises(type(error)):
                 end_in(error, workshop.recipe, tmp_path / "out", place)
@@ -194,9 +194,9 @@ def test_a_result_that_fails_beside_a_checkpoint_being_written_loses_nothing_and
 
 
 def end_in(error: BaseException, recipe: Recipe, out: Path, place: Path) -> None:
-    with keeping(recipe, out, place, recipe.pretraining, {}) as keeper:
-        keeper.keep(TrainingState(5))
-        keeper.ended = TrainingState(6)
+    with resumable(recipe, out, place, recipe.pretraining, {}) as checkpointer:
+        checkpointer.keep(TrainingState(5))
+        checkpointer.ended = TrainingState(6)
         raise error
 
 

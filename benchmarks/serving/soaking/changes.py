@@ -25,7 +25,7 @@ from lingraft.serving.publishing.publications import LanguageStatus, Publication
 from lingraft.serving.publishing.publish import publish, rollback, withdraw
 from lingraft.stages import results
 from lingraft.stages.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
-from lingraft.tasks.item_counts import Tally
+from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tracking.promotion import promote as promotion
 from lingraft.tracking.promotion.bundle_gate import NO_CHANGES, AllowedChanges
 from lingraft.tracking.promotion.evidence import register_judged
@@ -89,7 +89,10 @@ class Registry:
             precision="fp32",
         )
         each_N = np.full(_BLOCKS, 10)
-        items = {MASKED: Tally.of(each_N * number // 10, each_N), MASKED_INITIAL: Tally.of(each_N * 0, each_N)}
+        items = {
+            MASKED: ItemCounts.of(each_N * number // 10, each_N),
+            MASKED_INITIAL: ItemCounts.of(each_N * 0, each_N),
+        }
         judged = results.save(result, Kind.EVALUATION, evaluation, items, aligned_with=primary)
         self._promote(name, int(register_judged(stage, name, folder, judged, Gate(), parity={}, more={})))
 

@@ -17,10 +17,10 @@ def main() -> None:
         try:
             step.main()
         finally:
-            launch.leave()
+            launch.end_training()
     try:
         with interruptible():
-            sys.exit(launch.join())
+            sys.exit(launch.join_training())
     except Interruption as interruption:
         print(f"stopped: {interruption}", file=sys.stderr)
         sys.exit(interruption.exit_code)

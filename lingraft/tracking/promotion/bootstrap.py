@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lingraft.config.gate import Gate
 from lingraft.errors import GateError
-from lingraft.tasks.item_counts import Tally
+from lingraft.tasks.item_counts import ItemCounts
 
 _CELLS_AT_ONCE = 1 << 22
 """Largest number of cells of the table of resamples and items in memory: 32 MB."""
@@ -25,7 +25,7 @@ class Difference(NamedTuple):
     upper: float
 
 
-def difference(ours: Sequence[Tally], theirs: Sequence[Tally], gate: Gate) -> Difference:
+def difference(ours: Sequence[ItemCounts], theirs: Sequence[ItemCounts], gate: Gate) -> Difference:
     """Return the difference of two scores, each the mean over seeds of the share found in all items, with its interval.
 
     Every resample draws N items with replacement, the same ones for both sides. The interval's ends are percentiles of
@@ -54,7 +54,7 @@ def difference(ours: Sequence[Tally], theirs: Sequence[Tally], gate: Gate) -> Di
     return Difference(float((_scores(ours, once_1N) - _scores(theirs, once_1N))[0]), float(lower), float(upper))
 
 
-def _scores(tallies: Sequence[Tally], times_RN: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
+def _scores(tallies: Sequence[ItemCounts], times_RN: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the score of each resample (R), averaged over seeds."""
     found_RS = times_RN @ np.stack([tally.found_N for tally in tallies], axis=1)
     out_of_RS = times_RN @ np.stack([tally.out_of_N for tally in tallies], axis=1)

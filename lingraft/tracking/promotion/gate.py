@@ -14,7 +14,7 @@ import pydantic
 from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, PARITY_TOLERANCE, Gate
 from lingraft.errors import GateError
 from lingraft.stages.results import ALIGNMENT, MASKED, MASKED_INITIAL, LanguageResult, TaskScores, task_item
-from lingraft.tasks.item_counts import Tally
+from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tracking.promotion.bootstrap import Difference, difference
 
 
@@ -27,7 +27,7 @@ class Evidence:
     aligned_with: str | None
     """Fingerprint of the primary that the embeddings were learned for."""
     result: LanguageResult
-    items: Mapping[str, Tally]
+    items: Mapping[str, ItemCounts]
     evaluated_on: Mapping[str, str]
     """Fingerprints of the evaluation's other inputs: text, blocks, and each task's body."""
     parity: Mapping[str, float]
@@ -129,7 +129,7 @@ class _Reference(NamedTuple):
     """Scores that a challenger must beat."""
 
     name: str
-    tallies: list[Tally]
+    tallies: list[ItemCounts]
     """Counts of each finetuning seed; a single one for metrics without finetuning."""
 
 
@@ -141,7 +141,7 @@ class _Metric:
     title: str
     item_names: tuple[str, ...]
     """Names of its counts in an evaluation."""
-    ours: list[Tally]
+    ours: list[ItemCounts]
 
     @classmethod
     def of(cls, gate: Gate, challenger: Evidence) -> "_Metric":
@@ -163,7 +163,7 @@ class _Metric:
             names = tuple(task_item(task.name, seed) for seed in task.score.by_seed)
         return cls(gate, title, names, [_counts(challenger, name) for name in names])
 
-    def tallies(self, evidence: Evidence) -> list[Tally]:
+    def tallies(self, evidence: Evidence) -> list[ItemCounts]:
         """Return another version's counts of this metric."""
         return [_counts(evidence, name) for name in self.item_names]
 
@@ -200,9 +200,9 @@ def _task(challenger: Evidence, gate: Gate) -> TaskScores:
     return scores[gate.metric]
 
 
-def _constant_counts(tally: Tally, share: float) -> Tally:
+def _constant_counts(tally: ItemCounts, share: float) -> ItemCounts:
     """Return counts of the same items, each with this share found."""
-    return Tally.of(share * tally.out_of_N, tally.out_of_N)
+    return ItemCounts.of(share * tally.out_of_N, tally.out_of_N)
 
 
 def _task_checks(gate: Gate, challenger: Evidence, champion: Evidence) -> Iterator[Check]:
@@ -233,7 +233,7 @@ def _in_points(difference: float) -> str:
     return f"{100 * difference:+.2f}"
 
 
-def _counts(evidence: Evidence, item: str) -> Tally:
+def _counts(evidence: Evidence, item: str) -> ItemCounts:
     if item not in evidence.items:
         raise GateError(
             f"the evaluation of {evidence.title} keeps no {item!r}, only {sorted(evidence.items)}. Judge it again."

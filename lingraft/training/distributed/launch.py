@@ -29,10 +29,10 @@ from lingraft.artifacts.files import write_json, write_text
 from lingraft.console import say
 from lingraft.errors import LingraftError, PeerLostError, RecipeError, TrainingError
 from lingraft.signals import EXIT_CODES, Interruption, not_ignored, restore_signal_handlers
-from lingraft.training.metrics import tell_of_left_out
-from lingraft.training.schedule import Progress
+from lingraft.training.metrics import report_skipped_step
+from lingraft.training.schedule import TrainingMetrics
 
-CALL_FILE, NEWS_FILE = "call.json", "news.jsonl"
+CALL_FILE, EVENTS_FILE = "call.json", "news.jsonl"
 _LOOK_EVERY_S = 0.2
 _CHECKPOINT_S = 25
 _ENDED = "ended"
@@ -44,7 +44,7 @@ _MEETING_S = 1800
 Given = ParamSpec("Given")
 
 
-def spread(stage: Callable[Given, Artifact]) -> Callable[Given, Artifact]:
+def distributed(stage: Callable[Given, Artifact]) -> Callable[Given, Artifact]:
     """Let a stage, which must take `watch` and `out`, run on as many processes as are wanted.
 
     Raises:
@@ -56,16 +56,16 @@ def spread(stage: Callable[Given, Artifact]) -> Callable[Given, Artifact]:
 
     @functools.wraps(stage)
     def on_all(*args: Given.args, **kwargs: Given.kwargs) -> Artifact:
-        processes = _wanted()
+        processes = _process_count()
         if processes * ranks.node_count() == 1 or ranks.world_size() > 1:
             return stage(*args, **kwargs)
         given = inspect.signature(stage).bind(*args, **kwargs).arguments
         watch = given.pop("watch")
-        with _place() as folder:
+        with _exchange_folder() as folder:
             hints = get_type_hints(stage)
             arguments = {name: TypeAdapter(hints[name]).dump_python(given[name], mode="json") for name in given}
             call = {"module": stage.__module__, "stage": stage.__name__, "arguments": arguments}
-            (folder / NEWS_FILE).touch()
+            (folder / EVENTS_FILE).touch()
             write_json(folder / CALL_FILE, call)
             _run(processes, folder, watch)
         return Artifact.load(given["out"], read_manifest(given["out"]).kind)
@@ -73,7 +73,7 @@ def spread(stage: Callable[Given, Artifact]) -> Callable[Given, Artifact]:
     return on_all
 
 
-def join() -> int:
+def join_training() -> int:
     """Take part in the trainings of the first machine, until it has ended; returns an exit code.
 
     Where a process is lost, the first machine says why, and is given time for it: Kubernetes ends all others when one
@@ -88,7 +88,7 @@ def join() -> int:
             if (shared / _ENDED).exists():
                 return 0
             time.sleep(_LOOK_EVERY_S)
-        if lost := _launch(_wanted(), shared / str(number)):
+        if lost := _launch(_process_count(), shared / str(number)):
             say(lost)
             return 0 if _has_ended(shared) else 1
     raise AssertionError("count() does not end")
@@ -102,14 +102,14 @@ def _has_ended(shared: Path) -> bool:
     return ended
 
 
-def leave() -> None:
+def end_training() -> None:
     """Tell the other machines that there is nothing more to train."""
     if ranks.node_count() > 1:
         write_text(Path(os.environ[ranks.NODES_FOLDER_VARIABLE]) / _ENDED, "")
 
 
 @contextlib.contextmanager
-def _place() -> Iterator[Path]:
+def _exchange_folder() -> Iterator[Path]:
     """Where processes find what to do: for several machines the next folder of those that all of them have."""
     if ranks.node_count() == 1:
         with tempfile.TemporaryDirectory(prefix="lingraft-") as temporary:
@@ -121,7 +121,7 @@ def _place() -> Iterator[Path]:
     yield folder
 
 
-def _wanted() -> int:
+def _process_count() -> int:
     given = os.environ.get(ranks.PROCESSES_VARIABLE, "1")
     if given == ranks.ALL_PROCESSES:
         import torch
@@ -135,12 +135,12 @@ def _wanted() -> int:
     return int(given)
 
 
-def _run(processes: int, folder: Path, watch: Callable[[Progress], None]) -> None:
+def _run(processes: int, folder: Path, watch: Callable[[TrainingMetrics], None]) -> None:
     """Start the processes, and pass on what the leader tells, until all have ended."""
     ended = threading.Event()
     with ThreadPoolExecutor(1, thread_name_prefix="news") as reader:
         try:  # from here on, or the reader would be waited for that nobody has told of the end
-            news = reader.submit(_read, folder / NEWS_FILE, watch, ended)
+            news = reader.submit(_follow_events, folder / EVENTS_FILE, watch, ended)
             lost = _launch(processes, folder)
         finally:
             ended.set()
@@ -174,12 +174,12 @@ def _launch(processes: int, folder: Path) -> str:
         with restore_signal_handlers():
             elastic_launch(config, sys.executable)("-m", "lingraft.training.distributed.worker", str(folder))
     except SignalException as stopped:
-        raise _stopped(stopped.sigval) from stopped
+        raise _interruption(stopped.sigval) from stopped
     except ChildFailedError as failed:
         rank, failure = failed.get_first_failure()
         asked = {code: number for number, code in EXIT_CODES.items()}
         if failure.exitcode in asked:
-            raise _stopped(asked[failure.exitcode]) from failed
+            raise _interruption(asked[failure.exitcode]) from failed
         return (
             f"process {rank} of {processes * nodes} ended with exit code {failure.exitcode}, and so the others were "
             "ended. Run the same again: training goes on from its last checkpoint."
@@ -187,12 +187,14 @@ def _launch(processes: int, folder: Path) -> str:
     return ""
 
 
-def _stopped(signal_number: int) -> Interruption:
+def _interruption(signal_number: int) -> Interruption:
     message = "asked to stop, and so were all processes of the training. Run the same again to go on."
     return Interruption(signal_number, message)
 
 
-def _read(path: Path, watch: Callable[[Progress], None], ended: threading.Event) -> LingraftError | None:
+def _follow_events(
+    path: Path, watch: Callable[[TrainingMetrics], None], ended: threading.Event
+) -> LingraftError | None:
     """Pass on what the leader tells; returns the first error, if there was one."""
     error = None
     with path.open(encoding="utf-8") as lines:
@@ -201,11 +203,11 @@ def _read(path: Path, watch: Callable[[Progress], None], ended: threading.Event)
             for line in iter(functools.partial(_whole_line, lines), ""):
                 news = json.loads(line)
                 if "point" in news:
-                    watch(Progress(*news["point"]))
+                    watch(TrainingMetrics(*news["point"]))
                 elif "left_out" in news:
-                    tell_of_left_out()
+                    report_skipped_step()
                 else:
-                    error = error or _error(news)
+                    error = error or _error_of(news)
             if last:
                 return error
             time.sleep(_LOOK_EVERY_S)
@@ -221,6 +223,6 @@ def _whole_line(lines: Any) -> str:
     return ""
 
 
-def _error(news: Mapping[str, str]) -> LingraftError:
+def _error_of(news: Mapping[str, str]) -> LingraftError:
     kind: type[LingraftError] = getattr(errors, news["error"])
     return kind.__new__(kind, news["message"])  # some make their message from other arguments

@@ -15,62 +15,73 @@ from torch.distributed.rendezvous import rendezvous
 from lingraft.errors import TrainingError
 from lingraft.ranks import is_rank_zero, rank, world_size
 
-__all__ = ["highest", "is_rank_zero", "leaders", "meet", "orphaned", "parallel", "rank", "total", "wait", "world_size"]
+__all__ = [
+    "all_reduce_max",
+    "all_reduce_sum",
+    "barrier",
+    "broadcast",
+    "data_parallel",
+    "init_process_group",
+    "is_rank_zero",
+    "parent_died",
+    "rank",
+    "world_size",
+]
 
 _PARENT = os.getppid()
 
 
-def parallel(loss_of: nn.Module) -> nn.Module:
+def data_parallel(loss_of: nn.Module) -> nn.Module:
     """The same loss; its backward pass averages gradients over all processes while it computes them.
 
     The leader's weights become everybody's. Gradients stay where they arrive, so there is no second copy of them.
     """
     if world_size() == 1:
         return loss_of
-    meet()
+    init_process_group()
     return nn.parallel.DistributedDataParallel(loss_of, gradient_as_bucket_view=True)
 
 
-def total(value: Tensor) -> Tensor:
+def all_reduce_sum(value: Tensor) -> Tensor:
     """Sum of a tensor over all processes; on a GPU nothing waits for it."""
     if world_size() > 1:
-        meet()
+        init_process_group()
         value = value.clone()
         distributed.all_reduce(value)
     return value
 
 
-def highest(value: int) -> int:
+def all_reduce_max(value: int) -> int:
     """The highest of all processes' numbers, so that all of them decide alike; no GPU is waited for."""
     if world_size() == 1:
         return value
-    meet()
+    init_process_group()
     found = torch.tensor(value)
     distributed.all_reduce(found, distributed.ReduceOp.MAX)
     return int(found)
 
 
-def leaders(value: float) -> float:
+def broadcast(value: float) -> float:
     """The leader's number: what was measured decides alike everywhere, though no two machines measure the same."""
     if world_size() == 1:
         return value
-    meet()
+    init_process_group()
     found = torch.tensor(value, dtype=torch.float64)
     distributed.broadcast(found, src=0)
     return float(found)
 
 
-def wait() -> None:
+def barrier() -> None:
     """Until all processes have come this far."""
-    highest(0)
+    all_reduce_max(0)
 
 
-def orphaned() -> bool:
+def parent_died() -> bool:
     """Whether the `torchrun` that started this process is gone, so that nobody would end it."""
     return world_size() > 1 and os.getppid() != _PARENT
 
 
-def meet() -> None:
+def init_process_group() -> None:
     """Meet the others, if there are any, each with a GPU of its own where there are GPUs.
 
     A process that is lost ends all others: `torchrun` sees to that.

@@ -18,9 +18,9 @@ from lingraft.console import say
 from lingraft.data.pool import available_cores
 from lingraft.errors import LingraftError
 from lingraft.signals import Interruption
-from lingraft.training.distributed.launch import CALL_FILE, NEWS_FILE
-from lingraft.training.metrics import hear_of_left_out
-from lingraft.training.schedule import Progress
+from lingraft.training.distributed.launch import CALL_FILE, EVENTS_FILE
+from lingraft.training.metrics import on_skipped_step
+from lingraft.training.schedule import TrainingMetrics
 
 
 def main(folder: Path) -> int:
@@ -31,16 +31,16 @@ def main(folder: Path) -> int:
     hints = get_type_hints(stage)
     given = {name: TypeAdapter(hints[name]).validate_python(value) for name, value in call["arguments"].items()}
 
-    def watch(point: Progress) -> None:
-        _tell(folder, {"point": point})
+    def watch(point: TrainingMetrics) -> None:
+        _send(folder, {"point": point})
 
-    hear_of_left_out(partial(_tell, folder, {"left_out": True}))
+    on_skipped_step(partial(_send, folder, {"left_out": True}))
     try:
         with explain_device_errors():
             stage(**given, watch=watch)
     except EXPECTED_ERRORS as error:
         kind = next((kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__), LingraftError)
-        _tell(folder, {"error": kind.__name__, "message": format_error(error)})
+        _send(folder, {"error": kind.__name__, "message": format_error(error)})
         return 1
     except Interruption as interruption:
         say(str(interruption))
@@ -54,10 +54,10 @@ def _share_threads() -> None:
         torch.set_num_threads(max(1, available_cores() // int(os.environ["LOCAL_WORLD_SIZE"])))
 
 
-def _tell(folder: Path, news: Mapping[str, Any]) -> None:
+def _send(folder: Path, news: Mapping[str, Any]) -> None:
     """What others than the leader see is the same; but whoever fails first is the last to speak."""
     if ranks.is_rank_zero() or "error" in news:
-        with (folder / NEWS_FILE).open("a", encoding="utf-8") as lines:
+        with (folder / EVENTS_FILE).open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(news) + "\n")
 
 

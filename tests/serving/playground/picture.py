@@ -14,7 +14,7 @@ from lingraft.export import export_bundle as export
 from lingraft.serving.client import run_server
 from lingraft.stages import finetune, pretrain
 from lingraft.stages.adapt import adapt
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests.reports.run.browser import new_page, running_chromium
 from tests.serving.playground.browsing import answered
 from tests.serving.playground.short_texts import LANGUAGES, sentence, write
@@ -49,12 +49,12 @@ def model(folder: Path) -> Path:
         tokenizer.train_tokenizer(recipe, prepared, pieces[language])
         blocks.build(recipe, prepared, pieces[language], packed[language])
     primary, task = folder / "primary", folder / "task"
-    pretrain.pretrain(recipe, packed["en"], pieces["en"], primary, unwatched)
+    pretrain.pretrain(recipe, packed["en"], pieces["en"], primary, ignore_metrics)
     for language in recipe.targets:
         embeddings.append(folder / "embeddings" / language)
         depth = recipe.adaptation.depth
-        adapt(recipe, primary, packed[language], pieces[language], depth, embeddings[-1], unwatched)
-    finetune.finetune(recipe, recipe.task().name, primary, folder / "text" / "en", 1, task, unwatched)
+        adapt(recipe, primary, packed[language], pieces[language], depth, embeddings[-1], ignore_metrics)
+    finetune.finetune(recipe, recipe.task().name, primary, folder / "text" / "en", 1, task, ignore_metrics)
     return export(primary, task, embeddings, folder / "bundle").folder
 
 

@@ -20,7 +20,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.stages import results
 from lingraft.stages.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
-from lingraft.tasks.item_counts import Tally
+from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
 from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN, GATE
 from lingraft.tracking.promotion.promote import PromotionResult, promote, rollback
@@ -30,9 +30,9 @@ RECIPE = Recipe.load(Path(__file__).parents[2] / "tiny.toml")
 BLOCKS, EACH = 300, 20
 
 
-def found(share: float) -> Tally:
+def found(share: float) -> ItemCounts:
     """A tally over blocks, the first of which are found."""
-    return Tally.of(np.where(np.arange(BLOCKS) < share * BLOCKS, EACH, 0), np.full(BLOCKS, EACH))
+    return ItemCounts.of(np.where(np.arange(BLOCKS) < share * BLOCKS, EACH, 0), np.full(BLOCKS, EACH))
 
 
 def speaking(*languages: str) -> dict[str, object]:

@@ -5,25 +5,25 @@ import pytest
 
 from lingraft.config.gate import Gate
 from lingraft.errors import GateError
-from lingraft.tasks.item_counts import Tally
+from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tracking.promotion.bootstrap import difference
 
 GATE = Gate()
 
 
-def drawn(rate: float, items: int, seed: int, each: int = 1) -> Tally:
+def drawn(rate: float, items: int, seed: int, each: int = 1) -> ItemCounts:
     """Items of which a share is found."""
     generator = np.random.default_rng(seed)
-    return Tally.of(generator.binomial(each, rate, items), np.full(items, each))
+    return ItemCounts.of(generator.binomial(each, rate, items), np.full(items, each))
 
 
 def test_the_estimate_is_the_difference_of_the_scores() -> None:
-    ours, theirs = Tally.of([3, 1], [4, 8]), Tally.of([1, 1], [2, 8])
+    ours, theirs = ItemCounts.of([3, 1], [4, 8]), ItemCounts.of([1, 1], [2, 8])
     assert difference([ours], [theirs], GATE).estimate == pytest.approx(4 / 12 - 2 / 10)
 
 
 def test_seeds_count_alike() -> None:
-    ours, theirs = [Tally.of([1, 1]), Tally.of([0, 1])], [Tally.of([0, 0]), Tally.of([1, 1])]
+    ours, theirs = [ItemCounts.of([1, 1]), ItemCounts.of([0, 1])], [ItemCounts.of([0, 0]), ItemCounts.of([1, 1])]
     assert difference(ours, theirs, GATE).estimate == pytest.approx(0.75 - 0.5)
 
 
@@ -45,10 +45,10 @@ def test_the_interval_is_as_wide_as_the_normal_approximation_says() -> None:
 def test_items_are_drawn_in_pairs() -> None:
     """One item more of many is a small gain that is sure only if it is not compared with other items' luck."""
     theirs = drawn(0.5, 300, 3)
-    better = Tally.of(np.where(np.arange(300) % 10 == 0, 1.0, theirs.found_N))
+    better = ItemCounts.of(np.where(np.arange(300) % 10 == 0, 1.0, theirs.found_N))
     found = difference([better], [theirs], GATE)
     assert 0 < found.lower < found.estimate
-    shuffled = Tally.of(np.random.default_rng(5).permutation(theirs.found_N))
+    shuffled = ItemCounts.of(np.random.default_rng(5).permutation(theirs.found_N))
     assert difference([better], [shuffled], GATE).lower < 0
 
 
@@ -69,7 +69,7 @@ def test_the_same_numbers_give_the_same_interval_in_any_portions(monkeypatch: py
 
 
 def test_items_without_anything_to_find_count_as_nothing() -> None:
-    nothing = Tally.of([0.0, 0.0], [0.0, 0.0])
+    nothing = ItemCounts.of([0.0, 0.0], [0.0, 0.0])
     assert difference([nothing], [nothing], GATE) == (0.0, 0.0, 0.0)
 
 

@@ -21,7 +21,7 @@ from lingraft.stages.results import (
     TaskScores,
     task_item,
 )
-from lingraft.tasks.item_counts import Tally
+from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tracking.promotion import gate as gates
 from lingraft.tracking.promotion.gate import Check, Evidence, all_passed, format_checks, refusal_reason
 
@@ -32,9 +32,9 @@ BY_ALIGNMENT = Gate(metric="alignment")
 BY_TOPIC = Gate(metric="topic")
 
 
-def found(share: float, items: int, each: int = 1) -> Tally:
+def found(share: float, items: int, each: int = 1) -> ItemCounts:
     """The first items are found, to a share, so that two tallies of other shares differ in some items only."""
-    return Tally.of(np.where(np.arange(items) < share * items, each, 0), np.full(items, each))
+    return ItemCounts.of(np.where(np.arange(items) < share * items, each, 0), np.full(items, each))
 
 
 def evidence(

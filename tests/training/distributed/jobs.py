@@ -19,7 +19,7 @@ from lingraft.config.systems import System
 from lingraft.stages import build_mini, finetune, pretrain
 from lingraft.stages.adapt import adapt
 from lingraft.training.distributed import process_group as lingraft_processes
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests.made_up import documents
 from tests.workshop import Workshop
 
@@ -60,15 +60,15 @@ def train_all(shop: Workshop, out: Path, primaries: Path) -> None:
     """Every stage once, into folders of `out`; what is made from a primary takes it from `primaries`."""
     recipe, english = recipe_for(shop.recipe, out.parent / "tags.txt"), (shop.blocks["en"], shop.tokenizers["en"])
     german, text = (shop.blocks["de"], shop.tokenizers["de"]), shop.texts["en"]
-    pretrain.pretrain(recipe, *english, out / "heads", unwatched)
-    pretrain.pretrain(_noisy(recipe), *english, out / "noisy", unwatched)
-    pretrain.pretrain(_minipost(recipe), *english, out / "ordinary", unwatched)
-    adapt(recipe, shop.primary, *german, 2, out / "adapted", unwatched, checkpoints=out / "along")
+    pretrain.pretrain(recipe, *english, out / "heads", ignore_metrics)
+    pretrain.pretrain(_noisy(recipe), *english, out / "noisy", ignore_metrics)
+    pretrain.pretrain(_minipost(recipe), *english, out / "ordinary", ignore_metrics)
+    adapt(recipe, shop.primary, *german, 2, out / "adapted", ignore_metrics, checkpoints=out / "along")
     for switch in SWITCHES:
-        adapt(_progressive(recipe, switch), shop.primary, *german, 3, out / switch["kind"], unwatched)
-    finetune.finetune(recipe, "topic", shop.primary, text, 1, out / "topic", unwatched)
-    finetune.finetune(_noisy(recipe), "tags", primaries / "noisy", None, 1, out / "tags", unwatched)
-    build_mini.build_mini(_minipost(recipe), primaries / "ordinary", shop.blocks["en"], out / "mini", unwatched)
+        adapt(_progressive(recipe, switch), shop.primary, *german, 3, out / switch["kind"], ignore_metrics)
+    finetune.finetune(recipe, "topic", shop.primary, text, 1, out / "topic", ignore_metrics)
+    finetune.finetune(_noisy(recipe), "tags", primaries / "noisy", None, 1, out / "tags", ignore_metrics)
+    build_mini.build_mini(_minipost(recipe), primaries / "ordinary", shop.blocks["en"], out / "mini", ignore_metrics)
 
 
 def _noisy(recipe: Recipe) -> Recipe:

@@ -18,7 +18,7 @@ from lingraft.signals import EXIT_CODES
 from lingraft.stages import pretrain
 from lingraft.steps import data, source
 from lingraft.training import metrics
-from lingraft.training.schedule import Progress, unwatched
+from lingraft.training.schedule import TrainingMetrics, ignore_metrics
 from pipelines import build, local
 from pipelines.cluster import StepSettings, configure_training
 from tests.pipelines.finished import runs_of, tiny
@@ -66,7 +66,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("two")
 @pytest.mark.integration
 def test_whoever_watches_a_spread_stage_hears_of_every_point_once(workshop: Workshop, tmp_path: Path) -> None:
-    shop, heard = briefly(workshop), list[Progress]()
+    shop, heard = briefly(workshop), list[TrainingMetrics]()
     handlers = [signal.getsignal(number) for number in EXIT_CODES]
     made = pretrain.pretrain(
         shop.recipe, shop.blocks["en"], shop.tokenizers["en"], out=tmp_path / "out", watch=heard.append
@@ -97,7 +97,7 @@ def test_a_stop_before_the_processes_are_started_leaves_nobody_waiting(tmp_path:
 def test_a_spread_stages_error_is_the_one_that_it_raised(workshop: Workshop, tmp_path: Path) -> None:
     recipe = changed(workshop.recipe, "pretraining", batch_blocks=7)
     with pytest.raises(RecipeError, match=r"batch_blocks 7 .* cannot be divided over 2 processes"):
-        pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "out", unwatched)
+        pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "out", ignore_metrics)
     assert not list(tmp_path.iterdir())
 
 
@@ -108,7 +108,7 @@ def test_steps_that_a_spread_stage_leaves_out_are_counted_once_where_it_was_call
 ) -> None:
     port = port_for_metrics(monkeypatch)
     recipe = changed(workshop.recipe, "pretraining", learning_rate=1e38, skipped_steps=2, log_every_steps=100)
-    watch = metrics.exposed("spread", unwatched)
+    watch = metrics.expose_metrics("spread", ignore_metrics)
     with pytest.raises(TrainingError, match="not finite"):
         pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "out", watch)
     assert asked(port)['lingraft_training_left_out_steps_total{stage="spread"}'] == 3
@@ -145,8 +145,9 @@ def test_a_number_of_processes_that_is_none_is_refused(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
     monkeypatch.setenv(ranks.PROCESSES_VARIABLE, wanted)
+    out = tmp_path / "out"
     with pytest.raises(RecipeError, match=f"{ranks.PROCESSES_VARIABLE} is '{wanted}'"):
-        pretrain.pretrain(workshop.recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "o", unwatched)
+        pretrain.pretrain(workshop.recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, ignore_metrics)
 
 
 def test_all_accelerators_are_as_many_processes_as_there_are(
@@ -154,7 +155,9 @@ def test_all_accelerators_are_as_many_processes_as_there_are(
 ) -> None:
     monkeypatch.setenv(ranks.PROCESSES_VARIABLE, ranks.ALL_PROCESSES)
     recipe = briefly(workshop).recipe
-    made = pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "primary", unwatched)
+    made = pretrain.pretrain(
+        recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "primary", ignore_metrics
+    )
     assert made.manifest.record["processes"] == max(1, torch.cuda.device_count())
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from lingraft.artifacts.artifact import read_manifest
 from lingraft.training.learning_curve import HISTORY_FILE
-from lingraft.training.schedule import Progress
+from lingraft.training.schedule import TrainingMetrics
 from tests.fixtures import forked, once
 from tests.training.distributed import jobs
 from tests.training.distributed.launch import free_port
@@ -58,8 +58,8 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     }
 
 
-def curve(folder: Path) -> list[Progress]:
-    return [Progress(**json.loads(line)) for line in (folder / HISTORY_FILE).read_text().splitlines()]
+def curve(folder: Path) -> list[TrainingMetrics]:
+    return [TrainingMetrics(**json.loads(line)) for line in (folder / HISTORY_FILE).read_text().splitlines()]
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -9,7 +9,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.model.flops import step_flops
 from lingraft.stages.adapt import adapt
-from lingraft.training.schedule import Watch, unwatched
+from lingraft.training.schedule import MetricsCallback, ignore_metrics
 from tests.fixtures import once
 from tests.workshop import Workshop
 
@@ -33,7 +33,9 @@ def progressive(recipe: Recipe, switch: dict[str, Any] | None, depth: int = 3, *
     return Recipe.parse(raw)
 
 
-def learned(shop: Workshop, recipe: Recipe, out: Path, watch: Watch = unwatched, **given: Any) -> Artifact:
+def learned(
+    shop: Workshop, recipe: Recipe, out: Path, watch: MetricsCallback = ignore_metrics, **given: Any
+) -> Artifact:
     """German embeddings by a recipe over its own depth."""
     german = shop.blocks["de"], shop.tokenizers["de"]
     return adapt(recipe, shop.primary, *german, recipe.adaptation.depth, out, watch, **given)

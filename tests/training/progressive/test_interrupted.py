@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lingraft.signals import Interruption
-from lingraft.training.schedule import Progress, unwatched
+from lingraft.training.schedule import TrainingMetrics, ignore_metrics
 from tests.interrupted.project import facts, history
 from tests.training.progressive.project import SWITCHES, by_switch, learned, phases, progressive, vocabulary
 from tests.workshop import Workshop, stopping_after
@@ -63,7 +63,7 @@ def test_a_checkpoint_of_another_switch_is_not_gone_on_from(
     first = progressive(workshop.recipe, SWITCHES[names[0]], **LOOKED_AT)
     with pytest.raises(Interruption):
         learned(workshop, first, out, stopping_after(3))
-    learned(workshop, progressive(workshop.recipe, SWITCHES[names[1]], **LOOKED_AT), out, unwatched)
+    learned(workshop, progressive(workshop.recipe, SWITCHES[names[1]], **LOOKED_AT), out, ignore_metrics)
     assert "belongs to another training: progressive.kind was fixed, is dev_loss" in capsys.readouterr().err
     assert same(out, whole[names[1]])
 
@@ -75,7 +75,7 @@ def test_what_goes_wrong_after_a_switch_leaves_no_checkpoint_of_before_it_as_if_
     recipe, out = progressive(workshop.recipe, SWITCHES[name], **LOOKED_AT), tmp_path / "out"
     first = phases_end(whole[name])[0]
 
-    def failing(point: Progress) -> None:
+    def failing(point: TrainingMetrics) -> None:
         if point.step == first + 1:
             raise OSError("disk full")
 

@@ -13,7 +13,7 @@ from lingraft.stages import build_mini, pretrain
 from lingraft.stages.adapt import adapt
 from lingraft.stages.evaluate import evaluate_language
 from lingraft.stages.results import load_language
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests.fixtures import once
 from tests.training.progressive.project import phases, progressive
 from tests.training.progressive.test_refusals import BUILDING
@@ -34,10 +34,12 @@ def built(workshop: Workshop) -> dict[str, Path]:
 
     def make(folder: Path) -> None:
         short = changed(recipe, "pretraining", steps=4, warmup_steps=0)
-        pretrain.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], folder / "primary", unwatched)
+        pretrain.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], folder / "primary", ignore_metrics)
         for depth in (1, 2):
             own = changed(recipe, "adaptation", depth=depth, progressive=None)
-            build_mini.build_mini(own, folder / "primary", workshop.blocks["en"], folder / f"mini-{depth}", unwatched)
+            build_mini.build_mini(
+                own, folder / "primary", workshop.blocks["en"], folder / f"mini-{depth}", ignore_metrics
+            )
 
     folder = once.folder("built", make, recipe.to_json())
     return {name: folder / name for name in ("primary", "mini-1", "mini-2")}
@@ -47,7 +49,7 @@ def test_it_goes_over_one_mini_model_after_the_other_and_is_judged_on_the_last(
     workshop: Workshop, built: dict[str, Path], tmp_path: Path
 ) -> None:
     recipe, out = minipost(workshop), tmp_path / "de"
-    given = built["primary"], workshop.blocks["de"], workshop.tokenizers["de"], 2, out, unwatched
+    given = built["primary"], workshop.blocks["de"], workshop.tokenizers["de"], 2, out, ignore_metrics
     made = adapt(recipe, *given, mini=built["mini-2"], shallower_minis=[built["mini-1"]])
     bill, _ = bills(recipe, (System.MINIPOST,))
     runs = {run.name: run for run in bill[0].runs}
@@ -69,7 +71,7 @@ def test_it_goes_over_one_mini_model_after_the_other_and_is_judged_on_the_last(
 def test_without_a_mini_model_of_each_depth_it_does_not_begin(
     workshop: Workshop, built: dict[str, Path], tmp_path: Path
 ) -> None:
-    given = built["primary"], workshop.blocks["de"], workshop.tokenizers["de"], 2, tmp_path / "de", unwatched
+    given = built["primary"], workshop.blocks["de"], workshop.tokenizers["de"], 2, tmp_path / "de", ignore_metrics
     with pytest.raises(RecipeError, match=r"over depths \[1, 2\] needs 1 shallower .*, but got 0.*--shallower-mini"):
         adapt(minipost(workshop), *given, mini=built["mini-2"])
     with pytest.raises(DepthError, match=r"mini-2 is a mini-model of 2 \+ 2 layers, but 3 of which 2 are fresh"):

@@ -19,9 +19,9 @@ from lingraft.model.swap import swap
 from lingraft.stages.adapt import adapt, mini_of
 from lingraft.stages.initialise import initial_rows
 from lingraft.training import masked_lm
-from lingraft.training.learning_curve import curve_of
+from lingraft.training.learning_curve import read_curve
 from lingraft.training.progressive import progressive_run
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import ignore_metrics
 from tests.training.progressive.project import (
     DEPTHS,
     DEV_LOSS,
@@ -78,7 +78,7 @@ def test_over_one_depth_it_is_the_plain_adaptation_to_the_bit(
     plain = learned(workshop, progressive(workshop.recipe, None, depth=2), tmp_path / "plain")
     alone = learned(workshop, progressive(workshop.recipe, switch | {"depths": [2]}, depth=2), tmp_path / "alone")
     assert vocabulary(alone.folder) == vocabulary(plain.folder)
-    for one, other in zip(curve_of(alone.folder), curve_of(plain.folder), strict=True):
+    for one, other in zip(read_curve(alone.folder), read_curve(plain.folder), strict=True):
         assert one._replace(elapsed_s=0, depth=None) == other._replace(elapsed_s=0)
     assert alone.manifest.cost.flops == plain.manifest.cost.flops
     assert alone.manifest.details["phases"] == [{"depth": 2, "steps": 8, "flops": plain.manifest.cost.flops}]
@@ -87,7 +87,7 @@ def test_over_one_depth_it_is_the_plain_adaptation_to_the_bit(
 def test_over_another_depth_than_the_recipes_own_it_is_plain(workshop: Workshop, tmp_path: Path) -> None:
     recipe = progressive(workshop.recipe, FIXED)
     german = workshop.blocks["de"], workshop.tokenizers["de"]
-    asked = adapt(recipe, workshop.primary, *german, 2, tmp_path / "asked", unwatched)
+    asked = adapt(recipe, workshop.primary, *german, 2, tmp_path / "asked", ignore_metrics)
     plain = learned(workshop, progressive(workshop.recipe, None, depth=2), tmp_path / "plain")
     assert asked.fingerprint == plain.fingerprint
     assert "phases" not in asked.manifest.details
@@ -95,7 +95,7 @@ def test_over_another_depth_than_the_recipes_own_it_is_plain(workshop: Workshop,
 
 @pytest.mark.parametrize("name", SWITCHES)
 def test_every_depth_has_its_turn_in_order(made: dict[str, Path], name: str) -> None:
-    depths = [point.depth for point in curve_of(made[name])]
+    depths = [point.depth for point in read_curve(made[name])]
     assert depths == sorted(depths, key=lambda depth: depth or 0)
     assert [phase["depth"] for phase in phases(made[name])] == DEPTHS == sorted({*depths}, key=lambda depth: depth or 0)
     assert [depths.count(phase["depth"]) for phase in phases(made[name])] == [p["steps"] for p in phases(made[name])]
@@ -136,7 +136,7 @@ def test_one_schedule_of_learning_rates_goes_over_all_flops(
 ) -> None:
     recipe = progressive(workshop.recipe, None)
     settings, update = recipe.adaptation, flops_at(recipe, 3)
-    for point in curve_of(made[name]):
+    for point in read_curve(made[name]):
         place = point.flops / update
         rising = settings.learning_rate * place / settings.warmup_steps
         falling = settings.learning_rate * (settings.steps + 1 - place) / (settings.steps + 1 - settings.warmup_steps)
@@ -144,7 +144,7 @@ def test_one_schedule_of_learning_rates_goes_over_all_flops(
 
 
 def test_the_dev_loss_switches_where_its_rule_says(made: dict[str, Path]) -> None:
-    looks = [point for point in curve_of(made["dev_loss"]) if point.dev_loss is not None]
+    looks = [point for point in read_curve(made["dev_loss"]) if point.dev_loss is not None]
     first, last = 0, 0
     for phase in phases(made["dev_loss"])[:-1]:
         last += phase["steps"]
@@ -164,7 +164,7 @@ def test_the_dev_loss_is_the_primarys_with_the_rows_learned_so_far(
     swap(primary.encoder, load_embeddings(tmp_path / "along" / "step-00000002").vocabulary)
     dev_NT = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev").take(torch.arange(16))
     found = masked_lm.mean_loss(primary.encoder, dev_NT, (3,))[3]
-    assert [p.dev_loss for p in curve_of(made["dev_loss"]) if p.step == 2] == [pytest.approx(found, rel=1e-6)]
+    assert [p.dev_loss for p in read_curve(made["dev_loss"]) if p.step == 2] == [pytest.approx(found, rel=1e-6)]
 
 
 @pytest.mark.parametrize("switch", SWITCHES.values(), ids=SWITCHES)
@@ -195,7 +195,7 @@ def test_rows_and_moments_are_handed_over_to_the_bit_and_all_else_is_frozen(
 def test_the_first_steps_are_those_of_the_shallowest(workshop: Workshop, made: dict[str, Path], tmp_path: Path) -> None:
     """Masks and text of a step are the same at any depth, so that a loss differs by the model alone."""
     shallow = learned(workshop, progressive(workshop.recipe, None, depth=1), tmp_path / "shallow")
-    assert curve_of(made["fixed"])[0].loss == curve_of(shallow.folder)[0].loss
+    assert read_curve(made["fixed"])[0].loss == read_curve(shallow.folder)[0].loss
 
 
 def test_the_best_weights_of_any_depth_come_back(workshop: Workshop, tmp_path: Path) -> None:
