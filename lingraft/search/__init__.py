@@ -1,8 +1,9 @@
-"""Optuna's search of a language's mini-model depth: the best one depends on the language (section 5.2, table 4).
+"""Optuna's search for the mini-model depth of a language: the best depth depends on the language (section 5.2, table
+4).
 
-In the order of reading: `space` (what is tried), `budget` (the compute it may cost), `rule` (when a trial is hopeless),
-`board` (the trials in a storage that workers share), `training` (one trial), `worker` (trial after trial), `outcome`
-(what was found), `drawings` and `page`.
+Reading order: `space` (the parameters), `budget` (the compute of a trial), `pruning` (when a trial stops early),
+`shared_study` (trials in a storage that workers share), `trial` (one training), `worker` (the loop over trials),
+`outcome` (the result), `plots` and `page`.
 """
 
 from lingraft.search.worker import Inputs, search, shared_storage, work

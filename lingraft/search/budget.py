@@ -1,7 +1,7 @@
-"""A search's compute: trials are looked at when they have spent the same, not after as many updates.
+"""Compute budget of a search: trials are compared at equal FLOPs, not at equal numbers of updates.
 
-A deeper trial costs more an update, so it gets fewer. All looks lie on one grid of FLOPs that all trials share: look
-number n is after n/looks of the budget, to within half an update.
+A deeper trial costs more FLOPs an update, so it gets fewer updates. All trials are evaluated on one shared grid of
+FLOPs: evaluation n takes place after n/looks of the budget, to within half an update.
 """
 
 from dataclasses import dataclass
@@ -14,47 +14,48 @@ from lingraft.search.space import Params, trial_settings
 
 @dataclass(frozen=True)
 class TrialLength:
-    """How long one trial trains, and when it is looked at."""
+    """Number of updates of one trial, and the updates after which it is evaluated."""
 
     steps: int
     flops_per_step: float
     looks: dict[int, int]
-    """Number of a look by the update after which it is, in order; the last is after the last update."""
+    """Number of each evaluation by the update after which it takes place, in order; the last follows the last update.
+    """
 
     @property
     def last_look(self) -> int:
-        """Number of the last look."""
+        """Number of the last evaluation."""
         return max(self.looks.values())
 
     @property
     def flops(self) -> float:
-        """Of the whole trial."""
+        """FLOPs of the whole trial."""
         return self.steps * self.flops_per_step
 
     def curve(self, scores: dict[int, float]) -> list[tuple[float, float]]:
-        """FLOPs and score of the looks that there are, the one before any update included."""
+        """Return FLOPs and score of the given evaluations, including the one before any update."""
         spent = {0: 0.0} | {look: step * self.flops_per_step for step, look in self.looks.items()}
         return [(spent[look], scores[look]) for look in sorted(scores) if look in spent]
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a trial may cost, in FLOPs by the paper's formulas (equation A3)."""
+    """FLOPs that a trial may spend, by the paper's formulas (equation A3)."""
 
     recipe: Recipe
     vocabulary: int
-    """Pieces of the language's tokenizer."""
+    """Number of pieces of the language's tokenizer."""
 
     @property
     def flops(self) -> float:
-        """Of a trial that gets all of it."""
+        """FLOPs of a trial with the whole budget."""
         search, adaptation = self.recipe.require_search(), self.recipe.adaptation
         if search.flop_budget is not None:
             return search.flop_budget
         return (search.steps_at_depth or 0) * self._step_flops({"depth": adaptation.depth})
 
     def trial_length(self, params: Params) -> TrialLength:
-        """How long a trial is."""
+        """Return the length of a trial with these parameters."""
         looks, share = self.recipe.require_search().looks, float(params.get("budget_share", 1.0))
         last, each = round(share * looks), self._step_flops(params)
         after = {max(1, round(self.flops * look / looks / each)): look for look in range(1, last + 1)}
@@ -62,13 +63,13 @@ class Budget:
 
     @property
     def standard_flops(self) -> float:
-        """One standard adaptation: the recipe's own number of updates, over all layers of the primary."""
+        """FLOPs of one standard adaptation: the recipe's own number of updates over all layers of the primary."""
         layers, adaptation = self.recipe.encoder.layers, self.recipe.adaptation
         step = self.recipe.steps_over(layers, System.BL_BASE)[Stage.ADAPT]
         return adaptation.steps * step_flops(self.recipe, step, adaptation, self.vocabulary)
 
     def step(self, params: Params) -> Step:
-        """What a trial trains, over which layers."""
+        """Return the training step of a trial: its trained parameters and layers."""
         return self.recipe.steps_over(params["depth"])[Stage.ADAPT]
 
     def _step_flops(self, params: Params) -> float:

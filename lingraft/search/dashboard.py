@@ -1,4 +1,4 @@
-"""Optuna's dashboard on the trials of searches."""
+"""Optuna's dashboard for the trials of searches."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from lingraft.signals import EXIT_CODES, signal_handler
 
 
 def serve(address: str | None, host: str, port: int) -> None:
-    """Show all studies of a storage as pages, until stopped.
+    """Serve the dashboard of all studies of a storage until the process is stopped.
 
     Args:
         address: the storage.
@@ -46,5 +46,5 @@ def serve(address: str | None, host: str, port: int) -> None:
 
 
 def _end(signal_number: int, _: FrameType | None) -> None:
-    """End at once: there is nothing to keep, and an exception that met a request would be swallowed with it."""
+    """Exit at once: there is no state to save, and the server would swallow an exception raised within a request."""
     os._exit(EXIT_CODES[signal.Signals(signal_number)])

@@ -1,9 +1,9 @@
-"""How far languages are from each other, by what the paper's table 1 says of them.
+"""Distance between two languages, from the facts of the paper's table 1.
 
-The table has each language's word order, and its syntactic and phylogenetic distance from English (lang2vec, Littell
-et al. 2017), but not how far two others are from each other. So the distance here is one of profiles: the mean
-difference of the two numbers and of the sets of word orders. Languages that are alike towards English need not be
-alike; a recipe's [search.distances] can say better.
+The table has each language's word order, and its syntactic and phylogenetic distance from English (lang2vec, Littell et
+al. 2017), but no distances between two other languages. So the distance here compares how two languages differ from
+English: it is the mean of three differences, those of the two numbers and of the sets of word orders. Two languages
+with similar distances from English need not be similar; [search.distances] of a recipe can give better numbers.
 """
 
 from typing import NamedTuple
@@ -42,7 +42,7 @@ PROFILES = {
 
 
 def distance(one: str, other: str) -> float | None:
-    """How far two languages are, 0 to 1; None if the table does not have one of them.
+    """Return the distance between two languages, 0 to 1; None if the table lacks one of them.
 
     Args:
         one: BCP 47 tag, of which the language alone counts.

@@ -1,7 +1,7 @@
-"""Who works at a trial, and whether it still lives.
+"""Identity and liveness of the worker that trains a trial.
 
-On the same machine that is seen at once; elsewhere a worker is lost when its trial shows no sign of life for a while,
-by the watcher's own clock, since clocks of machines differ.
+A process that ended on the same machine is detected at once. A worker on another machine counts as lost when its
+heartbeat has not changed for a while by the observer's own clock, since clocks of machines differ.
 """
 
 import contextlib
@@ -13,16 +13,16 @@ from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 
 _STARTED = 19
-"""Place of a process' start in /proc/PID/stat, counted from behind its name."""
+"""Index of the process's start time in /proc/PID/stat, counted from behind the process name."""
 
 
 def process_identity() -> list[str]:
-    """This process among those of all machines: host, space of process numbers, number, and start."""
+    """Return an identity of this process that is unique among all machines: host, PID namespace, PID and start time."""
     return [*_host_and_namespace(), str(os.getpid()), _start_time(os.getpid()) or ""]
 
 
 def has_exited(mark: object) -> bool:
-    """Whether the process of a mark was one of this machine, and has ended."""
+    """Return whether an identity is that of a process of this machine that has exited."""
     if not isinstance(mark, list) or tuple(mark[:2]) != _host_and_namespace():
         return False
     return _start_time(int(mark[2])) != mark[3]
@@ -36,7 +36,7 @@ def _host_and_namespace() -> tuple[str, str]:
 
 
 def _start_time(process: int) -> str | None:
-    """When a process began, in the kernel's ticks; None if there is none, or none that can be seen."""
+    """Start time of a process in ticks of the kernel; None if there is no such process, or it cannot be seen."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:
@@ -47,7 +47,7 @@ def _start_time(process: int) -> str | None:
 
 @contextlib.contextmanager
 def heartbeat(beat: Callable[[int], None], every_s: float) -> Iterator[None]:
-    """Give a sign of life every so many seconds, from a thread of its own, with a number that rises."""
+    """Call `beat` with a rising number every so many seconds, from a thread, while the context is open."""
     ended = threading.Event()
 
     def beat_on() -> None:
@@ -66,10 +66,10 @@ def heartbeat(beat: Callable[[int], None], every_s: float) -> Iterator[None]:
 
 
 class LivenessMonitor:
-    """For how long each of many signs has not changed, as far as it was looked at."""
+    """Seconds for which each of many heartbeats has not changed, as observed by this process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without any sign.
+        """Start without any observation.
 
         Args:
             clock: seconds from any moment on.
@@ -78,7 +78,7 @@ class LivenessMonitor:
         self._since: dict[Hashable, tuple[object, float]] = {}
 
     def unchanged_s(self, name: Hashable, sign: object) -> float:
-        """Seconds since a sign was first seen to be what it is."""
+        """Return the seconds since this value of a heartbeat was first observed."""
         before, since = self._since.get(name, (None, 0.0))
         if before != sign or name not in self._since:
             since = self._clock()

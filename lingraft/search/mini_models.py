@@ -1,4 +1,4 @@
-"""MINIPOST's mini-models for a search: one step 1b a depth, made once and shared by all trials and languages."""
+"""MINIPOST's mini-models for a search: one step 1b a depth, run once and shared by all trials and languages."""
 
 import time
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ _RETRY_S = 2.0
 
 @dataclass(frozen=True)
 class MiniModels:
-    """The mini-models of a recipe whose system builds them; none are needed where a primary has heads."""
+    """Mini-models of a recipe whose system builds them; not needed where the primary has a head at each depth."""
 
     recipe: Recipe
     primary: Path
     source_blocks: Path | None
     state: Path
-    """Where they go; with `LINGRAFT_RESULTS` they are taken from there, and kept there for other languages."""
+    """Folder of the mini-models; with `LINGRAFT_RESULTS` they are shared there with searches of other languages."""
 
     @property
     def needed(self) -> bool:
@@ -32,7 +32,7 @@ class MiniModels:
         return self.recipe.builds_mini
 
     def get_or_build(self, depth: int) -> Path | None:
-        """The mini-model of a depth, built now unless it is there; None where none is needed.
+        """Return the folder of the mini-model of a depth, and build it if it is absent; None where none is needed.
 
         Raises:
             RecipeError: there is no text of the source language to build it from.
@@ -40,7 +40,7 @@ class MiniModels:
         return self._get_or_build(depth).folder if self.needed else None
 
     def costs(self, depths: list[int]) -> dict[int, Cost]:
-        """What step 1b took at each depth."""
+        """Return the cost of step 1b by depth."""
         return {depth: self._get_or_build(depth).manifest.cost for depth in depths} if self.needed else {}
 
     def _get_or_build(self, depth: int) -> Artifact:

@@ -1,4 +1,4 @@
-"""What a search result: the depth chosen and why, what was paid, and what that is beside not searching."""
+"""Result of a search: the chosen depth and the reason, the cost, and the cost without a search."""
 
 import importlib.util
 import warnings
@@ -19,7 +19,7 @@ from lingraft.stages import results
 from lingraft.stages.results import FrontPoint, SearchResult, Trial
 
 _FEWEST_FOR_IMPORTANCE = 4
-"""Whole trials; of fewer, no parameter's share means anything."""
+"""Fewest complete trials from which the importance of a parameter means anything."""
 
 
 def require_plotting() -> None:
@@ -33,7 +33,7 @@ def require_plotting() -> None:
 
 
 def write_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None, out: Path) -> Artifact:
-    """Conclude a search whose trials have all ended.
+    """Write the result of a search whose trials have all ended.
 
     Raises:
         TrainingError: no trial could be trained.
@@ -47,7 +47,7 @@ def write_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, targe
 
 
 def build_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None) -> SearchResult:
-    """The record of a search.
+    """Build the record of a search.
 
     Raises:
         TrainingError: no trial could be trained; the message has every trial's reason.
@@ -80,9 +80,9 @@ def build_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, targe
 
 
 def pareto_front(trials: Sequence[Trial]) -> list[FrontPoint]:
-    """Points at which no other trial had spent as little for as good a score, from cheap to dear.
+    """Return the points at which no other trial had spent as little for as good a score, from cheap to expensive.
 
-    What was measured on the way counts: whoever stops there has spent no more. Points before any update do not.
+    Intermediate evaluations count: a user who stops there has spent no more. Points before any update do not count.
     """
     points = [
         FrontPoint(trial=trial.number, depth=trial.depth, flops=flops, score=score)
@@ -100,7 +100,7 @@ def pareto_front(trials: Sequence[Trial]) -> list[FrontPoint]:
 def _choose(
     goal: Goal, trials: Sequence[Trial], front: Sequence[FrontPoint], share: float, target: float | None
 ) -> tuple[Trial, str]:
-    """The best trial for a goal, and why it is."""
+    """Return the best trial for a goal, and the reason."""
     by_score = max(trials, key=lambda trial: (not trial.pruned, trial.score))
     if goal is Goal.SCORE:
         return by_score, "the best score of those that used the whole budget"
@@ -116,7 +116,7 @@ def _choose(
 
 
 def _importance(shared: SharedStudy, parameters: int) -> dict[str, float]:
-    """Share of each parameter in how scores differ among whole trials; none where depth alone was searched."""
+    """Share of each parameter in the differences of scores among complete trials; empty if only depth was searched."""
     whole = [trial for trial in shared.trials() if trial.state is optuna.trial.TrialState.COMPLETE]
     if parameters < 2 or len(whole) < _FEWEST_FOR_IMPORTANCE:
         return {}
@@ -134,7 +134,7 @@ def _with_last_score(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTria
 
 
 def _cost(trainer: Trainer, result: SearchResult) -> Cost:
-    """What all trials together took, and step 1b at every depth."""
+    """Cost of all trials together, and of step 1b at every depth."""
     recipe, building = trainer.recipe, result.building.values()
     block_tokens = recipe.adaptation.batch_blocks * recipe.encoder.block_tokens
     return Cost(

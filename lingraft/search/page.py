@@ -1,4 +1,4 @@
-"""What a search found as files: PNG plots, and one HTML page that opens from disk and needs no network."""
+"""Files of a search's result: PNG plots, and one HTML page that opens from disk and needs no network."""
 
 import base64
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ _SEARCHED = ("learning_rate", "mask_rate", "initialisation", "budget_share")
 
 
 class TrialRow(NamedTuple):
-    """Of the table of trials."""
+    """A row of the table of trials."""
 
     cells: list[str]
     chosen: bool
 
 
 def render_files(result: SearchResult) -> dict[str, bytes]:
-    """The page and its plots, by their names.
+    """Return the content of the page and of its plots, by file name.
 
     Raises:
         MissingExtraError: matplotlib or jinja2 is not installed.
@@ -53,7 +53,7 @@ def render_files(result: SearchResult) -> dict[str, bytes]:
 
 
 def summary(result: SearchResult) -> str:
-    """What the search cost, in one sentence, beside the grid and a standard adaptation."""
+    """Return one sentence on the cost of the search, compared with the full grid and with a standard adaptation."""
     (_, spent), *others = cost_rows(result)
     beside = " and ".join(f"{spent / flops:.0%} of {name}" for name, flops in others)
     seconds = sum(trial.elapsed_s for trial in result.trials)

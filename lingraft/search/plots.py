@@ -1,4 +1,4 @@
-"""A search's figures: scores by compute, the front, what mattered, and what it all cost."""
+"""Figures of a search: scores by compute, the Pareto front, importance of parameters, and cost."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ _HEIGHT_IN = 3.9
 
 
 def search_drawings(result: SearchResult) -> list[Drawing]:
-    """Those that the search has something to show in."""
+    """Return the figures for which the search has data."""
     drawn = [_curves(result), _costs(result)]
     if len(result.front) > 1:
         drawn.insert(1, _front(result))
@@ -99,7 +99,7 @@ def _front(result: SearchResult) -> Drawing:
 
 
 def cost_rows(result: SearchResult) -> list[tuple[str, float]]:
-    """FLOPs of the search and of what it stands beside."""
+    """Return labels and FLOPs of the search and of what it is compared with."""
     rows = [("the search", result.flops), ("the grid, run to its end", result.grid_flops)]
     if result.standard_flops is not None:
         rows.append(("one standard adaptation", result.standard_flops))

@@ -1,4 +1,4 @@
-"""The next trial of a search over more than depth, where Optuna expects most of it."""
+"""Sampling of the next trial of a search over more than depth, with Optuna's sampler."""
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
@@ -9,12 +9,14 @@ from lingraft.search.space import Params, params_key
 from lingraft.stages.results import Trial
 
 _DRAWS = 20
-"""Of parameters that have been tried before, until a search of few choices is taken to be exhausted."""
+"""Number of draws that repeat tried parameters until a search of few choices counts as exhausted."""
 _RANDOM_FIRST = 5
 
 
 def sample_untried(shared: SharedStudy, seed: int) -> Params | None:
-    """Parameters that have not been tried; the same for the same trials so far. None if there seem to be no more.
+    """Return parameters that have not been tried; None if there seem to be none left.
+
+    The same trials so far give the same parameters.
 
     Args:
         shared: the trials so far.
@@ -30,7 +32,7 @@ def sample_untried(shared: SharedStudy, seed: int) -> Params | None:
 
 
 def _study_copy(shared: SharedStudy, seed: int) -> optuna.Study:
-    """A copy of the study in memory, as a sampler can read it: with values of stopped trials."""
+    """Copy the study into memory in a form that a sampler can read: pruned trials get values."""
     sampler = optuna.samplers.TPESampler(n_startup_trials=_RANDOM_FIRST, constant_liar=True, seed=seed)
     study = optuna.create_study(directions=shared.directions, sampler=sampler)
     study.add_trials([_with_values(trial, shared.goal) for trial in shared.trials()])
@@ -38,7 +40,7 @@ def _study_copy(shared: SharedStudy, seed: int) -> optuna.Study:
 
 
 def _with_values(trial: FrozenTrial, goal: Goal) -> FrozenTrial:
-    """A trial that was stopped has not reached its target, or what it got for what it had spent."""
+    """Give a pruned trial the values that a sampler needs: infinite compute, or the FLOPs and score where it stopped."""
     if trial.state is not TrialState.PRUNED or goal is Goal.SCORE:
         return trial
     found = Trial(**trial.user_attrs[RECORD])

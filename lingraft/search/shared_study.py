@@ -1,10 +1,10 @@
-"""The trials of a study in a storage that workers share, none of which is ever done twice.
+"""A study in a storage that workers share, in which no trial runs twice.
 
-Optuna hands out a queued trial by reading and then writing its state, which two processes on SQLite may do at once. So
-nothing is queued here: a worker makes its trial RUNNING, with its parameters, and then looks whether there is an older
-one of the same parameters that has not failed. Storages number trials one after another, so of two workers one sees
-the other, and gives way. A trial whose worker has ended becomes FAIL, and whoever takes its parameters next has its
-scores, and its checkpoint.
+Optuna hands out a queued trial by reading and then writing its state, which two processes on SQLite may do at the same
+time. So nothing is queued here: a worker creates its trial as RUNNING, with its parameters, and then checks whether an
+older trial of the same parameters has not failed. Storages number trials one after another, so of two workers one sees
+the other, and gives way. A trial whose worker has ended becomes FAIL; the worker that claims its parameters next gets
+its scores and its checkpoint.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ from lingraft.search.storage import explain_errors, open_storage
 from lingraft.stages.results import Trial
 
 RECORD = "record"
-"""Optuna's name for what was found by a trial, beside its scores."""
+"""Name of the Optuna attribute that holds the record of a trial."""
 _REASON, _WORKER, _BEAT = "reason", "worker", "beat"
 _TRIED, _TWIN = "tried", "twin"
 _BEATS = 4
-"""Signs of life in the time after which a worker is taken for lost."""
+"""Number of heartbeats in the time after which a worker counts as lost."""
 _DIRECTIONS = {
     Goal.SCORE: (StudyDirection.MAXIMIZE,),
     Goal.COMPUTE: (StudyDirection.MINIMIZE,),
@@ -42,12 +42,12 @@ _DIRECTIONS = {
 
 
 class LeaseLostError(TrackingError):
-    """A trial was taken for lost and given to another worker while its own was still at it."""
+    """Another worker took a trial for lost and ended it while its own worker still trained it."""
 
 
 @dataclass(frozen=True)
 class SharedStudy:
-    """A study, for one worker."""
+    """A study as one worker sees it."""
 
     storage: BaseStorage
     study: str
@@ -56,12 +56,12 @@ class SharedStudy:
     choices: Choices
     lost_after_s: float
     close: Callable[[], None]
-    """Ends the connections to the storage."""
+    """Function that closes the connections to the storage."""
     _liveness: LivenessMonitor = field(default_factory=LivenessMonitor)
 
     @classmethod
     def open(cls, study: str, address: str | None, goal: Goal, choices: Choices, lost_after_s: float) -> "SharedStudy":
-        """A study, new or begun.
+        """Open a study, or create it.
 
         Raises:
             StorageError: the storage cannot be used.
@@ -74,7 +74,7 @@ class SharedStudy:
 
     @property
     def directions(self) -> Sequence[StudyDirection]:
-        """Of the study's values."""
+        """Optimization directions of the study's values."""
         return _DIRECTIONS[self.goal]
 
     @property
@@ -85,23 +85,23 @@ class SharedStudy:
         return self.storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
 
     def trials(self) -> list[FrozenTrial]:
-        """All that workers of ours have begun, but for those that gave way."""
+        """Return all trials that our workers have begun, without those that gave way to another worker."""
         with explain_errors(self.address):
             found = self.storage.get_all_trials(self._study_id, deepcopy=False)
         return [each for each in found if _WORKER in each.user_attrs and each.user_attrs.get(_REASON) != _TWIN]
 
     def tried(self) -> dict[str, FrozenTrial]:
-        """Trials that run or have ended for good, by the key of their parameters."""
+        """Return trials that run or have ended for good, by the key of their parameters."""
         return {params_key(trial.params): trial for trial in reversed(self.trials()) if _is_taken(trial)}
 
     def abandoned(self) -> list[Params]:
-        """Parameters of trials whose worker was lost, which nobody has taken up yet."""
+        """Return parameters of trials whose worker was lost and that nobody has claimed since."""
         tried = self.tried()
         every = {params_key(trial.params): trial.params for trial in self.trials()}
         return [params for key, params in every.items() if key not in tried]
 
     def records(self) -> list[tuple[int, Trial]]:
-        """What was found, by the number of the trial; those that failed have nothing."""
+        """Return numbers and records of finished trials; failed trials have no record."""
         return [
             (trial.number, Trial(**trial.user_attrs[RECORD]))
             for trial in self.trials()
@@ -109,16 +109,16 @@ class SharedStudy:
         ]
 
     def failures(self) -> dict[str, str]:
-        """Why trials failed for good, by the key of their parameters."""
+        """Return the reasons of trials that failed for good, by the key of their parameters."""
         failed = [trial for trial in self.trials() if trial.state is TrialState.FAIL and _is_taken(trial)]
         return {params_key(trial.params): str(trial.user_attrs[_REASON]) for trial in failed}
 
     def running(self) -> list[FrozenTrial]:
-        """Those that workers are at."""
+        """Return the trials that workers are training."""
         return [trial for trial in self.trials() if trial.state is TrialState.RUNNING]
 
     def claim(self, params: Params) -> FrozenTrial | None:
-        """Begin a trial, or take it up where its worker was lost; None where somebody else was faster.
+        """Begin a trial, or resume one whose worker was lost; return None if another worker was faster.
 
         Raises:
             StorageError: the storage cannot be used.
@@ -147,11 +147,11 @@ class SharedStudy:
         return [trial for trial in self.trials() if params_key(trial.params) == key]
 
     def other_scores(self, params: Params) -> list[Mapping[int, float]]:
-        """Scores by look of all trials of other parameters."""
+        """Return scores by evaluation of all trials of other parameters."""
         return [trial.intermediate_values for trial in self.trials() if params_key(trial.params) != params_key(params)]
 
     def report(self, number: int, look: int, score: float) -> None:
-        """Keep a score, also in a study of two goals, where Optuna's own `report` refuses.
+        """Store a score, also in a study of two goals, where Optuna's own `report` refuses.
 
         Raises:
             LeaseLostError: the trial has been given to another worker.
@@ -162,7 +162,7 @@ class SharedStudy:
 
     @contextlib.contextmanager
     def heartbeat(self, number: int) -> Iterator[None]:
-        """Give signs of life meanwhile."""
+        """Send heartbeats for a trial while the context is open."""
 
         def beat(count: int) -> None:
             try:
@@ -175,7 +175,7 @@ class SharedStudy:
             yield
 
     def finish(self, number: int, record: Trial, values: Sequence[float] | None) -> None:
-        """End a trial with what was found; without values it was stopped early.
+        """End a trial with its record; a trial without values was pruned.
 
         Raises:
             LeaseLostError: the trial has been given to another worker.
@@ -189,11 +189,11 @@ class SharedStudy:
         self._end_trial(number, TrialState.FAIL, {_REASON: reason, _TRIED: True})
 
     def release(self, number: int, reason: str) -> None:
-        """Give up a trial, for whoever takes it up."""
+        """Give up a trial, so that another worker can claim it."""
         self._end_trial(number, TrialState.FAIL, {_REASON: reason})
 
     def release_lost(self) -> list[FrozenTrial]:
-        """Give up trials whose workers were lost; returns them."""
+        """Release the trials whose workers were lost, and return them."""
         gone = [trial for trial in self.running() if self._is_lost(trial)]
         for trial in gone:
             with contextlib.suppress(LeaseLostError):  # another worker has seen it, too
@@ -208,7 +208,7 @@ class SharedStudy:
         return has_exited(mark) or silent_s >= self.lost_after_s
 
     def wait(self) -> None:
-        """A while, until something may have changed."""
+        """Sleep until another worker may have changed something."""
         time.sleep(min(5.0, self.lost_after_s / _BEATS))
 
     @contextlib.contextmanager
@@ -235,7 +235,7 @@ def _is_taken(trial: FrozenTrial) -> bool:
 
 
 def distributions_of(choices: Choices) -> dict[str, BaseDistribution]:
-    """The same as Optuna has it."""
+    """Return Optuna's distributions of the choices."""
     return {
         name: FloatDistribution(found.low, found.high, log=True)
         if isinstance(found, Range)

@@ -1,4 +1,4 @@
-"""What a search tries: parameters of a trial, as JSON holds them, by the names of the recipe."""
+"""Search space: the parameters of a trial as JSON values, under their names in the recipe."""
 
 import itertools
 import json
@@ -10,15 +10,15 @@ from lingraft.config.search import Range
 from lingraft.config.training import Adaptation, Initialisation
 
 Params = Mapping[str, Any]
-"""Of one trial: its depth, and what else is searched."""
+"""Parameters of one trial: its depth, and whatever else is searched."""
 Choices = Mapping[str, Sequence[Any] | Range]
-"""What each parameter is chosen from."""
+"""Values that each parameter is chosen from."""
 
 _TRAINED = ("learning_rate", "mask_rate", "initialisation")
 
 
 def search_space(recipe: Recipe) -> Choices:
-    """What the recipe searches; a parameter that is not searched is not there."""
+    """Return the choices of every parameter that the recipe searches."""
     search = recipe.require_search()
     every = {
         "depth": recipe.searched_depths,
@@ -31,12 +31,12 @@ def search_space(recipe: Recipe) -> Choices:
 
 
 def params_key(params: Params) -> str:
-    """Equal for equal parameters."""
+    """Return a key that is equal for equal parameters."""
     return json.dumps(dict(params), sort_keys=True)
 
 
 def planned_trials(recipe: Recipe, depths: Iterable[int]) -> list[Params]:
-    """What is tried in any case, in this order: all combinations, or one a depth where a number of trials is given.
+    """Return the trials that run in any case, in order: all combinations, or one a depth where [search] limits trials.
 
     Args:
         recipe: with its [search].
@@ -52,7 +52,7 @@ def planned_trials(recipe: Recipe, depths: Iterable[int]) -> list[Params]:
 
 
 def _default_value(recipe: Recipe, name: str, found: Sequence[Any] | Range) -> Any:
-    """The recipe's own value of what is searched, or the one nearest to it."""
+    """The recipe's own value of a searched parameter, or the choice nearest to it."""
     if name == "budget_share":
         return max(found)
     value = getattr(recipe.adaptation, name)
@@ -62,9 +62,9 @@ def _default_value(recipe: Recipe, name: str, found: Sequence[Any] | Range) -> A
 
 
 def trial_settings(recipe: Recipe, params: Params, steps: int) -> Adaptation:
-    """How a trial trains: the recipe's adaptation with its parameters, over so many updates, a tenth of them warm-up.
+    """Return the recipe's adaptation with a trial's parameters, for so many updates with a tenth of them as warm-up.
 
-    Nothing ends it but its budget and the search's own rule.
+    Nothing but its budget and the search's pruning ends a trial.
     """
     own = {name: params[name] for name in _TRAINED if name in params}
     if "initialisation" in own:
@@ -75,7 +75,7 @@ def trial_settings(recipe: Recipe, params: Params, steps: int) -> Adaptation:
 
 
 def describe(params: Params) -> str:
-    """For people."""
+    """Return the parameters as text for people."""
     depth, *rest = (f"{name.replace('_', ' ')} {_format_value(value)}" for name, value in params.items())
     return ", ".join([depth, *rest])
 

@@ -1,4 +1,4 @@
-"""Where trials are kept: PostgreSQL for workers anywhere, a journal or SQLite for those of one machine, or memory."""
+"""Storage of trials: PostgreSQL for workers anywhere, a journal or SQLite for those of one machine, or memory."""
 
 import contextlib
 import os
@@ -21,27 +21,27 @@ except ImportError as error:
     raise MissingExtraError("optuna", "search") from error
 
 WAIT_VARIABLE = "LINGRAFT_STORAGE_WAIT_S"
-"""Environment variable: seconds for which a locked SQLite file, or a database server that went away, is waited for."""
+"""Environment variable: seconds to wait for a locked SQLite file, or for a database server that went away."""
 _WAIT_S = 60.0
 _RETRY_S = 0.5
 _JOURNAL, _SQLITE = "journal:///", "sqlite"
 _TRIES = 3
 _RACE_ERRORS = "already exists", "UNIQUE constraint failed", "duplicate key"
-"""What databases say to the second of two that make tables, and fill in their version, at the same time."""
+"""Messages of databases to the second of two processes that create the tables at the same time."""
 STORAGE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
-"""What a storage that cannot be used raises."""
+"""Errors that an unusable storage raises."""
 
 
 class StorageError(TrackingError):
-    """The storage of a search cannot be used; that may be over a while later."""
+    """The storage of a search cannot be used, perhaps only for a while."""
 
     heals = True
 
 
 class _RepairingLock(JournalFileSymlinkLock):
-    """Of a journal, of which whoever gets it first cuts off an entry that its writer left torn.
+    """Lock of a journal; whoever acquires it first cuts off an incomplete last entry.
 
-    A full disk or a loss of power does that. Nobody has read such an entry; the next one would go to the end of the
+    A full disk or a loss of power leaves such an entry. Nobody has read it; the next entry would be appended to the
     same line, and be lost with it.
     """
 
@@ -50,7 +50,7 @@ class _RepairingLock(JournalFileSymlinkLock):
         self._journal = journal
 
     def acquire(self) -> bool:
-        """Wait for the lock; it is broken when its owner has not written for 30 s."""
+        """Wait for the lock; a lock whose owner has not written for 30 s is broken."""
         acquired = super().acquire()
         try:
             with self._journal.open("rb+") as entries:
@@ -72,14 +72,14 @@ def _truncate_torn_entry(entries: BinaryIO) -> None:
 
 
 class OpenStorage(NamedTuple):
-    """A storage, and how to end its connections."""
+    """A storage, and the function that closes its connections."""
 
     storage: BaseStorage
     close: Callable[[], None]
 
 
 def open_storage(address: str | None) -> OpenStorage:
-    """The storage at an address; in memory without one.
+    """Open the storage at an address; without an address, in memory.
 
     Raises:
         StorageError: it cannot be used.
@@ -99,7 +99,7 @@ def open_storage(address: str | None) -> OpenStorage:
 
 
 def require_exists(address: str) -> None:
-    """Refuse the address of a file that is not there, which opening the storage would create.
+    """Refuse the address of a file that does not exist, which opening the storage would create.
 
     Raises:
         TrackingError: the message names the file.
@@ -114,12 +114,12 @@ def require_exists(address: str) -> None:
 
 
 def _no_close() -> None:
-    """There are no connections."""
+    """Do nothing: this storage has no connections."""
 
 
 @contextlib.contextmanager
 def explain_errors(address: str | None) -> Iterator[None]:
-    """Say of a storage that refuses which one it is, why, and what to do.
+    """Turn errors of a storage into one that names the storage, the reason and what to do.
 
     Raises:
         StorageError: it refused meanwhile.
@@ -152,7 +152,7 @@ def explain_errors(address: str | None) -> Iterator[None]:
 
 
 def _database(address: str) -> RDBStorage:
-    """A database; of several processes that make its tables at the same time, one is first and the others try again."""
+    """Open a database; retry if another process creates its tables at the same time."""
     waits = {"connect_args": {"timeout": _wait_s()}} if address.startswith(_SQLITE) else {"pool_pre_ping": True}
     for left in reversed(range(_TRIES)):
         try:
@@ -166,7 +166,7 @@ def _database(address: str) -> RDBStorage:
 
 
 def _reconnect(dialect: Any, _record: object, arguments: list[Any], named: dict[str, Any]) -> Any:
-    """Connect to a server that has been there before: while it is started anew, trials wait for it."""
+    """Connect to a server that was reachable before, and wait for it while it restarts."""
     end, told = time.monotonic() + _wait_s(), False
     while True:
         try:

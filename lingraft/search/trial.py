@@ -1,7 +1,7 @@
-"""One trial: a training with checkpoints, looked at where all trials are, on the primary and not on its own mini-model.
+"""One trial: a training with checkpoints, evaluated on the shared grid, on the primary and not on its own mini-model.
 
-The primary, the blocks, the tokenizer and the initial rows are shared by all trials of a worker, so that a trial costs
-its adaptation only.
+All trials of a worker share the primary, the blocks, the tokenizer and the initial rows, so that a trial costs its
+adaptation only.
 """
 
 import contextlib
@@ -47,38 +47,38 @@ class Inputs:
     blocks: Path
     tokenizer: Path
     source_blocks: Path | None = None
-    """Of the source language, where step 1b is to build mini-models."""
+    """Blocks of the source language, for mini-models of step 1b."""
     initial: Path | None = None
-    """Embeddings that trials of the recipe's own initialisation start from; drawn by the recipe's seed if absent."""
+    """Embeddings that trials of the recipe's own initialisation start from; if absent, drawn with the recipe's seed."""
     source_evaluation: Path | None = None
-    """Of the primary, where trials are compared by alignment."""
+    """Evaluation of the primary in the source language, for trials compared by alignment."""
     text: Path | None = None
-    """Of the language, for its parallel paragraphs; absent: alignment is measured over shared pieces."""
+    """Text of the language, for its parallel paragraphs; if absent, alignment is measured over shared pieces."""
 
 
 @dataclass(frozen=True)
 class ClaimedTrial:
-    """A trial in the hands of a worker."""
+    """A trial that this worker has claimed."""
 
     number: int
     params: Params
     scores: dict[int, float]
-    """By look; of the worker before, where one was lost. It grows."""
+    """Scores by evaluation, including those of a lost worker that trained it before; `evaluate_once` adds to it."""
     report: Callable[[int, float], None]
-    """Keeps a score. Training goes on after that, so that no checkpoint knows of a look that the storage does not."""
+    """Stores a score. Training goes on after that, so that no checkpoint is ahead of the storage."""
     should_stop: Callable[[dict[int, float], int], bool]
-    """Whether to stop with these scores, before the last look, whose number is given."""
+    """Whether to stop with these scores before the last evaluation, whose number is the second argument."""
     finish: Callable[[Trial], None]
-    """Keeps what was found; checkpoints go after that."""
+    """Stores the record; the checkpoints are deleted after that."""
 
     def evaluate_once(self, number: int, judge: Callable[[], float]) -> None:
-        """Judge, unless that has been done."""
+        """Evaluate and report the score, unless this evaluation has a score."""
         if number not in self.scores:
             self.scores[number] = judge()
             self.report(number, self.scores[number])
 
     def should_stop_at(self, look: int, last: int) -> bool:
-        """Whether to stop at a look, by what was known at it."""
+        """Return whether to stop at an evaluation, from the scores up to it."""
         return self.should_stop({at: score for at, score in self.scores.items() if at <= look}, last)
 
 
@@ -142,11 +142,11 @@ class Trainer:
 
     @property
     def data_hashes(self) -> dict[str, str]:
-        """What the search is made from."""
+        """Fingerprints of the inputs of the search."""
         return {"primary": self.source.fingerprint, "blocks": self.data.fingerprint, **self._start}
 
     def fingerprint(self) -> str:
-        """Of all that trials' scores hang on: a search with other settings or data goes on from no earlier trial."""
+        """Return a hash of everything that determines the scores of trials; another hash means another study."""
         mini = self.recipe.mini.model_dump_json() if self.mini_models.needed and self.recipe.mini else ""
         settings = self.recipe.adaptation.model_dump_json(), self.search.decisive, mini, str(self.recipe.system)
         probed = (self._probe.basis, self._probe.mark) if self._probe else ()
@@ -154,7 +154,7 @@ class Trainer:
         return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
     def train_trial(self, attempt: ClaimedTrial) -> None:
-        """Train one trial, from its last checkpoint if there is one, until its budget or `attempt.ends` ends it.
+        """Train one trial, from its last checkpoint if there is one, until its budget or `should_stop` ends it.
 
         Raises:
             TrainingError: it cannot be trained.
@@ -202,7 +202,7 @@ class Trainer:
         return run.state.points[-1]
 
     def _scorer(self, mini: Encoder, settings: Adaptation) -> Callable[[], float]:
-        """The dev score of what a mini-model has learned so far, in the primary, which is what it is for."""
+        """Function for the dev score of the primary with the mini-model's current embeddings swapped in."""
         primary = self.source.encoder
         score = self._metric(settings)
 
@@ -215,7 +215,7 @@ class Trainer:
         return swapped
 
     def _initial_score(self, settings: Adaptation, rows: InitialRows) -> float:
-        """The dev score before any update, which is the same for all trials that begin alike."""
+        """The dev score before any update; trials with the same initialisation share it."""
         kind, primary = settings.initialisation, self.source.encoder
         if kind not in self._initial:
             swap(primary, make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
@@ -224,7 +224,7 @@ class Trainer:
         return self._initial[kind]
 
     def _metric(self, settings: Adaptation) -> Callable[[], float]:
-        """The search's metric on the dev split, of the primary with the vocabulary that it then has."""
+        """Function for the search's metric on the dev split, of the primary with its current vocabulary."""
         probe, primary = self._probe, self.source.encoder
         if probe is None:
             return dev_evaluator(primary, primary, self.dev, settings)
@@ -233,7 +233,7 @@ class Trainer:
 
     @contextlib.contextmanager
     def _checkpoints(self, params: Params) -> Iterator[Path]:
-        """Where a trial's checkpoints stand, for whichever worker trains it."""
+        """Folder of a trial's checkpoints, for whichever worker trains it."""
         name = hashlib.sha256(f"{self.fingerprint()} {params_key(params)}".encode()).hexdigest()[:32]
         if where := os.environ.get(sync.RESULTS_VARIABLE):
             with sync.shared_cache_dir(where, f"trial-{name}") as folder:

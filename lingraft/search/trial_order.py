@@ -1,7 +1,7 @@
-"""In which order depths are tried: those first that were best for the languages nearest to this one.
+"""Order in which depths are tried: first those that were best for the languages nearest to this one.
 
-What other languages found decides the order and nothing else. It is no evidence for this language: no trial is left
-out, or stopped, for what another language's trials did. A good first trial makes the others' bar high early.
+Results of other languages decide the order and nothing else. They are no evidence for this language: no trial is
+skipped or pruned because of another language's trials. A good first trial sets a high bar for the others early.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ class TrialOrder:
 
     depths: tuple[int, ...]
     reason: str
-    """In words."""
+    """Reason for the order, as a sentence."""
 
 
 def order_depths(recipe: Recipe, known: Mapping[str, int]) -> TrialOrder:
-    """The order of a recipe's depths.
+    """Order the depths of a recipe.
 
     Args:
         recipe: with its [search], whose distances go before those of the paper's table.

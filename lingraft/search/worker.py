@@ -1,4 +1,4 @@
-"""Trial after trial, until all of a search have ended, whoever works at them; then what was found."""
+"""A worker: it runs trial after trial until all trials of a search have ended, then writes the result."""
 
 import contextlib
 import math
@@ -42,7 +42,7 @@ def search(
     state: Path | None = None,
     watch: MetricsCallback = ignore_metrics,
 ) -> Artifact:
-    """Choose the depth that the recipe's goal asks for, all depths compared at equal FLOPs, and say why.
+    """Choose the depth that the recipe's goal asks for, all depths compared at equal FLOPs, and give the reason.
 
     A trial is judged on the dev split by the primary with the trial's rows swapped in, which is what will be served,
     and not by its own mini-model. Several processes that are given the same storage share the trials; a trial whose
@@ -85,7 +85,7 @@ def work(
     state: Path | None = None,
     watch: MetricsCallback = ignore_metrics,
 ) -> list[Trial]:
-    """Take part in a search until all its trials have ended; returns those of this worker.
+    """Take part in a search until all its trials have ended; return the trials of this worker.
 
     Args:
         recipe: with its [search].
@@ -112,7 +112,7 @@ def work(
 
 
 def shared_storage(given: str | None) -> str | None:
-    """The storage that workers of a pipeline share: what is given, or a journal in the folder of their results."""
+    """Return the storage that workers of a pipeline share: the given one, or a journal in their results folder."""
     where = os.environ.get(sync.RESULTS_VARIABLE)
     if given or where is None or uri_of(where):
         return given
@@ -122,7 +122,7 @@ def shared_storage(given: str | None) -> str | None:
 
 @contextlib.contextmanager
 def _state_dir(given: Path | None, out: Path | None) -> Iterator[Path]:
-    """Where checkpoints and mini-models stand; a folder of our own goes when the search has ended."""
+    """Folder of checkpoints and mini-models; a temporary one is deleted when the search has ended."""
     if given or out:
         place = given or out.with_name(f"{out.name}.training")  # type: ignore[union-attr]  # one of the two is there
         yield place
@@ -152,7 +152,7 @@ class _SearchWorker:
         self.finished: list[Trial] = []
 
     def work(self) -> None:
-        """Do trials, and wait for those of others, until all have ended."""
+        """Run trials, and wait for those of other workers, until all have ended."""
         while True:
             self._release_lost()
             params = self._next_params()
@@ -169,7 +169,7 @@ class _SearchWorker:
             say(f"the worker of trial {trial.number}, {describe(trial.params)}, was lost; it goes on elsewhere")
 
     def _next_params(self) -> Params | None:
-        """What to try; None if there is nothing, or not before others have ended."""
+        """Parameters to try next; None if there are none, or none before other trials have ended."""
         tried = self.study.tried()
         if self._reference:
             if (key := params_key(self._reference)) not in tried:
@@ -184,7 +184,7 @@ class _SearchWorker:
 
     @cached_property
     def _reference(self) -> Params | None:
-        """The trial whose end the target is a share of; None where there is none."""
+        """Parameters of the trial whose final score the target is a share of; None without such a trial."""
         if self.search.goal is not Goal.COMPUTE or self.search.target_score:
             return None
         depth = self.search.reference_depth or max(self.recipe.searched_depths)
@@ -192,7 +192,7 @@ class _SearchWorker:
 
     @property
     def target(self) -> float | None:
-        """Goal compute: the score to reach, once it is known."""
+        """Score to reach for goal compute, once it is known."""
         if self._reference is None:
             return self.search.target_score
         key = params_key(self._reference)
@@ -237,7 +237,7 @@ class _SearchWorker:
             raise
 
     def _finish(self, found: Trial, target: float | None) -> None:
-        """Tell Optuna; who has reached the target was not stopped early, but is done."""
+        """Store a trial's result in the study; a trial that stopped at the target is complete, not pruned."""
         reached = _flops_to_target(found, target if target is not None else self._target_of(found))
         if reached is not None:
             found = found.model_copy(update={"pruned": False, "reached_flops": reached})
@@ -247,7 +247,7 @@ class _SearchWorker:
         say(f"trial {found.number} {end} after {found.flops:.3g} FLOPs, {self.search.metric} {found.score:.2%}")
 
     def _target_of(self, found: Trial) -> float | None:
-        """The reference's own target, which it sets by its end."""
+        """Target that follows from the reference trial's own final score."""
         if self.search.goal is not Goal.COMPUTE or self._reference is None:
             return None
         return self.search.target_share * found.score
