@@ -127,7 +127,7 @@ class FinetunedModels:
 
 def evaluate_language(
     arm: Arm,
-    bodies: FinetunedModels,
+    models: FinetunedModels,
     target: LanguageDirs,
     curve: Path,
     language: str,
@@ -135,68 +135,86 @@ def evaluate_language(
 ) -> EvalResult:
     """The learning curves of one language in one arm: of masked tokens, and of each task that covers the language.
 
-    Only bodies that are asked for it alone (`Bodies.on`) are judged on alignment.
+    Only models that are asked for it alone (`Bodies.on`) are judged on alignment.
 
     Args:
         arm: that adapted the language.
-        bodies: of the arm's primary.
+        models: of the arm's primary.
         target: the language's text lane.
         curve: what the adaptation left.
         language: which.
         source: text lane of the source language, which alignment is measured with.
     """
-    inputs, layers = (*target, *(source or ()), bodies.primary, curve / EMBEDDINGS), bodies.planned.layers
+    inputs = (*target, *(source or ()), models.primary, curve / EMBEDDINGS)
+    layers = models.planned.layers
     measures: dict[str, Callable[[], EmbeddingsScorer]] = {}
-    if bodies.includes(MASKED):
-        measures[MASKED] = partial(_masked_scorer, arm, bodies, target, language)
-    if source and bodies.only == ALIGNMENT:
-        measures[ALIGNMENT] = partial(_language_alignment_scorer, arm, bodies, source, target, language)
-    for covered in bodies.tasks_in(language):
-        measures[covered.name] = partial(_language_task_scorer, covered, bodies, layers, target, language)
+    if models.includes(MASKED):
+        measures[MASKED] = partial(_masked_scorer, arm, models, target, language)
+    if source and models.only == ALIGNMENT:
+        measures[ALIGNMENT] = partial(
+            _language_alignment_scorer, arm=arm, models=models, source=source, target=target, language=language
+        )
+    for covered in models.tasks_in(language):
+        measures[covered.name] = partial(
+            _language_task_scorer, task=covered, models=models, layers=layers, lane=target, language=language
+        )
     cells = []
     baselines: dict[str, float] = {}
     for task, begin in measures.items():
         title = f"judging of {task!r} in {language!r}: {arm.title}"
         with _evaluation_precision(arm.recipe):
             found, failed = _result_or_reason(title, inputs, partial(_score_checkpoints, begin, curve / CHECKPOINTS))
-        seen = found or ScoredCurve()
-        facts = {"system": arm.system, "depth": arm.depth, "language": language, "pretraining_seed": arm.seed}
-        cells.append(Cell(**facts, task=task, points=seen.points, failed=failed))
-        baselines |= {} if seen.baseline is None else {task: seen.baseline}
+        curve_found = found or ScoredCurve()
+        cells.append(
+            Cell(
+                system=arm.system,
+                depth=arm.depth,
+                language=language,
+                task=task,
+                pretraining_seed=arm.seed,
+                points=curve_found.points,
+                failed=failed,
+            )
+        )
+        baselines |= {} if curve_found.baseline is None else {task: curve_found.baseline}
     return EvalResult(
         language=language,
         cells=tuple(cells),
         baselines=baselines,
-        lost=bodies.lost(),
-        text_bytes=_text_bytes_or_none(target.text, language) if bodies.includes(MASKED) else None,
+        lost=models.lost(),
+        text_bytes=_text_bytes_or_none(target.text, language) if models.includes(MASKED) else None,
         machine=device_name(),
     )
 
 
-def evaluate_source(bodies: FinetunedModels, source: LanguageDirs) -> EvalResult:
+def evaluate_source(models: FinetunedModels, source: LanguageDirs) -> EvalResult:
     """Scores in the source language of a primary, and of the mini-model that was finetuned beside it (table 5)."""
-    planned, recipe = bodies.planned, bodies.planned.recipe
-    language, seed = recipe.source, recipe.pretraining.seed
+    planned = models.planned
+    recipe = models.planned.recipe
+    language = recipe.source
+    seed = recipe.pretraining.seed
     cells = []
     for layers in planned.task_layers:
         scores: dict[str, Callable[[], SeedScores]] = {}
-        if bodies.includes(MASKED):
-            scores[MASKED] = partial(_masked_in_source, bodies, source, layers)
-        for covered in bodies.tasks_in(language):
-            scores[covered.name] = partial(_task_in_source, covered, bodies, layers, source)
+        if models.includes(MASKED):
+            scores[MASKED] = partial(_masked_in_source, models, source, layers)
+        for covered in models.tasks_in(language):
+            scores[covered.name] = partial(_task_in_source, covered, models, layers, source)
         for task, score in scores.items():
             title = f"judging of {task!r} in {language!r}: {planned.title}, {layers} layers"
             with _evaluation_precision(recipe):
-                found, failed = _result_or_reason(title, (*source, bodies.primary), score)
-            facts = {"depth": layers, "task": task, "pretraining_seed": seed, "scores": found, "failed": failed}
-            cells += [SourceCell(system=system, **facts) for system in planned.systems_over(layers)]
-    text_bytes = _text_bytes_or_none(source.text, language) if bodies.includes(MASKED) else None
-    return EvalResult(language=language, source_cells=tuple(cells), lost=bodies.lost(), text_bytes=text_bytes)
+                found, failed = _result_or_reason(title, (*source, models.primary), score)
+            cells += [
+                SourceCell(system=system, depth=layers, task=task, pretraining_seed=seed, scores=found, failed=failed)
+                for system in planned.systems_over(layers)
+            ]
+    text_bytes = _text_bytes_or_none(source.text, language) if models.includes(MASKED) else None
+    return EvalResult(language=language, source_cells=tuple(cells), lost=models.lost(), text_bytes=text_bytes)
 
 
 def language_evaluation(
     arm: Arm,
-    bodies: FinetunedModels,
+    models: FinetunedModels,
     target: LanguageDirs,
     curve: Path,
     language: str,
@@ -204,32 +222,36 @@ def language_evaluation(
     source: LanguageDirs | None = None,
 ) -> Job:
     """`judge_language` as a job: it has an outcome even where everything that it builds on failed."""
-    covering = bodies.tasks_in(language)
+    covering = models.tasks_in(language)
     return Job(
-        f"judge-{language}-{arm.name}",
-        f"judging of {language!r}{_task_suffix(bodies)}: {arm.title}",
-        Kind.EVALUATION,
-        bodies.output_dir(out),
-        target._asdict() | bodies.inputs() | {"embeddings": curve / EMBEDDINGS} | _source_inputs(source),
-        _evaluation_settings(arm.recipe, covering),
-        lambda folder, _: save_eval_result(evaluate_language(arm, bodies, target, curve, language, source), folder),
-        work=bodies.planned.layers * len(arm.recipe.adaptation.checkpoint_steps) * _relative_work(bodies, covering),
+        name=f"judge-{language}-{arm.name}",
+        title=f"judging of {language!r}{_task_suffix(models)}: {arm.title}",
+        kind=Kind.EVALUATION,
+        out=models.output_dir(out),
+        inputs=target._asdict() | models.inputs() | {"embeddings": curve / EMBEDDINGS} | _source_inputs(source),
+        settings=_evaluation_settings(arm.recipe, covering),
+        make=lambda folder, _: save_eval_result(
+            evaluate_language(arm=arm, models=models, target=target, curve=curve, language=language, source=source),
+            folder,
+        ),
+        work=models.planned.layers * len(arm.recipe.adaptation.checkpoint_steps) * _relative_work(models, covering),
         bears_failed_inputs=True,
     )
 
 
-def source_evaluation(bodies: FinetunedModels, source: LanguageDirs, out: Path) -> Job:
+def source_evaluation(models: FinetunedModels, source: LanguageDirs, out: Path) -> Job:
     """`judge_source` as a job."""
-    planned, tasks = bodies.planned, bodies.tasks_in(bodies.planned.recipe.source)
+    planned = models.planned
+    tasks = models.tasks_in(models.planned.recipe.source)
     return Job(
-        f"judge-source-{planned.name}",
-        f"judging of the source language{_task_suffix(bodies)}: {planned.title}",
-        Kind.EVALUATION,
-        bodies.output_dir(out),
-        source._asdict() | bodies.inputs(),
-        _evaluation_settings(planned.recipe, tasks) | {"systems": planned.systems_over(planned.layers)},
-        lambda folder, _: save_eval_result(evaluate_source(bodies, source), folder),
-        work=planned.layers * _relative_work(bodies, tasks),
+        name=f"judge-source-{planned.name}",
+        title=f"judging of the source language{_task_suffix(models)}: {planned.title}",
+        kind=Kind.EVALUATION,
+        out=models.output_dir(out),
+        inputs=source._asdict() | models.inputs(),
+        settings=_evaluation_settings(planned.recipe, tasks) | {"systems": planned.systems_over(planned.layers)},
+        make=lambda folder, _: save_eval_result(evaluate_source(models, source), folder),
+        work=planned.layers * _relative_work(models, tasks),
         bears_failed_inputs=True,
     )
 
@@ -238,13 +260,13 @@ def _source_inputs(source: LanguageDirs | None) -> dict[str, Path]:
     return {f"source {name}": at for name, at in source._asdict().items()} if source else {}
 
 
-def _task_suffix(bodies: FinetunedModels) -> str:
-    return f" on {bodies.only!r}" if bodies.only else ""
+def _task_suffix(models: FinetunedModels) -> str:
+    return f" on {models.only!r}" if models.only else ""
 
 
-def _relative_work(bodies: FinetunedModels, tasks: Sequence[Task]) -> int:
+def _relative_work(models: FinetunedModels, tasks: Sequence[Task]) -> int:
     """About how often a model reads a language's examples; masked tokens need no finetuning, hence one seed."""
-    return bodies.includes(MASKED) + sum(len(task.finetuning.seeds) for task in tasks)
+    return models.includes(MASKED) + sum(len(task.finetuning.seeds) for task in tasks)
 
 
 def _evaluation_settings(recipe: Recipe, tasks: Sequence[Task]) -> dict[str, Any]:
@@ -275,32 +297,38 @@ def _score_checkpoints(begin: Callable[[], EmbeddingsScorer], checkpoints: Path)
     folders = sorted(checkpoints.glob("step-*"))
     if not folders:
         raise ArtifactError(f"{checkpoints} holds no checkpoints. Remove the adaptation beside it, and run it again.")
-    measure, points, baseline = begin(), [], None
+    measure = begin()
+    points = []
+    baseline = None
     for folder in folders:
         learned = load_embeddings(folder)
-        score, cost = measure(learned), learned.manifest.cost
-        spent = {"step": cost.steps, "flops": cost.flops, "elapsed_s": cost.elapsed_s}
-        points.append(CurvePoint(**spent, scores=SeedScores(by_seed=score.by_seed)))
+        score = measure(learned)
+        cost = learned.manifest.cost
+        scores = SeedScores(by_seed=score.by_seed)
+        points.append(CurvePoint(step=cost.steps, flops=cost.flops, elapsed_s=cost.elapsed_s, scores=scores))
         baseline = score.baseline
     return ScoredCurve(tuple(points), baseline)
 
 
-def _masked_scorer(arm: Arm, bodies: FinetunedModels, target: LanguageDirs, language: str) -> EmbeddingsScorer:
+def _masked_scorer(arm: Arm, models: FinetunedModels, target: LanguageDirs, language: str) -> EmbeddingsScorer:
     tokenizer = Tokenizer.load(target.tokenizer, language)
     blocks = load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens)
-    return masked_token_scorer(bodies.load(), blocks, arm.seed)
+    return masked_token_scorer(models.load(), blocks, arm.seed)
 
 
 def _language_alignment_scorer(
-    arm: Arm, bodies: FinetunedModels, source: LanguageDirs, target: LanguageDirs, language: str
+    arm: Arm, models: FinetunedModels, source: LanguageDirs, target: LanguageDirs, language: str
 ) -> EmbeddingsScorer:
-    primary, tokenizer = bodies.load(), Tokenizer.load(target.tokenizer, language)
+    primary = models.load()
+    tokenizer = Tokenizer.load(target.tokenizer, language)
     source_blocks = load_blocks(source.blocks, primary.tokenizer, arm.recipe.encoder.block_tokens)
     text = load_text(source.text, arm.recipe.source)
     reference = Reference(reference_tensors(arm.recipe, primary, text, source_blocks, ("test",)), "")
     blocks = open_split(load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens), "test")
     text = load_text(target.text, language)
-    probe = probe_of(reference, "test", primary.tokenizer, tokenizer, text, blocks)
+    probe = probe_of(
+        reference=reference, split="test", source=primary.tokenizer, pieces=tokenizer, text=text, blocks=blocks
+    )
     if probe is None:
         raise ArtifactError(
             f"alignment of {language!r} cannot be measured: its text and the source's have fewer than {FEWEST_PAIRS} "
@@ -310,23 +338,24 @@ def _language_alignment_scorer(
 
 
 def _language_task_scorer(
-    task: Task, bodies: FinetunedModels, layers: int, lane: LanguageDirs, language: str
+    task: Task, models: FinetunedModels, layers: int, lane: LanguageDirs, language: str
 ) -> TaskScorer:
     text = load_text(lane.text, language) if task.kind == "documents" else None
     tokenizer = Tokenizer.load(lane.tokenizer, language)
-    return task_scorer(task, bodies.available_folders(task.name, layers), text, tokenizer)
+    return task_scorer(task, models.available_folders(task.name, layers), text, tokenizer)
 
 
-def _masked_in_source(bodies: FinetunedModels, source: LanguageDirs, layers: int) -> SeedScores:
-    primary, recipe = bodies.load(), bodies.planned.recipe
+def _masked_in_source(models: FinetunedModels, source: LanguageDirs, layers: int) -> SeedScores:
+    primary = models.load()
+    recipe = models.planned.recipe
     blocks_NT = open_split(load_blocks(source.blocks, primary.tokenizer, recipe.encoder.block_tokens), "test").all()
     found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (layers,))[layers]
     return SeedScores(by_seed={recipe.pretraining.seed: found})
 
 
-def _task_in_source(task: Task, bodies: FinetunedModels, layers: int, source: LanguageDirs) -> SeedScores:
-    measure = _language_task_scorer(task, bodies, layers, source, bodies.planned.recipe.source)
-    return SeedScores(by_seed=measure(bodies.load()).by_seed)
+def _task_in_source(task: Task, models: FinetunedModels, layers: int, source: LanguageDirs) -> SeedScores:
+    measure = _language_task_scorer(task, models, layers, source, models.planned.recipe.source)
+    return SeedScores(by_seed=measure(models.load()).by_seed)
 
 
 def _text_bytes_or_none(text: Path, language: str) -> int | None:

@@ -32,7 +32,15 @@ def mini_building(arm: Arm, primary: Path, blocks: Path, out: Path) -> Job:
 def finetuning(planned: PlannedPrimary, wanted: FinetuningRun, primary: Path, text: Path, out: Path) -> Job:
     """Learning a task in the source language, by a whole primary or by its mini-model."""
     layers = None if wanted.layers == planned.layers else wanted.layers
-    job = jobs.finetuning(planned.recipe, wanted.task, wanted.seed, primary, text, out, layers)
+    job = jobs.finetuning(
+        recipe=planned.recipe,
+        task_name=wanted.task,
+        seed=wanted.seed,
+        primary=primary,
+        text_folder=text,
+        out=out,
+        layers=layers,
+    )
     return replace(
         job,
         name=f"finetune-{planned.name}-{wanted.key.replace('/', '-')}",
@@ -51,7 +59,15 @@ def initialisation(
     start: str = "",
 ) -> Job:
     """Writing a language's embeddings at update 0, from which every arm of a primary with the same start begins."""
-    job = jobs.initialisation(planned.arm_with_start(start).recipe, language, primary, tokenizer, out, blocks, vectors)
+    job = jobs.initialisation(
+        recipe=planned.arm_with_start(start).recipe,
+        language=language,
+        primary=primary,
+        tokenizer_folder=tokenizer,
+        out=out,
+        blocks_folder=blocks,
+        source_vectors=vectors,
+    )
     by = f" from {start}" if start else ""
     title = f"initial embeddings of {language!r}{by} for {planned.title}"
     name = f"initialise-{language}-{planned.name}" + (f"-{start}" if start else "")
@@ -86,7 +102,17 @@ def adaptation(
         given = recipe, primary, blocks, tokenizer, arm.depth, folder / EMBEDDINGS, watch
         return adapt(*given, mini=mini, checkpoints=folder / CHECKPOINTS, initial=initial)
 
-    job = jobs.adaptation(recipe, arm.depth, language, primary, mini, blocks, tokenizer, out, initial)
+    job = jobs.adaptation(
+        recipe=recipe,
+        depth=arm.depth,
+        language=language,
+        primary=primary,
+        mini=mini,
+        blocks_folder=blocks,
+        tokenizer_folder=tokenizer,
+        out=out,
+        initial=initial,
+    )
     return replace(
         job,
         name=f"adapt-{language}-{arm.name}",

@@ -102,7 +102,8 @@ def merge_records(comparison: Comparison, judged: Iterable[EvalResult]) -> Paper
     Raises:
         ArtifactError: the records do not fit each other.
     """
-    found, recipe = [*judged], comparison.recipe
+    found = [*judged]
+    recipe = comparison.recipe
     text_bytes = {one.language: one.text_bytes for one in found if one.text_bytes is not None}
     records = PaperRecords(
         title=recipe.name,

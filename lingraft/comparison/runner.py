@@ -103,7 +103,8 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
     for language in comparison.recipe.languages:
         yield from language_jobs(comparison.recipe, language, LanguageDirs.under(out, language))
     if any(_starts_from_text(arm) for arm in comparison.arms):
-        source, its = comparison.recipe.source, LanguageDirs.under(out, comparison.recipe.source)
+        source = comparison.recipe.source
+        its = LanguageDirs.under(out, comparison.recipe.source)
         yield source_vectors(comparison.recipe, source, its.blocks, its.tokenizer, vectors_dir(out))
     for part in comparison.by_seed().values():
         for primary in part.primaries:
@@ -112,66 +113,98 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
             for primary in part.primaries:
                 yield from _initialisation_jobs(primary, language, out)
             for arm in _arms_adapting(part, language):
-                bodies = _finetuned_models(part.primary(arm.primary), out)
-                yield from _adaptation_jobs(arm, bodies.restricted_to(MASKED), language, out)
+                models = _finetuned_models(part.primary(arm.primary), out)
+                yield from _adaptation_jobs(arm, models.restricted_to(MASKED), language, out)
                 if part.measures_alignment:
-                    yield _alignment_job(arm, bodies.restricted_to(ALIGNMENT), language, out)
+                    yield _alignment_job(arm, models.restricted_to(ALIGNMENT), language, out)
         for task in part.tasks:
             yield from _task_jobs(part, task, out)
 
 
 def _pretraining_jobs(primary: PlannedPrimary, out: Path) -> Iterator[Job]:
-    bodies, source = (
-        _finetuned_models(primary, out).restricted_to(MASKED),
-        LanguageDirs.under(out, primary.recipe.source),
-    )
-    yield jobs.pretraining(primary, source.blocks, source.tokenizer, bodies.primary)
-    yield evaluate.source_evaluation(bodies, source, _evaluations_dir(primary.name, out))
+    models = _finetuned_models(primary, out).restricted_to(MASKED)
+    source = LanguageDirs.under(out, primary.recipe.source)
+    yield jobs.pretraining(primary, source.blocks, source.tokenizer, models.primary)
+    yield evaluate.source_evaluation(models, source, _evaluations_dir(primary.name, out))
     for arm in primary.arms:
         if arm.recipe.builds_mini:
-            yield jobs.mini_building(arm, bodies.primary, source.blocks, _mini_dir(arm, out))
+            yield jobs.mini_building(arm, models.primary, source.blocks, _mini_dir(arm, out))
 
 
 def _initialisation_jobs(planned: PlannedPrimary, language: str, out: Path) -> Iterator[Job]:
     """Initial embeddings from each start, where adaptation cannot draw them itself."""
-    target, primary = LanguageDirs.under(out, language), _finetuned_models(planned, out).primary
+    target = LanguageDirs.under(out, language)
+    primary = _finetuned_models(planned, out).primary
     for start in dict.fromkeys(arm.start for arm in planned.arms):
         if _starts_from_text(arm := planned.arm_with_start(start)) and language in arm.recipe.targets:
-            pieces = target.blocks, target.tokenizer, vectors_dir(out)
-            yield jobs.initialisation(planned, language, primary, *pieces, initial_dir(arm, language, out), start)
+            yield jobs.initialisation(
+                planned=planned,
+                language=language,
+                primary=primary,
+                blocks=target.blocks,
+                tokenizer=target.tokenizer,
+                vectors=vectors_dir(out),
+                out=initial_dir(arm, language, out),
+                start=start,
+            )
 
 
-def _adaptation_jobs(arm: Arm, bodies: FinetunedModels, language: str, out: Path) -> Iterator[Job]:
-    mini, target = _mini_dir(arm, out) if arm.recipe.builds_mini else None, LanguageDirs.under(out, language)
+def _adaptation_jobs(arm: Arm, models: FinetunedModels, language: str, out: Path) -> Iterator[Job]:
+    mini = _mini_dir(arm, out) if arm.recipe.builds_mini else None
+    target = LanguageDirs.under(out, language)
     curve = _adaptation_dir(arm, language, out)
     start = initial_dir(arm, language, out) if _starts_from_text(arm) else None
-    yield jobs.adaptation(arm, language, bodies.primary, mini, target.blocks, target.tokenizer, curve, start)
-    yield evaluate.language_evaluation(arm, bodies, target, curve, language, _evaluations_dir(arm.name, out) / language)
+    yield jobs.adaptation(
+        arm=arm,
+        language=language,
+        primary=models.primary,
+        mini=mini,
+        blocks=target.blocks,
+        tokenizer=target.tokenizer,
+        out=curve,
+        initial=start,
+    )
+    yield evaluate.language_evaluation(
+        arm=arm,
+        models=models,
+        target=target,
+        curve=curve,
+        language=language,
+        out=_evaluations_dir(arm.name, out) / language,
+    )
 
 
-def _alignment_job(arm: Arm, bodies: FinetunedModels, language: str, out: Path) -> Job:
+def _alignment_job(arm: Arm, models: FinetunedModels, language: str, out: Path) -> Job:
     """Judge how near a language's hidden states come to the source's."""
-    source, target = LanguageDirs.under(out, arm.recipe.source), LanguageDirs.under(out, language)
-    curve, place = _adaptation_dir(arm, language, out), _evaluations_dir(arm.name, out) / language
-    return evaluate.language_evaluation(arm, bodies, target, curve, language, place, source)
+    source = LanguageDirs.under(out, arm.recipe.source)
+    target = LanguageDirs.under(out, language)
+    curve = _adaptation_dir(arm, language, out)
+    place = _evaluations_dir(arm.name, out) / language
+    return evaluate.language_evaluation(
+        arm=arm, models=models, target=target, curve=curve, language=language, out=place, source=source
+    )
 
 
 def _task_jobs(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
     """Learn one task from every primary, and judge all models and languages on it."""
     source = LanguageDirs.under(out, part.recipe.source)
     for primary in part.primaries:
-        bodies = _finetuned_models(primary, out).restricted_to(task.name)
-        for wanted in bodies.finetunings:
-            yield jobs.finetuning(primary, wanted, bodies.primary, source.text, wanted.path_in(bodies.tasks))
-        yield evaluate.source_evaluation(bodies, source, _evaluations_dir(primary.name, out))
+        models = _finetuned_models(primary, out).restricted_to(task.name)
+        for wanted in models.finetunings:
+            yield jobs.finetuning(primary, wanted, models.primary, source.text, wanted.path_in(models.tasks))
+        yield evaluate.source_evaluation(models, source, _evaluations_dir(primary.name, out))
     for language in filter(task.covers, part.recipe.targets):
         for arm in _arms_adapting(part, language):
-            bodies, curve = (
-                _finetuned_models(part.primary(arm.primary), out).restricted_to(task.name),
-                _adaptation_dir(arm, language, out),
+            models = _finetuned_models(part.primary(arm.primary), out).restricted_to(task.name)
+            curve = _adaptation_dir(arm, language, out)
+            yield evaluate.language_evaluation(
+                arm=arm,
+                models=models,
+                target=LanguageDirs.under(out, language),
+                curve=curve,
+                language=language,
+                out=_evaluations_dir(arm.name, out) / language,
             )
-            given = arm, bodies, LanguageDirs.under(out, language), curve, language
-            yield evaluate.language_evaluation(*given, _evaluations_dir(arm.name, out) / language)
 
 
 def _arms_adapting(part: Comparison, language: str) -> list[Arm]:
@@ -291,7 +324,8 @@ class _TimeEstimate:
     @contextlib.contextmanager
     def measuring(self, job: Job) -> Iterator[None]:
         """Count a job as done; learn from it if there was something to do."""
-        there, started = job.made.exists(), time.monotonic()
+        there = job.made.exists()
+        started = time.monotonic()
         yield
         del self._left[job.made]
         if not there:

@@ -47,7 +47,8 @@ def masked_token_scorer(primary: Primary, blocks: Artifact, seed: int) -> Embedd
         blocks: of the language.
         seed: of the primary's pretraining.
     """
-    blocks_NT, top = open_split(blocks, "test").all(), primary.encoder.shape.layers
+    blocks_NT = open_split(blocks, "test").all()
+    top = primary.encoder.shape.layers
 
     def score(learned: Embeddings) -> ScoreWithBaseline:
         primary.swap_in(learned)
@@ -97,7 +98,8 @@ def task_scorer(task: Task, finetuned: Sequence[Path], text: Artifact | None, to
         ArtifactError: a folder is not a task, or seeds differ in their labels.
     """
     [models] = load_tasks(finetuned).values()
-    first, language = models[0], tokenizer.language
+    first = models[0]
+    language = tokenizer.language
     data = first.kind.prepare(load_examples(task, "test", language, text), first.labels, tokenizer, first.shape)
 
     def score(embeddings: Embeddings | Primary) -> ScoreWithBaseline:

@@ -49,22 +49,26 @@ class Budget:
     @property
     def flops(self) -> float:
         """FLOPs of a trial with the whole budget."""
-        search, adaptation = self.recipe.require_search(), self.recipe.adaptation
+        search = self.recipe.require_search()
+        adaptation = self.recipe.adaptation
         if search.flop_budget is not None:
             return search.flop_budget
         return (search.steps_at_depth or 0) * self._step_flops({"depth": adaptation.depth})
 
     def trial_length(self, params: Params) -> TrialLength:
         """Return the length of a trial with these parameters."""
-        looks, share = self.recipe.require_search().looks, float(params.get("budget_share", 1.0))
-        last, each = round(share * looks), self._step_flops(params)
+        looks = self.recipe.require_search().looks
+        share = float(params.get("budget_share", 1.0))
+        last = round(share * looks)
+        each = self._step_flops(params)
         after = {max(1, round(self.flops * look / looks / each)): look for look in range(1, last + 1)}
         return TrialLength(max(after), each, after)
 
     @property
     def standard_flops(self) -> float:
         """FLOPs of one standard adaptation: the recipe's own number of updates over all layers of the primary."""
-        layers, adaptation = self.recipe.encoder.layers, self.recipe.adaptation
+        layers = self.recipe.encoder.layers
+        adaptation = self.recipe.adaptation
         step = self.recipe.steps_over(layers, System.BL_BASE)[Stage.ADAPT]
         return adaptation.steps * step_flops(self.recipe, step, adaptation, self.vocabulary)
 

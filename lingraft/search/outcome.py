@@ -40,10 +40,16 @@ def write_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, targe
         ArtifactError: `out` cannot be written.
     """
     result = build_result(shared, trainer, order, target)
-    settings, search = trainer.search.model_dump(mode="json"), trainer.search
-    facts = {"language": search.language, "aligned_with": result.primary, "data_hashes": trainer.data_hashes}
-    cost = _cost(trainer, result)
-    return results.save_search(result, out, page.render_files(result), **facts, recipe=settings, cost=cost)
+    return results.save_search(
+        result,
+        out,
+        page.render_files(result),
+        language=trainer.search.language,
+        aligned_with=result.primary,
+        data_hashes=trainer.data_hashes,
+        recipe=trainer.search.model_dump(mode="json"),
+        cost=_cost(trainer, result),
+    )
 
 
 def build_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None) -> SearchResult:
@@ -57,7 +63,8 @@ def build_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, targe
     if not trials:
         reasons = "; ".join(f"{key}: {reason}" for key, reason in failures.items())
         raise TrainingError(f"no trial of the search could be trained: {reasons}")
-    search, front = trainer.search, pareto_front(trials)
+    search = trainer.search
+    front = pareto_front(trials)
     best, reason = _choose(search.goal, trials, front, search.target_share, target)
     return SearchResult(
         language=search.language,
@@ -135,7 +142,8 @@ def _with_last_score(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTria
 
 def _cost(trainer: Trainer, result: SearchResult) -> Cost:
     """Cost of all trials together, and of step 1b at every depth."""
-    recipe, building = trainer.recipe, result.building.values()
+    recipe = trainer.recipe
+    building = result.building.values()
     block_tokens = recipe.adaptation.batch_blocks * recipe.encoder.block_tokens
     return Cost(
         steps=sum(trial.steps for trial in result.trials) + sum(cost.steps for cost in building),

@@ -49,14 +49,14 @@ def _curves(result: SearchResult) -> Drawing:
 
     ends = ", ".join(f"{trial.depth} layers {trial.score:.1%}" for trial in result.trials)
     return Drawing(
-        "curves",
-        "",
-        f"Scores by compute, {result.language}",
-        "Each line is a trial, looked at where all others are; a cross ends those that were stopped, and the thick one "
-        "was chosen. Scores are of dev documents.",
-        f"Line plot; the last scores are {ends}.",
-        _HEIGHT_IN,
-        paint,
+        file="curves",
+        number="",
+        title=f"Scores by compute, {result.language}",
+        caption="Each line is a trial, evaluated at the same compute as all others; a cross ends the pruned ones, and "
+        "the thick one was chosen. Scores are of dev documents.",
+        alt=f"Line plot; the last scores are {ends}.",
+        height_in=_HEIGHT_IN,
+        paint=paint,
     )
 
 
@@ -77,7 +77,8 @@ def _front(result: SearchResult) -> Drawing:
         for trial in result.trials:
             points = [point for point in trial.scores_by_flops if point[0]]
             axes.plot(*zip(*points, strict=True), ".", color=COLOURS["grey"], alpha=0.5, zorder=1)
-        flops, scores = [point.flops for point in result.front], [point.score for point in result.front]
+        flops = [point.flops for point in result.front]
+        scores = [point.score for point in result.front]
         axes.plot(flops, scores, color=COLOURS["grey"], drawstyle="steps-post", zorder=2)
         for depth, look in looks.items():
             own = [(point.flops, point.score) for point in result.front if point.depth == depth]
@@ -88,13 +89,14 @@ def _front(result: SearchResult) -> Drawing:
         figure.legend(loc="outside right center")
 
     return Drawing(
-        "front",
-        "",
-        "What compute buys",
-        "Every look at every trial; marked are those for which no other trial had spent as little for as good a score.",
-        f"Dot plot of {len(result.front)} points from {result.front[0].score:.1%} to {result.front[-1].score:.1%}.",
-        _HEIGHT_IN,
-        paint,
+        file="front",
+        number="",
+        title="What compute buys",
+        caption="Every evaluation of every trial; marked are those for which no other trial had spent as little for as "
+        "good a score.",
+        alt=f"Dot plot of {len(result.front)} points from {result.front[0].score:.1%} to {result.front[-1].score:.1%}.",
+        height_in=_HEIGHT_IN,
+        paint=paint,
     )
 
 
@@ -111,7 +113,8 @@ def _costs(result: SearchResult) -> Drawing:
 
     def paint(figure: "Figure") -> None:
         axes = figure.subplots()
-        places, flops = range(len(rows)), [each for _, each in rows]
+        places = range(len(rows))
+        flops = [each for _, each in rows]
         axes.barh(places, flops, 0.6, color=[COLOURS["blue"], COLOURS["grey"], COLOURS["orange"]][: len(rows)])
         for place, each in zip(places, flops, strict=True):
             share = f"{each / result.grid_flops:.0%} of the grid"
@@ -126,7 +129,15 @@ def _costs(result: SearchResult) -> Drawing:
     said = "; ".join(f"{name} {flops:.3g} FLOPs" for name, flops in rows)
     note = " Step 1b at every depth is in both." if result.building else ""
     caption = f"All trials together, the same without stopping any, and the recipe's adaptation over all layers.{note}"
-    return Drawing("cost", "", "What the search cost", caption, f"Bar chart: {said}.", 2.1, paint)
+    return Drawing(
+        file="cost",
+        number="",
+        title="What the search cost",
+        caption=caption,
+        alt=f"Bar chart: {said}.",
+        height_in=2.1,
+        paint=paint,
+    )
 
 
 def _importance(result: SearchResult) -> Drawing:
@@ -142,4 +153,12 @@ def _importance(result: SearchResult) -> Drawing:
 
     said = ", ".join(f"{name} {share:.0%}" for name, share in reversed(shares))
     caption = "Optuna's PED-ANOVA over trials that were not stopped: what sets the better ones apart from all."
-    return Drawing("importance", "", "What mattered", caption, f"Bar chart: {said}.", 2.2, paint)
+    return Drawing(
+        file="importance",
+        number="",
+        title="What mattered",
+        caption=caption,
+        alt=f"Bar chart: {said}.",
+        height_in=2.2,
+        paint=paint,
+    )

@@ -40,7 +40,7 @@ def _study_copy(shared: SharedStudy, seed: int) -> optuna.Study:
 
 
 def _with_values(trial: FrozenTrial, goal: Goal) -> FrozenTrial:
-    """Give a pruned trial the values that a sampler needs: infinite compute, or the FLOPs and score where it stopped."""
+    """Give a pruned trial the values that a sampler needs: infinite compute, or FLOPs and score at its end."""
     if trial.state is not TrialState.PRUNED or goal is Goal.SCORE:
         return trial
     found = Trial(**trial.user_attrs[RECORD])

@@ -70,7 +70,15 @@ class SharedStudy:
         with explain_errors(address):
             directions = _DIRECTIONS[goal]
             optuna.create_study(storage=storage, study_name=study, directions=directions, load_if_exists=True)
-        return cls(storage, study, address, goal, choices, lost_after_s, close)
+        return cls(
+            storage=storage,
+            study=study,
+            address=address,
+            goal=goal,
+            choices=choices,
+            lost_after_s=lost_after_s,
+            close=close,
+        )
 
     @property
     def directions(self) -> Sequence[StudyDirection]:

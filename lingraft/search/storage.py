@@ -124,7 +124,8 @@ def explain_errors(address: str | None) -> Iterator[None]:
     Raises:
         StorageError: it refused meanwhile.
     """
-    is_journal, name = (address or "").startswith(_JOURNAL), without_password(address or "in memory")
+    is_journal = (address or "").startswith(_JOURNAL)
+    name = without_password(address or "in memory")
     try:
         yield
     except ValueError as error:
@@ -167,7 +168,8 @@ def _database(address: str) -> RDBStorage:
 
 def _reconnect(dialect: Any, _record: object, arguments: list[Any], named: dict[str, Any]) -> Any:
     """Connect to a server that was reachable before, and wait for it while it restarts."""
-    end, told = time.monotonic() + _wait_s(), False
+    end = time.monotonic() + _wait_s()
+    told = False
     while True:
         try:
             return dialect.connect(*arguments, **named)

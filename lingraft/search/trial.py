@@ -101,18 +101,23 @@ class Trainer:
             AlignmentError: the initial embeddings or the source's evaluation are of another primary.
             ArtifactError: an input is not what it should be.
         """
-        self.recipe, self.search, self.state, self.watch = recipe, recipe.require_search(), state, watch
+        self.recipe = recipe
+        self.search = recipe.require_search()
+        self.state = state
+        self.watch = watch
         self.source = load_primary(inputs.primary, recipe.primary_shape)
         pieces = Tokenizer.load(inputs.tokenizer, self.search.language)
         self.data = load_blocks(inputs.blocks, pieces, recipe.encoder.block_tokens)
-        self.train, self.dev = open_split(self.data, "train"), open_split(self.data, "dev")
+        self.train = open_split(self.data, "train")
+        self.dev = open_split(self.data, "dev")
         self.budget = Budget(recipe, len(pieces))
         self.mini_models = MiniModels(recipe, inputs.primary, inputs.source_blocks, state)
         if not self.mini_models.needed:
             for depth in recipe.searched_depths:
                 self.source.encoder.require_depth(depth)
         kinds = {recipe.adaptation.initialisation, *self.search.initialisations}
-        own, self._start = recipe.adaptation.initialisation, mark_of(inputs.initial)
+        own = recipe.adaptation.initialisation
+        self._start = mark_of(inputs.initial)
         self._rows = {
             kind: initial_rows(
                 _with_initialisation(recipe, kind), self.source, pieces, inputs.initial if kind is own else None
@@ -124,8 +129,17 @@ class Trainer:
 
     def _alignment_probe(self, inputs: Inputs, pieces: Tokenizer) -> AlignmentProbe:
         language = self.search.language
-        evaluation, text = inputs.source_evaluation, load_text(inputs.text, language) if inputs.text else None
-        if found := language_probe(self.recipe, self.source, pieces, "dev", text, self.dev, evaluation):
+        evaluation = inputs.source_evaluation
+        text = load_text(inputs.text, language) if inputs.text else None
+        if found := language_probe(
+            recipe=self.recipe,
+            primary=self.source,
+            pieces=pieces,
+            split="dev",
+            text=text,
+            blocks=self.dev,
+            evaluation=evaluation,
+        ):
             return found
         if evaluation is None or Reference.load(evaluation, self.source) is None:
             raise RecipeError(
@@ -160,8 +174,10 @@ class Trainer:
             TrainingError: it cannot be trained.
             Interruption: the process was asked to stop, and a checkpoint was written.
         """
-        params, length = attempt.params, self.budget.trial_length(attempt.params)
-        step, settings = self.budget.step(params), trial_settings(self.recipe, params, length.steps)
+        params = attempt.params
+        length = self.budget.trial_length(attempt.params)
+        step = self.budget.step(params)
+        settings = trial_settings(self.recipe, params, length.steps)
         mini = mini_of(self.source, step, self.mini_models.get_or_build(params["depth"]))
         rows = self._rows[settings.initialisation]
         attempt.evaluate_once(0, lambda: self._initial_score(settings, rows))
@@ -216,7 +232,8 @@ class Trainer:
 
     def _initial_score(self, settings: Adaptation, rows: InitialRows) -> float:
         """The dev score before any update; trials with the same initialisation share it."""
-        kind, primary = settings.initialisation, self.source.encoder
+        kind = settings.initialisation
+        primary = self.source.encoder
         if kind not in self._initial:
             swap(primary, make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
             primary.to(precision.device())
@@ -225,7 +242,8 @@ class Trainer:
 
     def _metric(self, settings: Adaptation) -> Callable[[], float]:
         """Function for the search's metric on the dev split, of the primary with its current vocabulary."""
-        probe, primary = self._probe, self.source.encoder
+        probe = self._probe
+        primary = self.source.encoder
         if probe is None:
             return dev_evaluator(primary, primary, self.dev, settings)
         top = probe.depths[-1]

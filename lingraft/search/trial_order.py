@@ -29,7 +29,8 @@ def order_depths(recipe: Recipe, known: Mapping[str, int]) -> TrialOrder:
         recipe: with its [search], whose distances go before those of the paper's table.
         known: best depths of other languages; those that this search does not try are left out.
     """
-    search, depths = recipe.require_search(), recipe.searched_depths
+    search = recipe.require_search()
+    depths = recipe.searched_depths
     far = {
         language: search.distances.get(language, distance(search.language, language))
         for language, depth in known.items()

@@ -71,7 +71,9 @@ def search(
     require_new(out)
     outcome.require_plotting()
     with _state_dir(state, out) as place:
-        worker = _SearchWorker(recipe, inputs, storage, known or {}, place, watch)
+        worker = _SearchWorker(
+            recipe=recipe, inputs=inputs, storage=storage, known=known or {}, state=place, watch=watch
+        )
         with closing(worker.study):
             worker.work()
             return outcome.write_result(worker.study, worker.trainer, worker.order, worker.target, out)
@@ -105,7 +107,7 @@ def work(
             "PostgreSQL URL, or LINGRAFT_RESULTS to a folder of all workers."
         )
     with _state_dir(state, None) as place:
-        worker = _SearchWorker(recipe, inputs, storage, known, place, watch)
+        worker = _SearchWorker(recipe=recipe, inputs=inputs, storage=storage, known=known, state=place, watch=watch)
         with closing(worker.study):
             worker.work()
         return worker.finished
@@ -143,10 +145,12 @@ class _SearchWorker:
         state: Path,
         watch: MetricsCallback,
     ) -> None:
-        self.recipe, self.search = recipe, recipe.require_search()
+        self.recipe = recipe
+        self.search = recipe.require_search()
         self.trainer = Trainer(recipe, inputs, state, watch)
         name = f"{recipe.name}-{self.search.language}-{self.trainer.fingerprint()[:12]}"
-        choices, goal = search_space(recipe), self.search.goal
+        choices = search_space(recipe)
+        goal = self.search.goal
         self.study = SharedStudy.open(name, storage, goal, choices, self.search.lost_after_s)
         self.order = order_depths(recipe, known)
         self.finished: list[Trial] = []
@@ -203,7 +207,8 @@ class _SearchWorker:
         return self.search.target_share * found[ended.number]
 
     def _run_trial(self, trial: FrozenTrial) -> None:
-        number, target = trial.number, self.target
+        number = trial.number
+        target = self.target
         is_reference = self._reference is not None and params_key(trial.params) == params_key(self._reference)
 
         def ends(scores: dict[int, float], last: int) -> bool:

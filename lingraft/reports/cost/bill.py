@@ -176,11 +176,13 @@ def _runs(
 
 
 def _pretraining(recipe: Recipe, step: Step) -> Iterator[BilledRun]:
-    whole, windows = _run(recipe, Stage.PRETRAIN, recipe.pretraining, step), recipe.pretraining.windows
+    whole = _run(recipe, Stage.PRETRAIN, recipe.pretraining, step)
+    windows = recipe.pretraining.windows
     if windows is None:
         yield whole
         return
-    name, work = f"{Stage.PRETRAIN} within windows", whole.work.within(windows.tokens)
+    name = f"{Stage.PRETRAIN} within windows"
+    work = whole.work.within(windows.tokens)
     yield replace(whole, name=name, updates=windows.steps, work=work)
     yield replace(whole, updates=whole.updates - windows.steps)
 

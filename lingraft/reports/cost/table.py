@@ -98,7 +98,8 @@ def _steps_table(costs: CostReport) -> list[str]:
 
 def _step_cells(run: BilledRun) -> list[str]:
     name = run.name + (", each language" if run.is_per_language else f", each of {run.seeds} seeds" * (run.seeds > 1))
-    layers, heads = str(run.step.layers), str(len(run.step.heads))
+    layers = str(run.step.layers)
+    heads = str(len(run.step.heads))
     return [
         name,
         layers,

@@ -147,7 +147,8 @@ def _published_rows(
 def _ratio_table(
     results: ResultsTable, title: str, ours: Mapping[str, RatiosByTask], paper: Mapping[str, RatiosByTask], show: Show
 ) -> ReportTable:
-    notes, tasks = Footnotes(results.reasons), results.records.tasks
+    notes = Footnotes(results.reasons)
+    tasks = results.records.tasks
     notes.add("Ratios are taken per language, then averaged; the last column is the mean of the tasks' means.")
     if any(task.appendix for task in tasks):
         named = ", ".join(task.title for task in tasks if task.appendix)

@@ -168,7 +168,8 @@ def _curves(
 
 def _line(label: str, look: MarkStyle, curves: Sequence[Sequence[CurvePoint]]) -> _Line:
     """The mean of curves, interpolated where one has a checkpoint that another lacks, as far as all of them go."""
-    first, last = max(curve[0].step for curve in curves), min(curve[-1].step for curve in curves)
+    first = max(curve[0].step for curve in curves)
+    last = min(curve[-1].step for curve in curves)
     steps = sorted({point.step for curve in curves for point in curve if first <= point.step <= last})
     flops = _mean_at(steps, curves, lambda point: point.flops)
     scores = _mean_at(steps, curves, lambda point: point.scores.mean)
@@ -189,7 +190,8 @@ def _drawing(
     ends = [panel.end for panel in shown if panel.lines]
     if not ends:
         return []
-    unit, columns = TimeUnit.fitting([max(ends)]), min(columns, len(shown))
+    unit = TimeUnit.fitting([max(ends)])
+    columns = min(columns, len(shown))
 
     def paint(figure: "Figure") -> None:
         axes = panels(figure, len(shown), columns)
@@ -203,7 +205,17 @@ def _drawing(
 
     alt = f"Line plots. Scores at the end of training: {'; '.join(panel.said for panel in shown)}."
     rows = -(-len(shown) // columns)
-    return [Drawing(file, number, title, caption, alt, _HEAD_IN + _PANEL_IN * rows, paint)]
+    return [
+        Drawing(
+            file=file,
+            number=number,
+            title=title,
+            caption=caption,
+            alt=alt,
+            height_in=_HEAD_IN + _PANEL_IN * rows,
+            paint=paint,
+        )
+    ]
 
 
 def _paint(axes: "Axes", panel: _Panel, unit: TimeUnit) -> None:
@@ -212,7 +224,8 @@ def _paint(axes: "Axes", panel: _Panel, unit: TimeUnit) -> None:
         write_message(axes, "no curve")
         return
     for line in panel.lines:
-        look, times = line.look, [seconds / unit.seconds for seconds in line.seconds]
+        look = line.look
+        times = [seconds / unit.seconds for seconds in line.seconds]
         marked = -(-len(times) // _MARKS)
         axes.plot(
             times, line.scores, look.line, color=look.colour, marker=look.marker, markevery=marked, label=line.label

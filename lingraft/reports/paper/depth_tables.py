@@ -20,7 +20,8 @@ from lingraft.stages.results import SeedScores
 
 def target_time_by_depth(results: ResultsTable, system: System, intervals: bool = False) -> list[ReportTable]:
     """Table 4, or with intervals A4: a row per language and task, a column per depth; none without several depths."""
-    notes, depths = Footnotes(results.reasons), results.depths(system)
+    notes = Footnotes(results.reasons)
+    depths = results.depths(system)
     found = {
         (task.title, notes.language_label(results, task, language)): [
             results.reached(Variant(system, depth), task, language) for depth in depths
@@ -45,7 +46,8 @@ def target_time_by_depth(results: ResultsTable, system: System, intervals: bool 
 
 def final_by_depth(results: ResultsTable, system: System) -> list[ReportTable]:
     """Table A3: final scores by depth, mean over the languages that were run at several; BL_BASE last."""
-    notes, depths = Footnotes(results.reasons), results.depths(system)
+    notes = Footnotes(results.reasons)
+    depths = results.depths(system)
     variants = [*(Variant(system, depth) for depth in depths), results.reference]
     found = {
         task.name: {

@@ -108,7 +108,8 @@ class LearningCurve:
         Raises:
             CurveError: the curve does not go there.
         """
-        first, last = self.checkpoints[0].cost, self.checkpoints[-1].cost
+        first = self.checkpoints[0].cost
+        last = self.checkpoints[-1].cost
         if not first <= cost <= last:
             raise CurveError(f"{self._named} goes from {first:g} to {last:g}, and {cost:g} is beyond. Ask within that.")
         after = next(checkpoint for checkpoint in self.checkpoints if checkpoint.cost >= cost)
@@ -186,7 +187,8 @@ def speed_up(system: Mapping[str, float], reference: Mapping[str, float]) -> Rat
     """
     _require_costs("the system", system)
     _require_costs("the reference", reference)
-    ratios, left_out = {}, {}
+    ratios = {}
+    left_out = {}
     for language in dict.fromkeys([*reference, *system]):
         if reason := _incomparable(system.get(language), reference.get(language)):
             left_out[language] = reason
@@ -218,7 +220,8 @@ def retained(system: Mapping[str, float], reference: Mapping[str, float]) -> Rat
         system: language to final score.
         reference: the same for the reference system.
     """
-    ratios, left_out = {}, {}
+    ratios = {}
+    left_out = {}
     for language in dict.fromkeys([*reference, *system]):
         if language not in system or language not in reference:
             left_out[language] = "no score of the " + ("reference" if language in system else "system")

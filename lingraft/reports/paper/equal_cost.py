@@ -19,7 +19,10 @@ def equal_table(results: ResultsTable, task: TaskFacts, measure: CostMeasure = C
     spent = [unit.show(budget) if budget else notes.missing(MissingValue("not run")) for budget in budgets.values()]
     rows = [TableRow(f"{measure.prefix}{unit.name} spent", (*spent, "–"), "quiet")]
     for variant in results.variants:
-        found = {name: _score(results, variant, task, name, measure, budget) for name, budget in budgets.items()}
+        found = {
+            name: _score(results=results, variant=variant, task=task, language=name, measure=measure, budget=budget)
+            for name, budget in budgets.items()
+        }
         cells = [
             notes.missing(score) if isinstance(score, MissingValue) else format_points(score)
             for score in found.values()

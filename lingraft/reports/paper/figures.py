@@ -86,7 +86,17 @@ def speed_up_drawing(results: ResultsTable) -> list[Drawing]:
         for each in bars
         for group, height in zip(groups, each.heights, strict=True)
     )
-    return [Drawing("figure-1", "Figure 1", "average speed-up", caption, f"Bar chart. {said}.", 3.3, paint)]
+    return [
+        Drawing(
+            file="figure-1",
+            number="Figure 1",
+            title="average speed-up",
+            caption=caption,
+            alt=f"Bar chart. {said}.",
+            height_in=3.3,
+            paint=paint,
+        )
+    ]
 
 
 def _bars(results: ResultsTable, variant: Variant, offset: float) -> _Bars:
@@ -113,7 +123,8 @@ def target_time_drawing(results: ResultsTable, task: TaskFacts) -> list[Drawing]
     uppers = [each.upper for row in found.values() for each in row if _finite(each)]
     if not any(uppers):
         return []
-    unit, beyond = TimeUnit.fitting([max(uppers)]), 1.08 * max(uppers)
+    unit = TimeUnit.fitting([max(uppers)])
+    beyond = 1.08 * max(uppers)
     empty = [
         language
         for language, column in zip(task.languages, zip(*found.values(), strict=True), strict=True)
@@ -124,7 +135,7 @@ def target_time_drawing(results: ResultsTable, task: TaskFacts) -> list[Drawing]
         axes = figure.subplots()
         for order, (variant, row) in enumerate(found.items()):
             offset = (order - (len(found) - 1) / 2) * 0.17
-            _paint_reached(axes, variant.system, row, offset, unit, beyond)
+            _paint_reached(axes=axes, system=variant.system, row=row, offset=offset, unit=unit, beyond=beyond)
         for place, language in enumerate(task.languages):
             if language in empty:
                 axes.text(
@@ -151,7 +162,11 @@ def target_time_drawing(results: ResultsTable, task: TaskFacts) -> list[Drawing]
     height = 1.1 + max(_LINE_IN * len(task.languages) * max(len(found) / 3, 1), 0.9)
     title = f"Compute to near-maximal performance by language, {task.title}"
     alt = f"Dot plot of table A1, {task.title}, with the intervals of table A4."
-    return [Drawing(f"near-{task.name}", "", title, caption, alt, height, paint)]
+    return [
+        Drawing(
+            file=f"near-{task.name}", number="", title=title, caption=caption, alt=alt, height_in=height, paint=paint
+        )
+    ]
 
 
 def _finite(reached: Reached | MissingValue | None) -> TypeGuard[Reached]:
@@ -165,7 +180,8 @@ def _paint_reached(
     for place, reached in enumerate(row):
         if isinstance(reached, MissingValue):
             continue
-        at, whiskers = beyond, [[0.0], [0.0]]
+        at = beyond
+        whiskers = [[0.0], [0.0]]
         if _finite(reached):
             at = reached.estimate
             whiskers = [[(at - reached.lower) / unit.seconds], [(reached.upper - at) / unit.seconds]]
@@ -208,13 +224,13 @@ def depth_drawings(results: ResultsTable, system: System) -> list[Drawing]:
     alt = "Line plots; tables 4 and A3 hold their numbers."
     return [
         Drawing(
-            f"depths-{system}".lower(),
-            "",
-            f"What the depth of {system}'s mini-model changes",
-            caption,
-            alt,
-            height,
-            paint,
+            file=f"depths-{system}".lower(),
+            number="",
+            title=f"What the depth of {system}'s mini-model changes",
+            caption=caption,
+            alt=alt,
+            height_in=height,
+            paint=paint,
         )
     ]
 
@@ -237,9 +253,11 @@ def _ends(results: ResultsTable, system: System, task: TaskFacts, language: str)
 
 
 def _paint_finals(axes: "Axes", results: ResultsTable, system: System, task: TaskFacts) -> None:
-    looks, depths = _language_styles(results, system), results.depths(system)
+    looks = _language_styles(results, system)
+    depths = results.depths(system)
     for language in results.depth_languages(system, task):
-        look, ends = looks[language], _ends(results, system, task, language)
+        look = looks[language]
+        ends = _ends(results, system, task, language)
         if not ends:  # without a line, neither a name in the legend nor something to compare with
             continue
         heights = [ends.get(depth, math.nan) for depth in depths]
@@ -261,10 +279,13 @@ def _paint_times(axes: "Axes", results: ResultsTable, system: System, task: Task
         for language in results.depth_languages(system, task)
     }
     longest = max((each.estimate for row in found.values() for each in row.values() if _finite(each)), default=0.0)
-    unit, top = TimeUnit.fitting([longest]), 1.15 * longest if longest else 1.0
-    looks, apart = _language_styles(results, system), 0.03 * (depths[-1] - depths[0])
+    unit = TimeUnit.fitting([longest])
+    top = 1.15 * longest if longest else 1.0
+    looks = _language_styles(results, system)
+    apart = 0.03 * (depths[-1] - depths[0])
     for place, (language, row) in enumerate(found.items()):
-        look, shift = looks[language], apart * (place - (len(found) - 1) / 2)
+        look = looks[language]
+        shift = apart * (place - (len(found) - 1) / 2)
         # What is not a number leaves a gap, so that no line goes past a depth that never got there.
         heights = [each.estimate / unit.seconds if _finite(each := row.get(depth)) else math.nan for depth in depths]
         never = [depth + shift for depth, each in row.items() if not _finite(each)]

@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 from lingraft.config.systems import System
 
-_BASE, _SMALL, _JOINT, _POST = System.BL_BASE, System.BL_SMALL, System.MINIJOINT, System.MINIPOST
+_BASE = System.BL_BASE
+_SMALL = System.BL_SMALL
+_JOINT = System.MINIJOINT
+_POST = System.MINIPOST
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ def ratios_table() -> ReportTable:
     """Speed-ups and shares retained: as the paper says, and from its rounded cells."""
     rows = []
     for system in _MINIS:
-        days, scores = published_ratios(DAYS, system, speed_up), published_ratios(SCORES, system, retained)
+        days = published_ratios(DAYS, system, speed_up)
+        scores = published_ratios(SCORES, system, retained)
         main_days, main_scores = ([found[name] for name in _MAIN] for found in (days, scores))
         rounded = mean(SCORES[name].averages[system] / SCORES[name].averages[System.BL_BASE] for name in _MAIN)
         said = f"{SPEED_UPS[system]}×"

@@ -40,7 +40,8 @@ def write(records: PaperRecords, out: Path) -> Artifact:
     results = ResultsTable(records)
     sections = sections_of(results)
     drawn = _pictures(sections)
-    page, text = _page(template, results, sections, drawn), _markdown(results, sections)
+    page = _page(template, results, sections, drawn)
+    text = _markdown(results, sections)
     with artifact.create(out, Kind.REPORT) as draft:
         for file, png in drawn.items():
             (draft.folder / f"{file}.png").write_bytes(png)

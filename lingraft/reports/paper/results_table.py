@@ -172,7 +172,8 @@ class ResultsTable:
 
     def is_informative(self, task: TaskFacts, language: str) -> bool:
         """Whether means count the language: not if BL_BASE is known to be too near the trivial baseline."""
-        reference, baseline = self.final(self.reference, task, language), self.baseline(task, language)
+        reference = self.final(self.reference, task, language)
+        baseline = self.baseline(task, language)
         if isinstance(reference, MissingValue) or isinstance(baseline, MissingValue):
             return True
         return informative(reference.mean, baseline)
@@ -200,7 +201,8 @@ class ResultsTable:
         goal: TargetRule = TargetRule.PAPER,
     ) -> Reached | MissingValue:
         """Seconds until near-maximal performance."""
-        cell, target = self.cell(variant, task, language), self.target(task, language, goal)
+        cell = self.cell(variant, task, language)
+        target = self.target(task, language, goal)
         if isinstance(cell, MissingValue):
             return cell
         return target if isinstance(target, MissingValue) else cell.curve(measure.spent).reach(target)
@@ -244,7 +246,8 @@ class ResultsTable:
         """Every language without a ratio, with the results's reason where there is no number at all."""
         left_out = {}
         for language in task.languages:
-            own, base = found[language], reference[language]
+            own = found[language]
+            base = reference[language]
             if not self.is_informative(task, language):
                 left_out[language] = "not informative"
             elif isinstance(own, MissingValue):

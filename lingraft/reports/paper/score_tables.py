@@ -158,7 +158,8 @@ def source_table(results: ResultsTable) -> list[ReportTable]:
         key: cell.scores if cell.scores is not None else MissingValue.failed(cell.failed or "")
         for key, cell in cells.items()
     }
-    notes, tasks = Footnotes(results.reasons), results.records.tasks
+    notes = Footnotes(results.reasons)
+    tasks = results.records.tasks
     notes.describe_seeds(found.values())
     notes.add(_DEVIATION)
     rows = [
@@ -183,7 +184,8 @@ def pretraining_table(results: ResultsTable) -> list[ReportTable]:
 
 
 def _pretrainings(results: ResultsTable, variant: Variant, seeds: Sequence[int]) -> ReportTable:
-    notes, main = Footnotes(results.reasons), results.records.pretraining_seed
+    notes = Footnotes(results.reasons)
+    main = results.records.pretraining_seed
     columns = [
         (task, language)
         for task in results.records.tasks

@@ -52,7 +52,8 @@ def _retained_clause(results: ResultsTable, variant: Variant) -> str:
 
 def _why_no_speed_up(results: ResultsTable, variant: Variant, task: TaskFacts, ratios: Ratios) -> str:
     """What became of each language; one that is not informative may have been reached, or not, all the same."""
-    reasons, only = [], []
+    reasons = []
+    only = []
     for language in task.languages:
         reached = results.reached(variant, task, language)
         if isinstance(reached, MissingValue):

@@ -27,7 +27,8 @@ class NextStep(NamedTuple):
 
 def next_steps(records: RunRecords) -> list[NextStep]:
     """What to do with what was made: look at it, serve it, ask it, publish it, take it back, go on."""
-    recipe, tracked = records.recipe, records.tracked
+    recipe = records.recipe
+    tracked = records.tracked
     if recipe is None or tracked is None:
         return [*_without_registry()]
     return [*_tracked(recipe, tracked), *_registered(records, recipe), *_further(records, recipe, tracked)]

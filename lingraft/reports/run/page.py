@@ -61,7 +61,8 @@ def write(records: RunRecords, out: Path) -> Artifact:
         ArtifactError: `out` cannot be written.
         MissingExtraError: matplotlib, jinja2 or Babel is not installed.
     """
-    page, recipe = _page(records), records.recipe
+    page = _page(records)
+    recipe = records.recipe
     with artifact.create(out, Kind.REPORT) as draft:
         (draft.folder / PAGE_FILE).write_text(page, encoding="utf-8")
         (draft.folder / RECORDS_FILE).write_text(records.model_dump_json(indent=2) + "\n", encoding="utf-8")
@@ -179,7 +180,8 @@ def _words_sections(records: RunRecords) -> list[_WordsSection]:
 
 def _number_formats(records: RunRecords) -> str:
     """In which number format the source and the languages were trained; those of one format together."""
-    source, adapted = records.source.precision, {row.results[0].precision for row in records.rows}
+    source = records.source.precision
+    adapted = {row.results[0].precision for row in records.rows}
     if adapted == {source}:
         return f"{source}, in all trainings"
     if len(adapted) == 1:
@@ -250,7 +252,9 @@ def _contents(records: RunRecords) -> list[tuple[str, str]]:
 
 def _plots(records: RunRecords) -> dict[str, list[Plot]]:
     """The page's figures, by section; those of tasks are in sections of their own."""
-    source, search, styles = records.source, records.search, layer_styles(records)
+    source = records.source
+    search = records.search
+    styles = layer_styles(records)
     return {
         "masked": [masked_plot(records)],
         "cost": [cost_plot(records)],

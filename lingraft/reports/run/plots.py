@@ -95,7 +95,8 @@ def adaptation_plots(language: str, results: Sequence[LanguageResult], styles: S
 
     One mini-model of one depth has one curve, which is the same over both: it is drawn once, with both scales.
     """
-    name, several = language_name(language), len(results) > 1 or bool(results[0].shallower)
+    name = language_name(language)
+    several = len(results) > 1 or bool(results[0].shallower)
     falls = "; ".join(f"over {AdaptedLayers.of_result(r)} layers {_loss_range(r.history)}" for r in results)
 
     def over(quantity: Callable[[Point], float], label: str, unit: str) -> "Callable[[Axes], None]":
@@ -229,7 +230,9 @@ def masked_plot(records: RunRecords) -> Plot:
 
 def task_plot(records: RunRecords, task: str) -> Plot:
     """Zero-shot scores against initialisation and a trivial answer, with deviations over seeds."""
-    facts, results, source = records.scores(task), records.tested_on(task), records.source.task_scores.get(task)
+    facts = records.scores(task)
+    results = records.tested_on(task)
+    source = records.source.task_scores.get(task)
     scores = [result.task_scores[task] for result in results]
     several = all(len(found.score.by_seed) > 1 for found in scores)
     deviations = [found.score.deviation for found in scores] if several else None
@@ -301,7 +304,8 @@ def words_plot(result: LanguageResult, source: str) -> Plot:
         axes.set_xticks([tick / 5 for tick in range(6) if tick / 5 >= low - room])
         axes.set_xlabel("cosine with the nearest word")
 
-    name, source_name = language_name(result.language), language_name(source)
+    name = language_name(result.language)
+    source_name = language_name(source)
     said = [f"{row.word}: {row.before[0].piece} before, {row.after[0].piece} after" for row in result.nearest_words]
     return draw_plot(
         f"Words of {name} beside {source_name}",

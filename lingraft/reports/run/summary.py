@@ -34,7 +34,8 @@ def _subject(results: Results) -> str:
 
 def _gained(records: RunRecords, layers: AdaptedLayers) -> list[str]:
     results = records.results_over(layers)
-    before, after = _mean(results, lambda r: r.masked.primary_initial), _mean(results, lambda r: r.masked.primary)
+    before = _mean(results, lambda r: r.masked.primary_initial)
+    after = _mean(results, lambda r: r.masked.primary)
     spent = _mean(results, lambda r: r.cost.flops / r.whole_flops)
     return [
         f"masked-token accuracy of the primary is {percent(after)}, against {percent(before)} "

@@ -48,8 +48,10 @@ def brief_table(records: RunRecords) -> str:
 
     Recall per class, costs and the gate's reasons are in the report.
     """
-    source, groups = records.source, [replace(masked_groups()[1], short="masked tokens"), *alignment_groups(records)]
-    rows, means = records.rows, records.means
+    source = records.source
+    groups = [replace(masked_groups()[1], short="masked tokens"), *alignment_groups(records)]
+    rows = records.rows
+    means = records.means
     # Several tasks have a table each: they do not fit beside each other.
     [first, *others] = [[_brief_group(records, task)] for task in records.tasks if records.tested_on(task)] or [[]]
     top = percent(source.masked_by_depth[max(source.masked_by_depth)])
@@ -119,7 +121,8 @@ def _seeds_note(records: RunRecords) -> str:
 
 
 def _source_lines(records: RunRecords) -> list[str]:
-    source, unit = records.source, FlopsUnit.fitting(records)
+    source = records.source
+    unit = FlopsUnit.fitting(records)
     heads = ", ".join(f"{percent(score)} at layer {depth}" for depth, score in sorted(source.masked_by_depth.items()))
     lines = [
         f"Source {name_and_tag(source.language)}: {source.layers} layers, {count(source.vocabulary)} pieces, "
@@ -187,7 +190,8 @@ def _side_by_side(columns: Sequence[Sequence[str]], width: int) -> Iterator[list
         needed = len(_GAP) + max(map(len, column))
         if group and needed > left:
             yield group
-            group, left = [], width
+            group = []
+            left = width
         group.append(column)
         left -= needed
     yield group
@@ -220,7 +224,8 @@ def _table_lines(groups: Sequence[Group], rows: Sequence[ResultRow], means: Sequ
         for group in groups
     ]
     lines = [_GAP.join(cells).rstrip() for cells in zip(*blocks, strict=True)]
-    rule, end = "-" * len(lines[1]), 2 + len(rows)
+    rule = "-" * len(lines[1])
+    end = 2 + len(rows)
     return [*lines[:2], rule, *lines[2:end], *([rule, *lines[end:]] if means else [])]
 
 

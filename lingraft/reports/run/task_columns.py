@@ -58,32 +58,34 @@ def _main(task: str, metric: str, source: str) -> tuple[Column, Column]:
             percent,
         ),
         Column(
-            "after",
-            "after",
-            f"{_capital(metric)} with the learned embeddings; the task itself was learned in {source} "
+            title="after",
+            short="after",
+            meaning=f"{_capital(metric)} with the learned embeddings; the task itself was learned in {source} "
             "only. ± is the standard deviation over finetuning seeds.",
-            _value_on(task, lambda found: found.score.mean),
-            percent,
-            _value_on(task, lambda found: found.score),
+            value=_value_on(task, lambda found: found.score.mean),
+            show=percent,
+            scores=_value_on(task, lambda found: found.score),
         ),
     )
 
 
 def _further(task: str, metric: str) -> Column:
     return Column(
-        metric_label(metric),
-        metric_label(metric),
-        _MEANINGS.get(metric, f"{_capital(metric_label(metric))} with the learned embeddings."),
-        _value_on(task, lambda found: found.others[metric].mean if metric in found.others else None),
-        percent,
-        _value_on(task, lambda found: found.others.get(metric)),
+        title=metric_label(metric),
+        short=metric_label(metric),
+        meaning=_MEANINGS.get(metric, f"{_capital(metric_label(metric))} with the learned embeddings."),
+        value=_value_on(task, lambda found: found.others[metric].mean if metric in found.others else None),
+        show=percent,
+        scores=_value_on(task, lambda found: found.others.get(metric)),
     )
 
 
 def _basis(task: str, scores: TaskScores) -> tuple[Column, Column, Column]:
-    title, meaning = "trivial", f"{_capital(scores.metric)} of the best answer that takes no model, such as a constant."
+    title = "trivial"
+    meaning = f"{_capital(scores.metric)} of the best answer that takes no model, such as a constant."
     if is_classification(scores):
-        title, meaning = "majority", "Accuracy of always answering with the test examples' most frequent label."
+        title = "majority"
+        meaning = "Accuracy of always answering with the test examples' most frequent label."
     return (
         Column(title, title, meaning, _value_on(task, lambda found: found.baseline), percent),
         Column("examples", "tests", "Test examples.", _value_on(task, lambda found: found.examples), count),
