@@ -1,6 +1,7 @@
-"""Judging for the comparison: every checkpoint of an adaptation swapped into every finetuned body (section 2, step 4).
+"""Evaluation in the comparison: each checkpoint of an adaptation is swapped into each finetuned model (section 2, step
+4).
 
-What cannot be judged is a hole with a reason; everything else is judged all the same.
+A score that cannot be measured is recorded as missing, with its reason; the other scores are measured all the same.
 """
 
 import json
@@ -51,7 +52,7 @@ Found = TypeVar("Found")
 
 
 class ScoredCurve(NamedTuple):
-    """An adaptation's checkpoints as one measure sees them."""
+    """Scores of an adaptation's checkpoints by one scorer."""
 
     points: tuple[CurvePoint, ...] = ()
     baseline: float | None = None
@@ -60,38 +61,38 @@ class ScoredCurve(NamedTuple):
 
 @dataclass(frozen=True)
 class FinetunedModels:
-    """Folders of a primary and of what was finetuned from it."""
+    """Folders of a primary and of the models finetuned from it."""
 
     planned: PlannedPrimary
     primary: Path
     tasks: Path
-    """Has a folder for every finetuning, by its word."""
+    """Folder that has a folder for every finetuning, named by its key."""
     only: str | None = None
-    """The one task that they are judged on; absent: on all of them, and on masked tokens."""
+    """Name of the one task to evaluate on; None for all tasks and for masked tokens."""
 
     def restricted_to(self, task: str) -> Self:
-        """The same, to be judged on one task, or on masked tokens."""
+        """Return these models restricted to one task, or to masked tokens."""
         return replace(self, only=task)
 
     def includes(self, task: str) -> bool:
-        """Whether a task is asked for."""
+        """Return whether the models are to be evaluated on a task."""
         return self.only in (None, task)
 
     @property
     def finetunings(self) -> list[FinetuningRun]:
-        """Of the tasks that are asked for."""
+        """Finetunings of the included tasks."""
         return [one for one in self.planned.finetunings if self.includes(one.task)]
 
     def tasks_in(self, language: str) -> list[Task]:
-        """Those of these tasks that have examples in a language."""
+        """Return the included tasks that have examples in a language."""
         return [task for task in self.planned.recipe.tasks if self.includes(task.name) and task.covers(language)]
 
     def output_dir(self, folder: Path) -> Path:
-        """Where what is judged on one task lies in a folder."""
+        """Return the folder for results, within a folder: one of its own for a single task."""
         return folder / self.only if self.only else folder
 
     def load(self) -> Primary:
-        """The primary.
+        """Load the primary.
 
         Raises:
             RecipeError: it has not the shape that is planned.
@@ -100,7 +101,7 @@ class FinetunedModels:
         return load_primary(self.primary, self.planned.recipe.primary_shape)
 
     def available_folders(self, task: str, layers: int) -> list[Path]:
-        """Those seeds of a task that were finetuned.
+        """Return the folders of a task's finetunings that succeeded, one a seed.
 
         Raises:
             InputFailedError: none was.
@@ -112,11 +113,11 @@ class FinetunedModels:
         return [one.path_in(self.tasks) for one, reason in zip(wanted, reasons, strict=True) if reason is None]
 
     def lost(self) -> tuple[str, ...]:
-        """Why finetunings are missing."""
+        """Return the reasons of missing finetunings."""
         return tuple(reason for one in self.finetunings if (reason := self._missing_reason(one)))
 
     def inputs(self) -> dict[str, Path]:
-        """All folders, by what they are."""
+        """Return all folders by name."""
         finetuned = {f"finetuning {one.key}": one.path_in(self.tasks) for one in self.finetunings}
         return {"primary": self.primary, **finetuned}
 
@@ -133,17 +134,20 @@ def evaluate_language(
     language: str,
     source: LanguageDirs | None = None,
 ) -> EvalResult:
-    """The learning curves of one language in one arm: of masked tokens, and of each task that covers the language.
+    """Evaluate the learning curves of one language in one arm: on masked tokens and on each task that covers the
+    language.
+
+    Alignment is evaluated only for models restricted to it (`FinetunedModels.restricted_to`).
 
     Only models that are asked for it alone (`Bodies.on`) are judged on alignment.
 
     Args:
-        arm: that adapted the language.
-        models: of the arm's primary.
-        target: the language's text lane.
-        curve: what the adaptation left.
-        language: which.
-        source: text lane of the source language, which alignment is measured with.
+        arm: arm that adapted the language.
+        models: finetuned models of the arm's primary.
+        target: folders of the language's text, tokenizer and blocks.
+        curve: folder of the adaptation, with its checkpoints.
+        language: tag of the language.
+        source: folders of the source language, to measure alignment with.
     """
     inputs = (*target, *(source or ()), models.primary, curve / EMBEDDINGS)
     layers = models.planned.layers
@@ -188,7 +192,7 @@ def evaluate_language(
 
 
 def evaluate_source(models: FinetunedModels, source: LanguageDirs) -> EvalResult:
-    """Scores in the source language of a primary, and of the mini-model that was finetuned beside it (table 5)."""
+    """Evaluate a primary, and the mini-model finetuned beside it, in the source language (table 5)."""
     planned = models.planned
     recipe = models.planned.recipe
     language = recipe.source
@@ -221,7 +225,7 @@ def language_evaluation(
     out: Path,
     source: LanguageDirs | None = None,
 ) -> Job:
-    """`judge_language` as a job: it has an outcome even where everything that it builds on failed."""
+    """Return `evaluate_language` as a job; it has a result even where all of its inputs failed."""
     covering = models.tasks_in(language)
     return Job(
         name=f"judge-{language}-{arm.name}",
@@ -240,7 +244,7 @@ def language_evaluation(
 
 
 def source_evaluation(models: FinetunedModels, source: LanguageDirs, out: Path) -> Job:
-    """`judge_source` as a job."""
+    """Return `evaluate_source` as a job."""
     planned = models.planned
     tasks = models.tasks_in(models.planned.recipe.source)
     return Job(
@@ -265,7 +269,7 @@ def _task_suffix(models: FinetunedModels) -> str:
 
 
 def _relative_work(models: FinetunedModels, tasks: Sequence[Task]) -> int:
-    """About how often a model reads a language's examples; masked tokens need no finetuning, hence one seed."""
+    """Number of passes of a model over a language's examples; masked tokens need no finetuning, hence one seed."""
     return models.includes(MASKED) + sum(len(task.finetuning.seeds) for task in tasks)
 
 
@@ -282,7 +286,7 @@ def _evaluation_precision(recipe: Recipe) -> AbstractContextManager[object]:
 def _result_or_reason(
     title: str, inputs: Sequence[Path], work: Callable[[], Found]
 ) -> tuple[Found, None] | tuple[None, str]:
-    """What some work found, or why it found nothing."""
+    """Return the result of some work, or the reason why it has none."""
     try:
         require_inputs_made(inputs)
         with explain_device_errors():
@@ -363,13 +367,13 @@ def _text_bytes_or_none(text: Path, language: str) -> int | None:
 
 
 def _text_bytes(text: Path, language: str) -> int:
-    """Bytes of the training text, which may be larger than memory."""
+    """Size of the training text in bytes; the text may be larger than memory."""
     with (load_text(text, language).folder / "train.jsonl").open(encoding="utf-8") as lines:
         return sum(len(json.loads(line)["text"].encode()) for line in lines)
 
 
 def device_name() -> str:
-    """What trains and judges here, for people."""
+    """Return the name of the device that trains and evaluates, for people."""
     if precision.device().type == "cuda":
         return torch.cuda.get_device_name()
     cpuinfo = Path("/proc/cpuinfo")

@@ -1,4 +1,4 @@
-"""The comparison's trainings as jobs: a recipe's own, under the names of the comparison's arms and primaries."""
+"""Training jobs of the comparison: those of a recipe, named after the comparison's arms and primaries."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from lingraft.training.schedule import MetricsCallback
 
 CHECKPOINTS, EMBEDDINGS = "checkpoints", "embeddings"
-"""In the folder of an adaptation: the embeddings along the way, and those at the end."""
+"""Folders within that of an adaptation: the embeddings at each checkpoint, and the final ones."""
 
 
 def pretraining(primary: PlannedPrimary, blocks: Path, tokenizer: Path, out: Path) -> Job:
-    """Training a primary from nothing, in the source language."""
+    """Return the job that pretrains a primary in the source language."""
     job = jobs.pretraining(primary.recipe, blocks, tokenizer, out)
     return replace(job, name=f"pretrain-{primary.name}", title=f"pretraining of {primary.title}")
 
 
 def mini_building(arm: Arm, primary: Path, blocks: Path, out: Path) -> Job:
-    """Step 1b of an arm that has one."""
+    """Return the job that runs step 1b of an arm."""
     job = jobs.mini_building(arm.recipe, primary, blocks, out)
     return replace(job, name=f"build-mini-{arm.name}", title=f"mini-model of {arm.title}")
 
 
 def finetuning(planned: PlannedPrimary, wanted: FinetuningRun, primary: Path, text: Path, out: Path) -> Job:
-    """Learning a task in the source language, by a whole primary or by its mini-model."""
+    """Return the job that finetunes a primary, or its mini-model, on a task in the source language."""
     layers = None if wanted.layers == planned.layers else wanted.layers
     job = jobs.finetuning(
         recipe=planned.recipe,
@@ -58,7 +58,7 @@ def initialisation(
     out: Path,
     start: str = "",
 ) -> Job:
-    """Writing a language's embeddings at update 0, from which every arm of a primary with the same start begins."""
+    """Return the job that writes a language's embeddings at update 0, for all arms of a primary with the same start."""
     job = jobs.initialisation(
         recipe=planned.arm_with_start(start).recipe,
         language=language,
@@ -84,15 +84,15 @@ def adaptation(
     out: Path,
     initial: Path | None = None,
 ) -> Job:
-    """Learning a language's embeddings; its artifact is those at the end, with its checkpoints beside it.
+    """Return the job that learns a language's embeddings; its artifact is the final ones, with checkpoints beside it.
 
     Args:
-        arm: by which system.
-        language: which.
-        primary: of the arm.
-        mini: fresh layers of the arm, if it has a step 1b.
-        blocks: of the language.
-        tokenizer: that they were made with.
+        arm: arm that adapts the language.
+        language: tag of the language.
+        primary: folder of the arm's primary.
+        mini: folder of the arm's mini-model, if it has a step 1b.
+        blocks: folder of the language's blocks.
+        tokenizer: folder of the tokenizer that the blocks were made with.
         out: folder for checkpoints and embeddings.
         initial: embeddings at update 0, where the recipe's initialisation needs text.
     """

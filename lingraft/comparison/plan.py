@@ -1,7 +1,8 @@
-"""The paper's comparison as data: what is pretrained, finetuned, adapted and judged, each once (sections 3 to 5).
+"""Plan of the paper's comparison: everything that is pretrained, finetuned, adapted and evaluated, each once (sections
+3 to 5).
 
-A primary is known by its shape and pretraining seed, so that systems that can share one do: BL_BASE and MINIPOST have
-the same, BL_SMALL a shallow one, MINIJOINT one with all its heads.
+A primary is identified by its shape and pretraining seed, so that systems share one where they can: BL_BASE and
+MINIPOST have the same, BL_SMALL a shallow one, MINIJOINT one with all its heads.
 """
 
 from collections.abc import Sequence
@@ -18,72 +19,72 @@ from lingraft.errors import RecipeError
 Planned = TypeVar("Planned")
 
 MASKED = "masked"
-"""Name of the comparison's own task: finding masked tokens, which needs no examples and no finetuning."""
+"""Name of the comparison's own task: prediction of masked tokens, without examples or finetuning."""
 ALIGNMENT = "alignment"
-"""Name of a further task without labels: finding the source's counterparts by hidden states after the top layer."""
+"""Name of a further task without labels: retrieval of counterparts in the source by hidden states of the top layer."""
 
 
 @dataclass(frozen=True)
 class FinetuningRun:
-    """A task learned by a primary, or by its mini-model, with one seed."""
+    """Finetuning of a primary, or of its mini-model, on one task with one seed."""
 
     task: str
     layers: int
-    """Bottom layers of the primary that are finetuned."""
+    """Number of bottom layers of the primary that are finetuned."""
     seed: int
 
     @property
     def key(self) -> str:
-        """One word for it; also its place in a folder of a primary's finetunings."""
+        """Unique key among a primary's finetunings; also its path within their folder."""
         return f"{self.task}/{self.layers}-layers/seed-{self.seed}"
 
     def path_in(self, folder: Path) -> Path:
-        """Where it lies among a primary's finetunings."""
+        """Return its folder among a primary's finetunings."""
         return folder / self.key
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A system at one depth, on a primary of one pretraining seed: what every language is adapted by."""
+    """A system at one depth, on a primary of one pretraining seed; every language is adapted by it."""
 
     recipe: Recipe
-    """Under that system, depth and seed."""
+    """Recipe with that system, depth and seed."""
     start: str = ""
-    """Names the initialisation where a comparison has more than one; its recipe's [adaptation] and [alignment] say how
-    rows start."""
+    """Name of the initialisation where a comparison has more than one; the recipe's [adaptation] and [alignment] hold
+    its settings."""
 
     @property
     def system(self) -> System:
-        """Which one."""
+        """System of the arm."""
         return self.recipe.system
 
     @property
     def depth(self) -> int:
-        """Bottom layers of the primary that embeddings are learned over."""
+        """Number of bottom layers of the primary that embeddings are learned over."""
         return self.recipe.adaptation.depth
 
     @property
     def seed(self) -> int:
-        """Of pretraining."""
+        """Pretraining seed."""
         return self.recipe.pretraining.seed
 
     @property
     def name(self) -> str:
-        """One word, different for every arm."""
+        """Unique name, in one word."""
         progressive = "-progressive" if self.recipe.adaptation.progressive else ""
         start = f"-{self.start}" if self.start else ""
         return f"{self.system.lower().replace('_', '-')}{progressive}-{self.depth}-seed-{self.seed}{start}"
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Name of the arm for people."""
         progressive = "progressive " if self.recipe.adaptation.progressive else ""
         start = f", from {self.start}" if self.start else ""
         return f"{progressive}{self.system} at depth {self.depth}, pretraining seed {self.seed}{start}"
 
     @property
     def primary(self) -> str:
-        """Name of its primary."""
+        """Name of the arm's primary."""
         shape = self.recipe.primary_shape
         heads = "-".join(map(str, shape.mlm_heads))
         return f"{shape.layers}-layers-heads-{heads}-seed-{self.seed}"
@@ -91,17 +92,17 @@ class Arm:
 
 @dataclass(frozen=True)
 class PlannedPrimary:
-    """One pretraining, and what is finetuned from it."""
+    """One pretraining, and the models finetuned from it."""
 
     name: str
     arms: tuple[Arm, ...]
-    """Those that adapt languages to it."""
+    """Arms that adapt languages to it."""
     task_layers: tuple[int, ...]
     """Depths of its models that learn tasks: its own, and that of MINIJOINT's mini-model (table 5)."""
 
     @property
     def recipe(self) -> Recipe:
-        """Under one of its systems; they agree in all that pretraining and finetuning read."""
+        """Recipe of one of its systems; they agree in everything that pretraining and finetuning read."""
         return self.arms[0].recipe
 
     def arm_with_start(self, start: str) -> Arm:
@@ -110,23 +111,23 @@ class PlannedPrimary:
 
     @property
     def seed(self) -> int:
-        """Of pretraining."""
+        """Pretraining seed."""
         return self.arms[0].seed
 
     @property
     def layers(self) -> int:
-        """Of the whole primary."""
+        """Number of layers of the whole primary."""
         return self.recipe.primary_shape.layers
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Name of the primary for people."""
         systems = " and ".join(self.systems_over(self.layers))
         return f"the primary of {systems}, pretraining seed {self.seed}"
 
     @property
     def finetunings(self) -> tuple[FinetuningRun, ...]:
-        """Every task with every seed, by each model that learns tasks."""
+        """Finetunings of every task with every seed, for each model that learns tasks."""
         return tuple(
             FinetuningRun(task.name, layers, seed)
             for layers in self.task_layers
@@ -135,7 +136,7 @@ class PlannedPrimary:
         )
 
     def finetuning(self, word: str) -> FinetuningRun:
-        """One of the finetunings, by its word.
+        """Return a finetuning by its key.
 
         Raises:
             RecipeError: the recipe's comparison has no such finetuning.
@@ -143,28 +144,28 @@ class PlannedPrimary:
         return _lookup(word, {one.key: one for one in self.finetunings}, "finetuning")
 
     def systems_over(self, layers: int) -> tuple[System, ...]:
-        """Systems whose model of so many layers learns tasks; a mini-model that does is MINIJOINT's."""
+        """Return the systems whose model of so many layers learns tasks; a mini-model that does is MINIJOINT's."""
         systems = dict.fromkeys(arm.system for arm in self.arms)
         return tuple(system for system in systems if layers == self.layers or system is System.MINIJOINT)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All of it."""
+    """All arms and primaries of a comparison."""
 
     recipe: Recipe
     arms: tuple[Arm, ...]
     primaries: tuple[PlannedPrimary, ...]
     measures_alignment: bool = False
-    """Whether languages are judged on `ALIGNMENT`, too."""
+    """Whether languages are evaluated on `ALIGNMENT` as well."""
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """What some of it is judged on."""
+        """Tasks that at least one arm is evaluated on."""
         return tuple(task for task in self.recipe.tasks if any(task in arm.recipe.tasks for arm in self.arms))
 
     def by_seed(self) -> "dict[int, Comparison]":
-        """The comparison by pretraining seed, the main one first; nothing of one builds on another."""
+        """Return the comparison by pretraining seed, the main one first; the parts are independent."""
         return {
             seed: replace(
                 self,
@@ -175,7 +176,7 @@ class Comparison:
         }
 
     def arm(self, name: str) -> Arm:
-        """An arm by its name.
+        """Return an arm by its name.
 
         Raises:
             RecipeError: the recipe's comparison has no such arm.
@@ -183,7 +184,7 @@ class Comparison:
         return _lookup(name, {arm.name: arm for arm in self.arms}, "arm")
 
     def primary(self, name: str) -> PlannedPrimary:
-        """A primary by its name.
+        """Return a primary by its name.
 
         Raises:
             RecipeError: the recipe's comparison has no such primary.
@@ -192,7 +193,9 @@ class Comparison:
 
 
 def plan_comparison(recipe: Recipe) -> Comparison:
-    """Everything that a recipe's comparison runs.
+    """Return the plan of a recipe's comparison.
+
+    Where [adaptation] names no checkpoints, the first and the last update are evaluated.
 
     Where [adaptation] names no checkpoints, the first and the last update are judged.
 
@@ -226,7 +229,7 @@ def comparison_of_arms(recipe: Recipe, arms: Sequence[Arm]) -> Comparison:
 
 
 def _further_recipe(recipe: Recipe, paper: Paper) -> Recipe:
-    """The recipe with the tasks that further pretrainings are judged on."""
+    """The recipe with the tasks that further pretrainings are evaluated on."""
     if paper.further_tasks is None:
         return recipe
     names = [task.name for task in recipe.tasks]

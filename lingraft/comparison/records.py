@@ -1,4 +1,4 @@
-"""What the comparison's judging found, and all of it together as the records that tables and figures are drawn from."""
+"""Results of the comparison's evaluations, and their merge into the records that tables and figures are drawn from."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -28,11 +28,11 @@ _TRIVIAL: dict[TaskKindName, str] = {
     "questions": "whole context, or its first sentence",
     "tags": "one tag for every word",
 }
-"""What `Judged.baseline` is for a kind of task, as a table names it."""
+"""Name of the trivial answer of `EvalResult.baselines` by kind of task, as a table shows it."""
 
 
 class EvalResult(Result):
-    """One language judged in one arm, or the source language judged in one primary."""
+    """Evaluation of one language in one arm, or of the source language in one primary."""
 
     language: str = Field("", description="Empty if there is nothing but what was lost.")
     cells: tuple[Cell, ...] = ()
@@ -51,7 +51,7 @@ class EvalResult(Result):
 
 
 def save_eval_result(judged: EvalResult, out: Path) -> Artifact:
-    """Write what was judged as an artifact.
+    """Write an evaluation as an artifact.
 
     Raises:
         ArtifactError: `out` cannot be written.
@@ -63,7 +63,7 @@ def save_eval_result(judged: EvalResult, out: Path) -> Artifact:
 
 
 def load_eval_result(folder: Path) -> EvalResult:
-    """Open what `save_judged` wrote, or why there is nothing.
+    """Load an evaluation, or the reason why there is none.
 
     Raises:
         ArtifactError: not such an evaluation, or damaged.
@@ -80,7 +80,7 @@ def load_eval_result(folder: Path) -> EvalResult:
 
 
 def load_eval_results(folder: Path) -> list[EvalResult]:
-    """Everything judged, or failed, that lies anywhere in a folder.
+    """Load all evaluations within a folder, failed ones included.
 
     Raises:
         ArtifactError: something else lies there too, or something is damaged.
@@ -90,14 +90,14 @@ def load_eval_results(folder: Path) -> list[EvalResult]:
 
 
 def final_scores(judged: EvalResult) -> dict[str, float]:
-    """Means over finetuning seeds at the end of training, by task; for a source by layers too."""
+    """Return means over finetuning seeds at the end of training, by task, and for a source by layers too."""
     cells = {cell.task: cell.points[-1].scores for cell in judged.cells if cell.failed is None}
     source = {f"{cell.task}-{cell.depth}-layers": cell.scores for cell in judged.source_cells if cell.scores}
     return {name: scores.mean for name, scores in {**cells, **source}.items()}
 
 
 def merge_records(comparison: Comparison, judged: Iterable[EvalResult]) -> PaperRecords:
-    """All that was judged so far as one record; what is planned and missing is a hole there.
+    """Merge all evaluations so far into one record; planned scores without an evaluation are missing there.
 
     Raises:
         ArtifactError: the records do not fit each other.
@@ -123,17 +123,17 @@ def merge_records(comparison: Comparison, judged: Iterable[EvalResult]) -> Paper
 
 
 class MissingCells(NamedTuple):
-    """Cells of a comparison's tables, those of the source language included."""
+    """Numbers of cells in a comparison's tables, those of the source language included."""
 
     planned: int
     missing: int
-    """Those without a score."""
+    """Number of cells without a score."""
     short: int
-    """Those whose score lacks some finetuning seed."""
+    """Number of cells whose score lacks a finetuning seed."""
 
 
 def count_missing(comparison: Comparison, records: PaperRecords) -> MissingCells:
-    """How much of what is planned the records lack."""
+    """Count the planned cells that the records lack."""
     planned = sum(_score_count(arm.recipe, language) for arm in comparison.arms for language in arm.recipe.targets)
     planned += sum(
         len(one.systems_over(layers)) * _score_count(one.recipe, one.recipe.source)
@@ -148,7 +148,7 @@ def count_missing(comparison: Comparison, records: PaperRecords) -> MissingCells
 
 
 def _score_count(recipe: Recipe, language: str) -> int:
-    """What one model is judged on in a language."""
+    """Number of tasks that one model is evaluated on in a language, masked tokens included."""
     return 1 + sum(task.covers(language) for task in recipe.tasks)
 
 
@@ -166,7 +166,7 @@ def _task_facts(comparison: Comparison, task: Task, judged: Sequence[EvalResult]
 
 
 def _masked_facts(comparison: Comparison, judged: Sequence[EvalResult]) -> TaskFacts:
-    """Beside tasks it is not what the method is for, so that means over tasks leave it out."""
+    """Facts of the masked-token task; means over tasks leave it out, since it is not what the method is for."""
     return TaskFacts(
         name=MASKED,
         title="masked tokens",

@@ -1,9 +1,9 @@
-"""The paper's comparison on one machine, one job after another: it may stop at any time and goes on where it was.
+"""The paper's comparison on one machine, one job after another; an interrupted run resumes where it stopped.
 
-Processes that run the same into the same folder share its jobs.
+Processes that run the same comparison into the same folder share its jobs.
 
-A job that fails is a hole in the tables, with its reason; it is tried again when the comparison goes on. Holes are no
-error of the run: it ends as one without them, and says how many there are.
+A failed job leaves a missing cell in the tables, with its reason; it is tried again when the comparison resumes.
+Missing cells are no error of the run: it succeeds, and reports how many there are.
 """
 
 import contextlib
@@ -34,23 +34,26 @@ from lingraft.reports.paper.report import MARKDOWN_FILE
 from lingraft.training.schedule import ignore_metrics
 
 REPORT = "report"
-"""Folder of the finished report among the results."""
+"""Folder of the finished report within the results."""
 
 
 def _ignore_records(records: PaperRecords) -> None:
-    """They are in the folder of results anyway."""
+    """Ignore the records: they are in the results folder as well."""
 
 
 def run(recipe: Recipe, out: Path, on_records: Callable[[PaperRecords], None] = _ignore_records) -> Artifact:
-    """Pretrain, finetune, adapt and judge all that the recipe's [paper] asks for, and write its report.
+    """Pretrain, finetune, adapt and evaluate everything in the recipe's [paper], and write the report.
+
+    Each new evaluation updates the records and tables (`records.json`, `paper.md`); the whole report with its figures
+    is written at the end (`report/`).
 
     Records and tables so far are written after every judgement that was not there (`records.json`, `paper.md`), the
     whole report with its figures at the end (`report/`).
 
     Args:
-        recipe: with its [paper].
-        out: folder for everything that is made; with results of an earlier run, only what is missing is run.
-        hear: is given the records so far, before anything is run and after every judgement that was not there.
+        recipe: recipe with a [paper] section.
+        out: folder of all results; where it has results of an earlier run, only the missing ones are run.
+        hear: called with the records so far, at the start and after each new evaluation.
 
     Raises:
         RecipeError: the recipe has no [paper], or a task has the name of the comparison's own.
@@ -76,10 +79,10 @@ def run(recipe: Recipe, out: Path, on_records: Callable[[PaperRecords], None] = 
 
 
 def run_jobs(planned: Sequence[Job], out: Path) -> Iterator[Job]:
-    """Do jobs that are not done, say how many are left and how long they take, and yield each afterwards.
+    """Run the jobs that are not done, log how many are left and how long they take, and yield each one afterwards.
 
     Args:
-        planned: each after those that it builds on.
+        planned: jobs, each after those that it depends on.
         out: folder of all results; processes with the same folder share the jobs.
 
     Raises:
@@ -95,10 +98,10 @@ def run_jobs(planned: Sequence[Job], out: Path) -> Iterator[Job]:
 
 
 def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
-    """All jobs, each after those that it builds on.
+    """Yield all jobs, each after those that it depends on.
 
-    Text comes first, where most can be missing; then, by pretraining seed, all embeddings and how they find masked
-    tokens; then a task at a time, so that what is there when a run is stopped is whole.
+    Text comes first, where most can be missing; then, by pretraining seed, all embeddings and their scores on masked
+    tokens; then one task at a time, so that an interrupted run leaves whole tasks.
     """
     for language in comparison.recipe.languages:
         yield from language_jobs(comparison.recipe, language, LanguageDirs.under(out, language))
@@ -175,7 +178,7 @@ def _adaptation_jobs(arm: Arm, models: FinetunedModels, language: str, out: Path
 
 
 def _alignment_job(arm: Arm, models: FinetunedModels, language: str, out: Path) -> Job:
-    """Judge how near a language's hidden states come to the source's."""
+    """Evaluation of a language's alignment with the source."""
     source = LanguageDirs.under(out, arm.recipe.source)
     target = LanguageDirs.under(out, language)
     curve = _adaptation_dir(arm, language, out)
@@ -186,7 +189,7 @@ def _alignment_job(arm: Arm, models: FinetunedModels, language: str, out: Path) 
 
 
 def _task_jobs(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
-    """Learn one task from every primary, and judge all models and languages on it."""
+    """Finetuning of every primary on one task, and all evaluations on it."""
     source = LanguageDirs.under(out, part.recipe.source)
     for primary in part.primaries:
         models = _finetuned_models(primary, out).restricted_to(task.name)
@@ -208,7 +211,7 @@ def _task_jobs(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
 
 
 def _arms_adapting(part: Comparison, language: str) -> list[Arm]:
-    """Arms that adapt a language: one start may have resources for some of the languages only."""
+    """Arms that adapt a language: a start may have resources for some of the languages only."""
     return [arm for arm in part.arms if language in arm.recipe.targets]
 
 
@@ -217,17 +220,17 @@ def _starts_from_text(arm: Arm) -> bool:
 
 
 def vectors_dir(out: Path) -> Path:
-    """Where the source's static vectors are among the results."""
+    """Return the folder of the source's static vectors within the results."""
     return out / "vectors"
 
 
 def initial_dir(arm: Arm, language: str, out: Path) -> Path:
-    """Where the embeddings are that an arm starts from, if its initialisation needs text."""
+    """Return the folder of the embeddings that an arm starts from, if its initialisation needs text."""
     return out / "initial" / (f"{arm.primary}-{arm.start}" if arm.start else arm.primary) / language
 
 
 def evaluation_dir(arm: Arm, language: str, task: str, out: Path) -> Path:
-    """Where it is kept how well an arm does a task in a language."""
+    """Return the folder of an arm's evaluation on a task in a language."""
     return _evaluations_dir(arm.name, out) / language / task
 
 
@@ -248,9 +251,9 @@ def _mini_dir(arm: Arm, out: Path) -> Path:
 
 
 def _run_job(job: Job) -> None:
-    """Do a job, unless it is done; one that failed is tried again.
+    """Run a job, unless it is done; a failed one is run again.
 
-    Judging loses nothing but time, so that it is done again wherever anything has changed or had failed.
+    An evaluation loses nothing but time, so it is run again wherever anything has changed or had failed.
     """
 
     def once() -> None:
@@ -271,7 +274,7 @@ def _is_outdated(job: Job) -> bool:
 
 
 def existing_results(planned: Iterable[Job]) -> dict[Path, EvalResult]:
-    """What stands of the comparison that is planned, whichever process judged it, and when; by where it is."""
+    """Return the existing evaluations of the plan, by folder, whichever process ran them."""
     return {job.made: found for job in planned if job.kind is Kind.EVALUATION and (found := _existing_result(job))}
 
 
@@ -293,7 +296,7 @@ def _write_progress(comparison: Comparison, planned: Iterable[Job], out: Path) -
 
 
 def _write_report(comparison: Comparison, judged: Sequence[EvalResult], out: Path) -> Artifact:
-    """Write the report beside the one of an earlier run, and put it in its place."""
+    """Write the report beside that of an earlier run, then replace it."""
     new = out.with_name(f".{out.name}-new")
     with explain_write_errors(out):
         shutil.rmtree(new, ignore_errors=True)
@@ -314,7 +317,7 @@ def _say_missing(comparison: Comparison, judged: Sequence[EvalResult], tables: P
 
 
 class _TimeEstimate:
-    """How long the jobs that are left will take, if they go on like those of their kind."""
+    """Estimate of the time that the remaining jobs take, from finished jobs of the same kind."""
 
     def __init__(self, planned: Sequence[Job]) -> None:
         self._left = {job.made: job for job in planned}
@@ -323,7 +326,7 @@ class _TimeEstimate:
 
     @contextlib.contextmanager
     def measuring(self, job: Job) -> Iterator[None]:
-        """Count a job as done; learn from it if there was something to do."""
+        """Count a job as done, and measure its time if there was work to do."""
         there = job.made.exists()
         started = time.monotonic()
         yield
@@ -334,7 +337,7 @@ class _TimeEstimate:
 
     @property
     def left(self) -> str:
-        """For people; empty before anything is known."""
+        """Remaining time as text for people; empty before anything is known."""
         known = [job for job in self._left.values() if self._work.get(job.kind)]
         if not known:
             return ""

@@ -1,6 +1,6 @@
-"""What the comparison scores a language's embeddings by: finding masked tokens, and the tasks of the recipe.
+"""Scorers of a language's embeddings: masked tokens, alignment, and the tasks of the recipe.
 
-A measure is made once and then asked about every checkpoint, so that examples are read and cut into pieces once.
+A scorer is created once and then called with every checkpoint, so that examples are read and tokenized once.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,29 +23,32 @@ from lingraft.training import masked_lm, precision
 
 
 class ScoreWithBaseline(NamedTuple):
-    """What one language's embeddings score."""
+    """Score of a language's embeddings, and of the trivial answer to the same examples."""
 
     by_seed: dict[int, float]
     """Share by finetuning seed; for masked tokens, which need no finetuning, by the primary's pretraining seed."""
     baseline: float
-    """Of the best trivial answer to the same examples."""
+    """Score of the best trivial answer."""
 
 
 EmbeddingsScorer = Callable[[Embeddings], ScoreWithBaseline]
-"""Swaps a language's embeddings in, and scores them."""
+"""A function that swaps in a language's embeddings and returns their score."""
 TaskScorer = Callable[[Embeddings | Primary], ScoreWithBaseline]
-"""The same, and for the primary's own embeddings too."""
+"""An `EmbeddingsScorer` that accepts the primary's own embeddings too."""
 
 
 def masked_token_scorer(primary: Primary, blocks: Artifact, seed: int) -> EmbeddingsScorer:
-    """Share of masked tokens of the test split that a primary finds with a language's embeddings, always at 15%.
+    """Return a scorer for the share of masked tokens of the test split that a primary predicts, always at a rate of
+    15%.
+
+    The trivial answer is the most frequent piece.
 
     The trivial answer is the piece that is most frequent there.
 
     Args:
-        primary: the embeddings' own.
-        blocks: of the language.
-        seed: of the primary's pretraining.
+        primary: primary that the embeddings belong to.
+        blocks: blocks of the language.
+        seed: pretraining seed of the primary.
     """
     blocks_NT = open_split(blocks, "test").all()
     top = primary.encoder.shape.layers
@@ -59,14 +62,16 @@ def masked_token_scorer(primary: Primary, blocks: Artifact, seed: int) -> Embedd
 
 
 def alignment_scorer(primary: Primary, probe: AlignmentProbe, seed: int) -> EmbeddingsScorer:
-    """Share of counterparts found in the other language, both directions, by hidden states after the top layer.
+    """Return a scorer for the share of counterparts found in the other language, both ways, by states of the top layer.
+
+    The trivial answer is a guess.
 
     The trivial answer is a guess.
 
     Args:
-        primary: the embeddings' own.
-        probe: of the language's test split.
-        seed: of the primary's pretraining.
+        primary: primary that the embeddings belong to.
+        probe: alignment probe of the language's test split.
+        seed: pretraining seed of the primary.
     """
     top = primary.encoder.shape.layers
 
@@ -85,13 +90,13 @@ def _most_frequent_share(blocks_NT: Tensor, special: SpecialIds) -> float:
 
 
 def task_scorer(task: Task, finetuned: Sequence[Path], text: Artifact | None, tokenizer: Tokenizer) -> TaskScorer:
-    """Score of a finetuned task on its test examples in a language, with each seed, by its official metric.
+    """Return a scorer for a finetuned task's test examples in a language: its official metric, with each seed.
 
     Args:
-        task: says where the examples are.
-        finetuned: the task's folders, one a seed.
-        text: of the language, for a task whose kind is 'documents'.
-        tokenizer: of the language.
+        task: task that names the examples.
+        finetuned: folders of the finetuned task, one a seed.
+        text: text of the language, for a task whose kind is 'documents'.
+        tokenizer: tokenizer of the language.
 
     Raises:
         TextError: test examples are missing or damaged, or have labels that the task does not know.

@@ -1,4 +1,4 @@
-"""Jobs that several processes share, which know of each other only by what lies in the folder of results."""
+"""Jobs shared by several processes, which coordinate by nothing but locks in the results folder."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,18 +11,22 @@ from lingraft.errors import InUseError
 from lingraft.jobs.job import Job
 
 _LOCKS = ".held"
-"""Has a folder for each job that some process is at."""
+"""Folder that has a lock for each job that a process is running."""
 _POLL_S = 1.0
 
 
 def claim_in_turn(planned: Iterable[Job], out: Path) -> Iterator[Job]:
-    """Every job, held by this process until the next is asked for.
+    """Yield every job, locked by this process until the next one is requested.
+
+    The next job is the first that no other process is running and whose inputs are all done. Jobs that another process
+    has done are yielded too, so that every process sees all results. A single process gets the jobs in the planned
+    order.
 
     The next is the first that no other process is at and that builds on nothing still to come. What another process
     has done comes too, so that each sees all results. One process alone gets them as they are planned.
 
     Args:
-        planned: each after those that it builds on.
+        planned: jobs, each after those that it depends on.
         out: folder of all results, the same for all processes.
     """
     waiting = [*planned]
@@ -42,7 +46,7 @@ def claim_in_turn(planned: Iterable[Job], out: Path) -> Iterator[Job]:
 
 @contextmanager
 def exclusive(made: Path, out: Path) -> Iterator[None]:
-    """Have what lies at `made` to oneself, as soon as no other process has."""
+    """Wait for the lock of an output, and hold it while the context is open."""
     with ExitStack() as hold:
         while not _try_lock(made, out, hold):
             time.sleep(_POLL_S)
@@ -55,7 +59,7 @@ def _ready(waiting: Sequence[Job]) -> Iterator[Job]:
 
 
 def _try_lock(made: Path, out: Path, hold: ExitStack) -> bool:
-    """Whether a job is this process's from now on, until `hold` ends."""
+    """Try to lock a job's output until `hold` ends; return whether it succeeded."""
     with suppress(InUseError):
         hold.enter_context(folder_lock(out / _LOCKS / ".".join(made.relative_to(out).parts)))
         return True

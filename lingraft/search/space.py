@@ -39,8 +39,8 @@ def planned_trials(recipe: Recipe, depths: Iterable[int]) -> list[Params]:
     """Return the trials that run in any case, in order: all combinations, or one a depth where [search] limits trials.
 
     Args:
-        recipe: with its [search].
-        depths: in the order in which they are to be tried.
+        recipe: recipe with a [search] section.
+        depths: depths in the order in which they are tried.
     """
     choices = search_space(recipe)
     rest = {name: found for name, found in choices.items() if name != "depth"}

@@ -89,10 +89,10 @@ class Trainer:
         """Load what trials share.
 
         Args:
-            recipe: with its [search].
-            inputs: what trials are trained from.
-            state: folder of checkpoints, where `LINGRAFT_RESULTS` says no other.
-            watch: is told every point of each trial.
+            recipe: recipe with a [search] section.
+            inputs: folders that trials are trained from.
+            state: folder of checkpoints, unless `LINGRAFT_RESULTS` names one.
+            watch: called with every point of each trial.
 
         Raises:
             RecipeError: the recipe has no [search], or its [encoder] is not the primary's.

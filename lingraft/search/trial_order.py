@@ -26,7 +26,7 @@ def order_depths(recipe: Recipe, known: Mapping[str, int]) -> TrialOrder:
     """Order the depths of a recipe.
 
     Args:
-        recipe: with its [search], whose distances go before those of the paper's table.
+        recipe: recipe with a [search] section, whose distances take precedence over the paper's table.
         known: best depths of other languages; those that this search does not try are left out.
     """
     search = recipe.require_search()

@@ -44,19 +44,19 @@ def search(
 ) -> Artifact:
     """Choose the depth that the recipe's goal asks for, all depths compared at equal FLOPs, and give the reason.
 
-    A trial is judged on the dev split by the primary with the trial's rows swapped in, which is what will be served,
-    and not by its own mini-model. Several processes that are given the same storage share the trials; a trial whose
-    worker is lost is taken up by another, from its checkpoint where that can be seen.
+    A trial is scored on the dev split by the primary with the trial's rows swapped in, as it will be served, and not by
+    its own mini-model. Processes with the same storage share the trials; another worker resumes a trial whose worker
+    was lost, from its checkpoint where it can read that.
 
     Args:
-        recipe: with its [search].
-        inputs: folders that it reads.
+        recipe: recipe with a [search] section.
+        inputs: folders that the search reads.
         storage: an Optuna storage URL, or `journal:///FILE`; a search that was interrupted goes on from there. None
             keeps it in memory.
         out: where the result goes.
         known: best depths of other languages, which order the trials.
-        state: where checkpoints stand, unless `LINGRAFT_RESULTS` says where; `<out>.training` if absent.
-        watch: is told every point of each trial.
+        state: folder of checkpoints, unless `LINGRAFT_RESULTS` names one; `<out>.training` if absent.
+        watch: called with every point of each trial.
 
     Raises:
         RecipeError: the recipe has no [search], or its [encoder] is not the primary's.
@@ -90,12 +90,12 @@ def work(
     """Take part in a search until all its trials have ended; return the trials of this worker.
 
     Args:
-        recipe: with its [search].
-        inputs: folders that it reads.
+        recipe: recipe with a [search] section.
+        inputs: folders that the search reads.
         storage: shared with other workers.
         known: best depths of other languages, which order the trials.
-        state: where checkpoints stand, unless `LINGRAFT_RESULTS` says where.
-        watch: is told every point of each trial of this worker.
+        state: folder of checkpoints, unless `LINGRAFT_RESULTS` names one.
+        watch: called with every point of each trial of this worker.
 
     Raises:
         TrackingError: there is no storage to share.
