@@ -279,7 +279,7 @@ def _evaluation_settings(recipe: Recipe, tasks: Sequence[Task]) -> dict[str, Any
 
 
 def _evaluation_precision(recipe: Recipe) -> AbstractContextManager[object]:
-    """Judging is in bf16 where a recipe asks for it; what `auto` finds faster may differ between its trainings."""
+    """Context for evaluation in bf16 where the recipe asks for it; `auto` could choose differently in each training."""
     return precision.autocast("bf16" if recipe.precision == "bf16" else "fp32")()
 
 

@@ -99,8 +99,18 @@ def adaptation(
     recipe = arm.recipe
 
     def make(folder: Path, watch: "MetricsCallback") -> Artifact:
-        given = recipe, primary, blocks, tokenizer, arm.depth, folder / EMBEDDINGS, watch
-        return adapt(*given, mini=mini, checkpoints=folder / CHECKPOINTS, initial=initial)
+        return adapt(
+            recipe=recipe,
+            primary=primary,
+            blocks=blocks,
+            tokenizer=tokenizer,
+            depth=arm.depth,
+            out=folder / EMBEDDINGS,
+            watch=watch,
+            mini=mini,
+            checkpoints=folder / CHECKPOINTS,
+            initial=initial,
+        )
 
     job = jobs.adaptation(
         recipe=recipe,

@@ -62,4 +62,4 @@ class MiniModels:
 
 
 def _unwatched(point: TrainingMetrics) -> None:
-    """The artifact has its own history."""
+    """Ignore a point of training: the artifact records its own history."""

@@ -86,7 +86,7 @@ class Trainer:
     """Trains trials, one after another."""
 
     def __init__(self, recipe: Recipe, inputs: Inputs, state: Path, watch: MetricsCallback) -> None:
-        """Load what trials share.
+        """Load what all trials share.
 
         Args:
             recipe: recipe with a [search] section.
@@ -186,7 +186,16 @@ class Trainer:
             self._checkpoints(params) as folder,
             resumable(self.recipe, folder / "trial", folder, settings, made_from) as checkpointer,
         ):
-            run = adaptation_run(self.recipe, step, mini, rows, self.train, settings, tuple(length.looks), checkpointer)
+            run = adaptation_run(
+                recipe=self.recipe,
+                step=step,
+                mini=mini,
+                rows=rows,
+                blocks=self.train,
+                settings=settings,
+                stops=tuple(length.looks),
+                checkpointer=checkpointer,
+            )
             with closing(run.points):
                 point = self._train(run, checkpointer, length, self._scorer(mini, settings), attempt)
             attempt.finish(_trial_result(attempt, length, point))
@@ -200,7 +209,7 @@ class Trainer:
         judge: Callable[[], float],
         attempt: ClaimedTrial,
     ) -> TrainingMetrics:
-        """Train, and look on the way; the last point of the learning curve."""
+        """Train and evaluate at the planned updates; return the last point of the learning curve."""
         before = max((length.looks.get(point.step, 0) for point in run.earlier), default=0)
         if before and attempt.should_stop_at(before, length.last_look):
             return run.earlier[-1]
