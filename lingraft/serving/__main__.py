@@ -7,10 +7,10 @@ from lingraft.signals import Interruption, end_quietly_on_ctrl_c, interruptible
 
 
 def main() -> None:
-    """Serve, or say in one line why not."""
+    """Serve; print an error in one line."""
     end_quietly_on_ctrl_c()
     try:
-        # The imports take a while. As process 1 of a container, Python would not even notice a signal meanwhile.
+        # The imports take a while, and as process 1 of a container, Python would ignore signals meanwhile.
         with interruptible():
             from lingraft.serving.command import run
 

@@ -1,4 +1,4 @@
-"""The OpenAPI description as a page to read: no script, and nothing from elsewhere, so that it works offline."""
+"""The OpenAPI description as an HTML page without scripts or external resources, so that it works offline."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ _STYLE = (
 
 
 def render_page(description: Mapping[str, Any]) -> str:
-    """HTML of an OpenAPI description."""
+    """Render an OpenAPI description as HTML."""
     title = escape(description["info"]["title"])
     entries = "".join(
         _operation(method, path, operation)

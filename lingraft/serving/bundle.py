@@ -41,7 +41,7 @@ from lingraft.errors import ArtifactError, ServingError, TokenizerError
 
 @dataclass(frozen=True)
 class ServedLanguage:
-    """What makes the body understand one language."""
+    """One language of a bundle: tokenizer, token table, and what belongs to them."""
 
     tokenizer: Tokenizer
     table: EmbeddingTable
@@ -55,20 +55,20 @@ class ServedLanguage:
 
 
 class OpenedFiles(NamedTuple):
-    """What is open in this process: bundles take it instead of opening the same again, and add what is new."""
+    """Tables and tokenizers that this process has open; bundles share them, and add those that they open."""
 
     tables: dict[str, EmbeddingTable]
-    """By fingerprint."""
+    """Tables by the hash of their file."""
     tokenizers: dict[tuple[str, str, SpecialIds], Tokenizer]
-    """By language, hash of the file, and special ids."""
+    """Tokenizers by language, hash of the file, and special ids."""
 
     @classmethod
     def from_languages(cls, languages: Iterable[ServedLanguage] = ()) -> Self:
-        """What languages have opened."""
-        known = list(languages)
-        tokenizers = [each.tokenizer for each in known]
+        """Collect the tables and tokenizers of languages."""
+        opened = list(languages)
+        tokenizers = [each.tokenizer for each in opened]
         return cls(
-            {each.table_hash: each.table for each in known},
+            {each.table_hash: each.table for each in opened},
             {(each.language, each.hash, each.special): each for each in tokenizers},
         )
 
@@ -78,24 +78,24 @@ class Bundle:
     """One task, or a primary itself, in many languages."""
 
     name: str
-    """Of the task, or 'primary'."""
+    """Name of the task, or 'primary'."""
     kind: BundleKind
     labels: list[str]
-    """Of classification and tagging; else empty."""
+    """Labels of classification and tagging; else empty."""
     label_names: dict[str, str]
-    """Names of labels for people, of those that the task's recipe names."""
+    """Display names of labels, for those that the task's recipe names."""
     metric: str
     shape: EncoderShape
     fingerprint: str
     body_fingerprint: str
-    """Bundles of equal ones differ in their languages only."""
+    """Fingerprint of the body; bundles whose bodies are equal differ only in their languages."""
     precision: Precision
     tolerance: float
-    """How far golden answers may be missed in this precision."""
+    """Largest difference from the self-test's expected outputs that is allowed in this precision."""
     source_language: str
-    """Language that the body was trained in."""
+    """Language in which the body was trained."""
     examples: Examples
-    """By language, texts to try the endpoint with, by the names of a task's inputs."""
+    """Texts to try the endpoint with, by language and name of the input."""
     languages: dict[str, ServedLanguage]
     body: Body
 
@@ -107,16 +107,16 @@ class Bundle:
         provider: str | None = None,
         shared: OpenedFiles | None = None,
     ) -> Self:
-        """Open a bundle, with every file's hash checked.
+        """Open a bundle, and check the hashes of all its files.
 
         Args:
-            folder: of the bundle.
-            precision: of the body; if absent, fp16 on a GPU where the bundle has it, else fp32.
-            provider: ONNX Runtime's; that of the distribution installed if absent.
-            shared: what is open already; what is new is added to it.
+            folder: folder of the bundle.
+            precision: precision of the body; if None, fp16 on a GPU if the bundle has it, else fp32.
+            provider: execution provider; if None, that of the installed ONNX Runtime.
+            shared: tables and tokenizers that are open already; new ones are added.
 
         Raises:
-            ArtifactError: not a bundle, or damaged.
+            ArtifactError: the folder is not a bundle, or damaged.
             TokenizerError: a language's tokenizer is not the one its table belongs to.
             MissingExtraError: ONNX Runtime is not installed.
             ServingError: ONNX Runtime is not usable as installed, or the bundle has no body of this precision.
@@ -149,20 +149,20 @@ class Bundle:
 
     @property
     def block_tokens(self) -> int:
-        """The longest text, in tokens."""
+        """Length of the longest text that the model reads, in tokens."""
         return self.shape.block_tokens
 
     def gather(
         self, encoded: Sequence[tuple[str, Sequence[int]]], types: Sequence[Sequence[int]] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64] | None]:
-        """What `body.run` takes: rows of the tables of several languages in one batch, padded to the longest.
+        """Gather the inputs of `body.run` from the tables of several languages: one batch, padded to the longest text.
 
         Args:
-            encoded: language and token ids, special ones included, of each text.
-            types: segment of each token; all in the first one if absent. Ignored where the family has no segments.
+            encoded: language and token ids of each text, special tokens included.
+            types: segment id of each token; if None, all are in the first segment. Ignored if the family has none.
 
         Returns:
-            embedded_BTD, visible_BT, and types_BT where the family has segments.
+            embedded_BTD, visible_BT, and types_BT or None if the family has no segments.
         """
         lengths_B = np.array([len(ids) for _, ids in encoded])
         visible_BT = np.arange(lengths_B.max()) < lengths_B[:, None]
@@ -172,15 +172,15 @@ class Bundle:
         if not self.body.has_segments:
             return embedded_BTD, visible_BT, None
         types_BT = np.zeros(visible_BT.shape, np.int64)
-        for row, given in enumerate(types or ()):
-            types_BT[row, : len(given)] = given
+        for row, segments in enumerate(types or ()):
+            types_BT[row, : len(segments)] = segments
         return embedded_BTD, visible_BT, types_BT
 
     def run_self_test(self, languages: Iterable[str] | None = None) -> None:
-        """Answer the golden rows of languages, of all of them if absent, one batch a language.
+        """Run the self-test of languages, or of all if None, and compare the outputs with those in the bundle.
 
         Raises:
-            ServingError: an answer is not the one in the bundle; the message says by how much, in every language.
+            ServingError: outputs differ by more than the tolerance; the message has the difference of each language.
         """
         found = {
             name: self._self_test_difference(name) for name in (self.languages if languages is None else languages)
@@ -194,10 +194,10 @@ class Bundle:
             )
 
     def _require_consistent(self, folder: Path) -> None:
-        """Refuse a manifest whose shape or labels are not those of tables and golden answers.
+        """Refuse a manifest whose shape or labels do not fit the tables and self-tests.
 
         Raises:
-            ArtifactError: it says what differs.
+            ArtifactError: the message says what differs.
         """
         for tag, language in self.languages.items():
             classes = {answer.shape[-1] for answer in language.self_test.expected.values()}
@@ -224,18 +224,18 @@ def _require_precision(bundle: Artifact, precision: Precision) -> None:
 
 
 def open_language(bundle: Artifact, name: str, shared: OpenedFiles) -> ServedLanguage:
-    """Open a language of a bundle, or of a part of one, whose files were verified.
+    """Open a language of a bundle or of a language's part, whose files have been verified.
 
     Args:
-        bundle: has the language's files.
-        name: the language's.
-        shared: what is open already; what is new is added to it.
+        bundle: bundle, or language's part of one.
+        name: tag of the language.
+        shared: tables and tokenizers that are open already; new ones are added.
 
     Raises:
-        ArtifactError: the table is none.
+        ArtifactError: the table's file does not hold a token table.
         TokenizerError: the tokenizer is not the one that the table belongs to.
     """
-    # The file's hash is what was verified; a manifest might claim the tensors' fingerprint of a table that is open.
+    # The key is the verified hash of the file: a forged manifest might claim the fingerprint of a table that is open.
     table_hash = bundle.manifest.hash_of(f"{table_part(name)}.safetensors")
     tokenizer = _open_tokenizer(bundle, name, shared)
     if table_hash not in shared.tables:
@@ -273,6 +273,6 @@ def _tensor_file(bundle: Artifact, part: str) -> Path:
 
 
 def _verified_file(bundle: Artifact, name: str) -> Path:
-    """A file that the manifest names, and whose hash was therefore checked."""
+    """Return the path of a file that the manifest lists, whose hash was therefore checked."""
     bundle.manifest.hash_of(name)
     return bundle.folder / name

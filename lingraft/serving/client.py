@@ -1,4 +1,4 @@
-"""Start the real server, ask it questions over HTTP, stop it."""
+"""Client of the server: start it in a process of its own, query it over HTTP, and stop it."""
 
 import contextlib
 import socket
@@ -28,84 +28,84 @@ _STOP_S = 30.0
 _ANSWER_S = 30.0
 _LOG_TAIL_CHARACTERS = 2000
 _NO_DETECTION = ("--no-detect",)
-"""Without what takes seconds to load, where every question names its language."""
+"""Flags of a server that loads no language detection, which takes seconds; queries name their language."""
 
 
 class RunningServer(NamedTuple):
-    """A server that answers."""
+    """A server process and its addresses."""
 
     process: subprocess.Popen[bytes]
     url: str
     grpc: str
-    """Host and port."""
+    """Host and port of gRPC."""
     log: IO[bytes]
-    """File of all that it says."""
+    """File that takes the server's output."""
 
 
-def serve_and_query(bundle: Path, questions: Sequence[Query], ready_s: float = 120.0) -> list[QueryResult]:
-    """Serve a task's bundle on a free port, ask each question in a request of its own, and stop the server.
+def serve_and_query(bundle: Path, queries: Sequence[Query], ready_s: float = 120.0) -> list[QueryResult]:
+    """Serve a task's bundle on a free port, send each query in a request of its own, and stop the server.
 
     Args:
         bundle: folder of the bundle.
-        questions: texts with their languages.
-        ready_s: how long the server may take to be ready, in seconds.
+        queries: texts with their languages.
+        ready_s: time limit for the server to be ready, in seconds.
 
     Raises:
-        ServingError: the server did not come up; the message has the end of its log.
-        RequestError: it refused a question; the message is its own.
+        ServingError: the server did not start; the message has the end of its log.
+        RequestError: the server refused a query; the message has its reason.
     """
     with run_server([bundle], ready_s) as server:
-        return query_server(server.url, questions)
+        return query_server(server.url, queries)
 
 
-def query_server(url: str, questions: Sequence[Query], model: str | None = None) -> list[QueryResult]:
-    """Ask a server that is running each question in a request of its own.
+def query_server(url: str, queries: Sequence[Query], model: str | None = None) -> list[QueryResult]:
+    """Send each query to a running server, in a request of its own.
 
     Args:
-        url: of the server.
-        questions: texts with their languages.
-        model: what answers; the first one of the server if absent.
+        url: base URL of the server.
+        queries: texts with their languages.
+        model: name of the model; if None, the server's first one.
 
     Raises:
-        RequestError: the server refused a question; the message is its own.
+        RequestError: the server refused a query; the message has its reason.
     """
     with httpx.Client(base_url=url, timeout=_ANSWER_S, trust_env=False) as client:
         name = model or client.get("/v2/models").json()["models"][0]
-        return [_post_query(client, name, question) for question in questions]
+        return [_post_query(client, name, query) for query in queries]
 
 
-def _post_query(client: httpx.Client, name: str, question: Query) -> QueryResult:
-    given = {**question.texts, LANGUAGE: question.language}
-    inputs = [{"name": key, "datatype": "BYTES", "shape": [1], "data": [value]} for key, value in given.items()]
+def _post_query(client: httpx.Client, name: str, query: Query) -> QueryResult:
+    texts = {**query.texts, LANGUAGE: query.language}
+    inputs = [{"name": key, "datatype": "BYTES", "shape": [1], "data": [value]} for key, value in texts.items()]
     response = client.post(f"/v2/models/{name}/infer", json={"inputs": inputs})
     body: dict[str, Any] = response.json()
     if response.is_error:
-        raise RequestError(f"the endpoint refused a question in {question.language!r}: {body['error']}")
+        raise RequestError(f"the endpoint refused a question in {query.language!r}: {body['error']}")
     outputs = {output["name"]: output["data"] for output in body["outputs"]}
-    return QueryResult(question, tuple(_predictions(outputs)))
+    return QueryResult(query, tuple(_predictions(outputs)))
 
 
 def _predictions(outputs: dict[str, list[Any]]) -> Iterator[Prediction]:
     if ENTITY in outputs:
         entities = zip(outputs[ENTITY], outputs[KIND], outputs[SCORE], strict=True)
         return (Prediction(f"{entity!r} {kind}", score) for entity, kind, score in entities)
-    whats = outputs[LABEL] if LABEL in outputs else [repr(passage) for passage in outputs[ANSWER]]
-    return map(Prediction, whats, outputs[PROBABILITY])
+    values = outputs[LABEL] if LABEL in outputs else [repr(passage) for passage in outputs[ANSWER]]
+    return map(Prediction, values, outputs[PROBABILITY])
 
 
 @contextlib.contextmanager
 def run_server(
     bundles: Sequence[Path], ready_s: float = 120.0, settings: Sequence[str] = _NO_DETECTION
 ) -> Iterator[RunningServer]:
-    """A server in a process of its own: yielded once it is ready, stopped at the end.
+    """Run a server in a process of its own: yield it when it is ready, and stop it at the end.
 
     Args:
-        bundles: their folders.
-        ready_s: how long the server may take to be ready, in seconds.
+        bundles: folders of the bundles.
+        ready_s: time limit for the server to be ready, in seconds.
         settings: flags of `python -m lingraft.serving`.
 
     Raises:
-        ServingError: it ended early, or was not ready in time; the message has the end of its log.
+        ServingError: the server ended early, or was not ready in time; the message has the end of its log.
     """
     with tempfile.TemporaryFile() as log:
         server = launch_server(bundles, log, settings)
@@ -123,14 +123,14 @@ def launch_server(
     process_group: int | None = None,
     program: Sequence[str] = ("-m", "lingraft.serving"),
 ) -> RunningServer:
-    """Start a server on free ports, in a process that whoever calls this stops; `wait_for` tells when it answers.
+    """Start a server on free ports; the caller waits for it with `wait_until_ready`, and stops it.
 
     Args:
-        bundles: their folders.
-        log: file that takes what the server says, and can be read.
+        bundles: folders of the bundles.
+        log: readable file that takes the server's output.
         settings: flags of `python -m lingraft.serving`.
-        process_group: as `subprocess.Popen` takes it.
-        program: what Python runs; `lingraft serve` is the other one.
+        process_group: process group for `subprocess.Popen`.
+        program: arguments of Python that start the server; `lingraft serve` is the alternative.
     """
     port, grpc_port = free_ports(2)
     command = [sys.executable, *program, *map(str, bundles), f"--host={_HOST}", f"--port={port}"]
@@ -142,19 +142,19 @@ def launch_server(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens at."""
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+    """Return free ports of this machine."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
             probe.bind((_HOST, 0))
         return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def wait_until_ready(server: RunningServer, ready_s: float) -> None:
-    """Return once a server answers.
+    """Wait until a server is ready.
 
     Raises:
-        ServingError: it ended early, or was not ready in time; the message has the end of its log.
+        ServingError: the server ended early, or was not ready in time; the message has the end of its log.
     """
     deadline = time.monotonic() + ready_s
     with httpx.Client(timeout=1.0, trust_env=False) as client:
@@ -175,7 +175,7 @@ def _tail(log: IO[bytes]) -> str:
 
 
 def stop(process: "subprocess.Popen[Any]", within_s: float = _STOP_S) -> None:
-    """Ask a process to end, and kill it if it does not in time."""
+    """Terminate a process, and kill it if it does not end in time (in seconds)."""
     process.terminate()
     try:
         process.wait(within_s)

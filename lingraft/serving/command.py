@@ -1,4 +1,4 @@
-"""The command that serves, for `lingraft serve` and `python -m lingraft.serving`."""
+"""The command line of the server, for `lingraft serve` and `python -m lingraft.serving`."""
 
 import argparse
 import importlib.util
@@ -18,18 +18,18 @@ from lingraft.signals import Interruption, interruptible
 
 
 def run(arguments: Sequence[str], program: str) -> None:
-    """Serve as a command line says, until SIGTERM or SIGINT; one that comes before the server is ready ends it, too.
+    """Serve bundles until SIGTERM or SIGINT, which also end a server that is still starting.
 
     Args:
-        arguments: bundles and settings.
-        program: what the help calls it.
+        arguments: arguments of the command line: bundles and settings.
+        program: name of the program in the help.
 
     Raises:
-        ServingError: a setting is not possible, a port is in use or not allowed, the bundles do not go together, a
-            golden answer is missed, or ONNX Runtime is not usable as installed.
-        ArtifactError: a folder is no bundle, or damaged.
-        PublicationError: the folder of publications is not there.
-        MissingExtraError: a part is not installed.
+        ServingError: a setting is invalid, a port is in use or not allowed, two bundles have the same name, a self-test
+            fails, or ONNX Runtime is not usable as installed.
+        ArtifactError: a folder is not a bundle, or damaged.
+        PublicationError: the folder of publications does not exist.
+        MissingExtraError: the extra 'serving' is not installed.
     """
     try:
         with interruptible():
@@ -39,21 +39,21 @@ def run(arguments: Sequence[str], program: str) -> None:
 
 
 def _run(arguments: Sequence[str], program: str) -> None:
-    given = vars(_parser(program).parse_args(arguments))
-    bundles = [*given.pop("bundles"), *(given.pop("bundle") or [])]
-    settings = _settings(given)
+    options = vars(_parser(program).parse_args(arguments))
+    bundles = [*options.pop("bundles"), *(options.pop("bundle") or [])]
+    settings = _settings(options)
     for port in filter(None, (settings.port, settings.grpc_port)):
         require_port(settings.host, port)
     if not importlib.util.find_spec("kserve"):
         raise MissingExtraError("kserve", "serving")
-    allowed = read_token()
+    token = read_token()
     logs.configure()
     served = ServedBundles.load(bundles, settings.precision)
-    # kserve takes seconds to import, and reads the process's own command line then; ours says nothing to it.
+    # On import, which takes seconds, kserve parses the process's command line; ours has no arguments for it.
     sys.argv[1:] = []
     from lingraft.serving.server import serve
 
-    serve(served, bundles, settings, allowed)
+    serve(served, bundles, settings, token)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""The language of each text of a request: the one that it names, or the one that is found out."""
+"""Language of each text of a request: named by the client, or detected."""
 
 from collections.abc import Collection, Sequence
 
@@ -11,20 +11,20 @@ AUTO = "auto"
 def resolve_languages(
     languages: Sequence[str], texts: Sequence[str], served: Collection[str], detector: LanguageDetector | None
 ) -> list[DetectedLanguage]:
-    """The language of each text: named, or found out.
+    """Resolve the language of each text; 'auto' is detected.
 
     Args:
-        languages: named ones, or "auto".
-        texts: in the same order.
-        served: what there are tables for.
-        detector: None where the endpoint was started without one.
+        languages: language tag or 'auto' of each text.
+        texts: texts in the same order.
+        served: tags of the languages that are served.
+        detector: language detector; None if the endpoint was started without detection.
 
     Raises:
-        RequestError: a language is not served, by its name or as it was found out.
+        RequestError: a named or detected language is not served.
     """
     return [
-        _resolve_language(place, *pair, served, detector)
-        for place, pair in enumerate(zip(languages, texts, strict=True))
+        _resolve_language(place, language, text, served, detector)
+        for place, (language, text) in enumerate(zip(languages, texts, strict=True))
     ]
 
 
@@ -48,13 +48,13 @@ def _resolve_language(
 
 
 def _matching_language(place: int, found: DetectedLanguage, served: Collection[str]) -> str:
-    """A served language of the code that was found: 'pt-BR' where 'pt' was, if there is no other."""
-    fitting = [name for name in served if name == found.language] or [
+    """Return the served language with the detected code, such as 'pt-BR' for 'pt' if no other fits."""
+    matches = [name for name in served if name == found.language] or [
         name for name in served if name.partition("-")[0] == found.language
     ]
-    if len(fitting) != 1:
+    if len(matches) != 1:
         raise RequestError(
             f"text {place} seems to be in {found.language!r} (confidence {found.confidence:.2f}); this endpoint speaks "
             f"{sorted(served)}. If it is in one of them, name it."
         )
-    return fitting[0]
+    return matches[0]

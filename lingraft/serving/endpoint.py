@@ -1,4 +1,4 @@
-"""The endpoint without a transport: a request in, tensors out; what REST and gRPC have in common."""
+"""The endpoint without a transport, from request to output tensors; REST and gRPC share it."""
 
 import asyncio
 import contextlib
@@ -46,40 +46,40 @@ from lingraft.serving.tasks.handler import (
 _RETRY_S = 1
 _POLL_S = 0.02
 _READING_THREADS = 4
-_TOKENS_A_CORE = 512
+_TOKENS_PER_CORE = 512
 _GPU_TOKENS = 16_384
 _CPU_LEAST_FULL = 0.9
 
 
 class InferResponse(NamedTuple):
-    """A response."""
+    """Response to an inference request."""
 
     id: str
     model: str
     outputs: list[tuple[TensorSpec, NDArray[Any]]]
     languages: list[str]
-    """Of its texts, for the log."""
+    """Languages of the texts, for the log."""
     warning: str
-    """Which texts do not look like their language; empty if all do."""
+    """Warning about texts that do not look like their language; empty if all do."""
     fingerprints: dict[str, str]
-    """By language, of all that decided these answers."""
+    """Fingerprints by language, which cover everything that the outputs depend on."""
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The response's parameters; the protocol allows plain values only."""
-        fingerprints = {f"fingerprint.{language}": mark for language, mark in self.fingerprints.items()}
+        """Parameters of the response; the protocol allows only plain values."""
+        fingerprints = {f"fingerprint.{language}": value for language, value in self.fingerprints.items()}
         return fingerprints | ({WARNING: self.warning} if self.warning else {})
 
 
 class _PreparedRequest(NamedTuple):
-    """A request that is ready for the body."""
+    """A request whose texts are encoded, and whose languages are known."""
 
     encoded: EncodedRequest
     spoken: list[DetectedLanguage]
     unknown: list[float]
     """Share of each text's characters that its tokenizer does not know."""
     others: list[str]
-    """Language that each text seems to be in, where that is another one."""
+    """Detected language of each text if it differs from the one it was sent in; else empty."""
 
     @property
     def languages(self) -> list[str]:
@@ -87,21 +87,21 @@ class _PreparedRequest(NamedTuple):
 
 
 class Endpoint:
-    """All models; made and used in one event loop."""
+    """All models of a server; an endpoint belongs to one event loop."""
 
     def __init__(
         self, served: ServedBundles, settings: ServingSettings, detector: LanguageDetector | None = None
     ) -> None:
-        """Make queues; nothing is answered before `start`.
+        """Prepare the models; requests are refused until `start`.
 
         Raises:
-            ServingError: two models have one name.
+            ServingError: two models have the same name.
         """
         self.served = served
         self.settings = settings
         self.models = served_models(served.bundles)
         self._detector = detector
-        # One thread: a body takes all cores, so that two at once would only take them from each other.
+        # One thread: a body uses all cores, so that two at once would compete for them.
         self._body_thread = ThreadPoolExecutor(1, "body")
         self._reading = ThreadPoolExecutor(_READING_THREADS, "reading")
         self._queues: dict[str, BatchQueue[TokenRow, Bundle, RowOutputs]] = {}
@@ -110,7 +110,7 @@ class Endpoint:
         self._stopping = False
 
     def start(self) -> None:
-        """Begin to answer, in the running event loop."""
+        """Start the queues in the running event loop."""
         bounds = queue_limits(self.settings)
         for name in self.served.bundles:
             queue = BatchQueue(run_batch, bounds, self._body_thread, metrics.batch_observer(name))
@@ -120,20 +120,20 @@ class Endpoint:
 
     @property
     def ready(self) -> bool:
-        """Whether requests are taken on."""
+        """Whether requests are accepted."""
         return bool(self._work) and not self._stopping
 
     async def wait_for_queues(self) -> None:
-        """Wait until the queues' work has ended in good order.
+        """Wait until the queues have been stopped by `drain`.
 
         Raises:
-            Exception: that of a queue which can go on no more; its requests would wait for ever.
+            Exception: a queue failed; its requests would wait forever.
         """
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*self._work)
 
     async def drain(self) -> None:
-        """Take on nothing new, and wait for what was taken on, as long as the settings allow."""
+        """Refuse new requests, and wait for accepted ones, up to the time limit of the settings."""
         self._stopping = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.drain_s):
@@ -147,8 +147,8 @@ class Endpoint:
         """Count a request from before it is read until it is answered.
 
         Raises:
-            StoppingError: the server is about to end.
-            OverloadedError: as many requests as there may be are being answered.
+            StoppingError: the server is stopping.
+            OverloadedError: the limit of concurrent requests is reached.
         """
         if not self.ready:
             raise StoppingError(
@@ -167,16 +167,16 @@ class Endpoint:
             metrics.REQUESTS.set(self._requests)
 
     def metadata(self, name: str) -> dict[str, Any]:
-        """The protocol's metadata of a model, as it is now."""
+        """Return the protocol's metadata of a model at the moment."""
         model = self.models[name]
         return metadata(name, model, self.served[model.bundle], self.settings)
 
     async def answer(self, name: str, request: InferRequest) -> InferResponse:
-        """Answer a request.
+        """Answer an inference request.
 
         Raises:
-            RequestError: it is not one that the model can answer.
-            OverloadedError: too many texts wait already.
+            RequestError: the request is invalid for the model.
+            OverloadedError: too many texts are waiting.
         """
         began_s = time.monotonic()
         model = self.models[name]
@@ -186,19 +186,26 @@ class Endpoint:
             request, model.handler.inputs, model.handler.parameters, [each.name for each in tensors], self.settings
         )
         wanted = set(asked.outputs) or {each.name for each in tensors}
-        cut = await self._in_thread(self._prepare, name, bundle, asked, DETECTED_LANGUAGE in wanted)
-        outputs = await self._queues[model.bundle].outputs(bundle, cut.encoded.rows)
-        answers = await self._in_thread(cut.encoded.decode, outputs) | _language_tensors(cut)
-        found = [(each, answers[each.name]) for each in tensors if each.name in wanted]
-        metrics.count_answered(name, cut.languages, time.monotonic() - began_s)
-        self._count_unknown(name, cut, refused=False)
-        told = mismatch_warning(cut.unknown, cut.languages, cut.others, self.settings.unknown_limit)
-        fingerprints = {tag: bundle.languages[tag].fingerprint for tag in sorted({*cut.languages})}
-        return InferResponse(request.id or str(uuid.uuid4()), name, found, cut.languages, told, fingerprints)
+        prepared = await self._in_thread(self._prepare, name, bundle, asked, DETECTED_LANGUAGE in wanted)
+        outputs = await self._queues[model.bundle].outputs(bundle, prepared.encoded.rows)
+        answers = await self._in_thread(prepared.encoded.decode, outputs) | _language_tensors(prepared)
+        selected = [(each, answers[each.name]) for each in tensors if each.name in wanted]
+        metrics.count_answered(name, prepared.languages, time.monotonic() - began_s)
+        self._count_unknown(name, prepared, refused=False)
+        message = mismatch_warning(prepared.unknown, prepared.languages, prepared.others, self.settings.unknown_limit)
+        fingerprints = {tag: bundle.languages[tag].fingerprint for tag in sorted({*prepared.languages})}
+        return InferResponse(
+            id=request.id or str(uuid.uuid4()),
+            model=name,
+            outputs=selected,
+            languages=prepared.languages,
+            warning=message,
+            fingerprints=fingerprints,
+        )
 
-    async def _in_thread(self, work: Any, *given: Any) -> Any:
-        """Do something that takes longer beside the event loop, so that health checks are answered meanwhile."""
-        return await asyncio.get_running_loop().run_in_executor(self._reading, work, *given)
+    async def _in_thread(self, function: Any, *arguments: Any) -> Any:
+        """Run a function in a thread, so that the event loop goes on answering health checks."""
+        return await asyncio.get_running_loop().run_in_executor(self._reading, function, *arguments)
 
     def _prepare(self, name: str, bundle: Bundle, asked: ParsedRequest, detects: bool) -> _PreparedRequest:
         model = self.models[name]
@@ -215,34 +222,40 @@ class Endpoint:
         unknown = unknown_shares(named, encoded.rows, bundle)
         unsure = [share > limit for share in unknown]
         others = detect_other_languages(texts, asked.languages, unsure, self._detector, every=detects)
-        cut = _PreparedRequest(encoded, spoken, unknown, others)
+        prepared = _PreparedRequest(encoded, spoken, unknown, others)
         if self.settings.refuse_unknown:
-            self._count_unknown(name, cut, refused=True)
-            require_known(unknown, cut.languages, others, limit)
-        return cut
+            self._count_unknown(name, prepared, refused=True)
+            require_known(unknown, prepared.languages, others, limit)
+        return prepared
 
-    def _count_unknown(self, name: str, cut: _PreparedRequest, *, refused: bool) -> None:
-        for language, share in zip(cut.languages, cut.unknown, strict=True):
+    def _count_unknown(self, name: str, prepared: _PreparedRequest, *, refused: bool) -> None:
+        for language, share in zip(prepared.languages, prepared.unknown, strict=True):
             if share > self.settings.unknown_limit:
                 metrics.count_unknown(name, language, refused=refused)
 
 
-def queue_limits(given: ServingSettings) -> QueueLimits:
-    """Bounds of a queue before the ONNX Runtime that is installed.
+def queue_limits(settings: ServingSettings) -> QueueLimits:
+    """Return the limits of a queue for the installed ONNX Runtime.
 
-    A CPU has its full speed with a few hundred tokens a core (`benchmarks.serving`): more of them only bring padding
-    and wait longer. A GPU has it with many thousands, which is worth more padding.
+    A CPU reaches its full speed with a few hundred tokens per core (`benchmarks.serving`): more tokens only add padding
+    and waiting time. A GPU needs many thousands, which is worth more padding.
     """
     on_gpu = default_provider() == CUDA
-    tokens = _GPU_TOKENS if on_gpu else _TOKENS_A_CORE * usable_cpus()
+    tokens = _GPU_TOKENS if on_gpu else _TOKENS_PER_CORE * usable_cpus()
     full = MIN_FILL if on_gpu else _CPU_LEAST_FULL
-    return QueueLimits(given.batch_texts, given.batch_tokens or tokens, given.wait_ms / 1000, given.waiting_texts, full)
+    return QueueLimits(
+        batch_texts=settings.batch_texts,
+        batch_tokens=settings.batch_tokens or tokens,
+        wait_s=settings.wait_ms / 1000,
+        waiting_texts=settings.waiting_texts,
+        min_fill=full,
+    )
 
 
-def _language_tensors(cut: _PreparedRequest) -> ResponseTensors:
+def _language_tensors(prepared: _PreparedRequest) -> ResponseTensors:
     return {
-        LANGUAGE: text_tensor([each.language for each in cut.spoken]),
-        LANGUAGE_CONFIDENCE: np.array([each.confidence for each in cut.spoken], np.float32),
-        UNKNOWN_SHARE: np.array(cut.unknown, np.float32),
-        DETECTED_LANGUAGE: text_tensor(cut.others),
+        LANGUAGE: text_tensor([each.language for each in prepared.spoken]),
+        LANGUAGE_CONFIDENCE: np.array([each.confidence for each in prepared.spoken], np.float32),
+        UNKNOWN_SHARE: np.array(prepared.unknown, np.float32),
+        DETECTED_LANGUAGE: text_tensor(prepared.others),
     }

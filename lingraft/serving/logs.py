@@ -1,6 +1,6 @@
-"""The log: one JSON object a line on standard error, in ASCII, without what was asked or answered.
+"""Log of the server: one JSON object per line on standard error, in ASCII, without texts of requests or responses.
 
-An exception's own words may quote a text, so that only its type and where it came from are logged.
+The message of an exception may quote a text, so that only its type and traceback are logged.
 """
 
 import asyncio
@@ -15,13 +15,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 LOGGER = logging.getLogger("lingraft.serving")
-_FIELDS = "told"
+_FIELDS = "fields"
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one line; what JSON escapes cannot break lines or turn the direction of writing."""
+    """Formatter that writes a record as one line of JSON in ASCII, so that values cannot break lines."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return a record as one line of JSON."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -42,23 +43,23 @@ def _where(error: BaseException) -> dict[str, Any]:
     }
 
 
-def log_event(event: str, level: int = logging.INFO, error: BaseException | None = None, **told: object) -> None:
-    """Log an event with what is known of it."""
-    LOGGER.log(level, event, exc_info=error, extra={_FIELDS: told})
+def log_event(event: str, level: int = logging.INFO, error: BaseException | None = None, **fields: object) -> None:
+    """Log an event with its fields."""
+    LOGGER.log(level, event, exc_info=error, extra={_FIELDS: fields})
 
 
-def log_request(path: str, status: int | str, began_s: float, told: Mapping[str, Any]) -> None:
-    """Log a request over any transport, which began at a reading of the monotonic clock."""
-    log_event("request", path=path, status=status, elapsed_ms=round(1000 * (time.monotonic() - began_s), 3), **told)
+def log_request(path: str, status: int | str, began_s: float, fields: Mapping[str, Any]) -> None:
+    """Log a request over any transport; `began_s` is its start by the monotonic clock."""
+    log_event("request", path=path, status=status, elapsed_ms=round(1000 * (time.monotonic() - began_s), 3), **fields)
 
 
 def answer_fields(task: str, languages: Sequence[str]) -> dict[str, object]:
-    """What the log says of an answer, whose texts are in these languages."""
+    """Return the log fields of an answered request with texts in these languages."""
     return {"task": task, "texts": len(languages), "languages": sorted(set(languages))}
 
 
 def configure() -> None:
-    """Have everything in this process log so; uvicorn's line a request, which has its query, is left out for ours."""
+    """Configure logging for the whole process; uvicorn's access log, which shows query strings, is replaced by ours."""
     logging.config.dictConfig(
         {
             "version": 1,
@@ -68,7 +69,7 @@ def configure() -> None:
             "root": {"handlers": ["json"], "level": "WARNING"},
             "loggers": {
                 LOGGER.name: {"level": "INFO"},
-                # With a handler of its own, kserve does not put its format in place of ours.
+                # kserve does not replace the format of a logger with a handler of its own.
                 "kserve": {"handlers": ["json"], "level": "WARNING", "propagate": False},
                 "uvicorn": {"level": "WARNING"},
                 "uvicorn.access": {"level": "CRITICAL"},
@@ -79,5 +80,5 @@ def configure() -> None:
 
 
 def log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What asyncio tells of a task that nobody waited for; its own words quote the exception."""
+    """Log an exception that nobody awaited, without asyncio's message, which quotes it."""
     log_event("event loop", logging.ERROR, context.get("exception"))

@@ -1,4 +1,4 @@
-"""What /metrics tells, by task and language; nothing of what was asked."""
+"""Prometheus metrics of the endpoint, by task and language; they hold nothing of requests' texts."""
 
 from collections.abc import Callable, Iterable
 
@@ -32,34 +32,34 @@ REQUESTS = Gauge("lingraft_requests", "Requests that are being answered")
 
 
 def track_queue_length(task: str, length: Callable[[], int]) -> None:
-    """Have a queue's length asked for whenever metrics are."""
+    """Report a queue's length whenever the metrics are scraped."""
     _QUEUE.labels(task).set_function(length)
 
 
 def batch_observer(task: str) -> Callable[[BatchStats], None]:
-    """What a queue tells its batches to."""
+    """Return a function that records a batch of a queue."""
     texts = _BATCH_TEXTS.labels(task)
     seconds = _BODY.labels(task)
     tokens = _TOKENS.labels(task)
     padding = _PADDING.labels(task)
 
-    def told(batch: BatchStats) -> None:
+    def observe(batch: BatchStats) -> None:
         texts.observe(batch.texts)
         seconds.observe(batch.elapsed_s)
         tokens.inc(batch.tokens)
         padding.inc(batch.places - batch.tokens)
 
-    return told
+    return observe
 
 
 def count_unknown(task: str, language: str, *, refused: bool) -> None:
-    """Count a text of which the tokenizer knows too little."""
+    """Count a text with too large a share of unknown characters."""
     _UNKNOWN.labels(task, language, "refused" if refused else "warned").inc()
 
 
 def count_answered(task: str, languages: Iterable[str], elapsed_s: float) -> None:
-    """Count a request that was answered: its latency once for each of its languages."""
-    spoken = list(languages)
-    for language in dict.fromkeys(spoken):
+    """Record an answered request; its latency counts once for each of its languages."""
+    by_text = list(languages)
+    for language in dict.fromkeys(by_text):
         _LATENCY.labels(task, language).observe(elapsed_s)
-        _ANSWERED.labels(task, language).inc(spoken.count(language))
+        _ANSWERED.labels(task, language).inc(by_text.count(language))

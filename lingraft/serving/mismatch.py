@@ -1,7 +1,7 @@
-"""Texts that do not look like the language they were sent in.
+"""Detection of texts that do not look like the language they were sent in.
 
-A tokenizer makes one unknown piece of all that it does not know, so that a model would answer any Chinese text that is
-sent as German with the same label, and be as sure of it as of any other.
+A tokenizer turns all characters that it does not know into one unknown piece. A model would thus give all Chinese texts
+that are sent as German the same label, with the usual confidence.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ _SHOWN = 5
 
 
 def unknown_shares(asked: TaskInput, rows: Sequence[TokenRow], bundle: Bundle) -> list[float]:
-    """Share of each text's characters, blanks aside, that its tokenizer has no piece for.
+    """Return the share of each text's characters, without white space, for which its tokenizer has no piece.
 
-    Characters are counted and not pieces: however many unknown ones stand side by side, they are one piece.
+    Characters are counted and not pieces, since any run of unknown characters is one piece.
 
     Args:
         asked: texts with their languages; the texts of a pair count together.
-        rows: what the model reads of them; a text without unknown pieces there is not looked at again.
-        bundle: has the tokenizers.
+        rows: encoded texts; only texts with an unknown piece are examined.
+        bundle: bundle with the tokenizers.
     """
     tokenizers = [bundle.languages[language].tokenizer for language in asked.languages]
     doubtful = {row.text for row in rows if tokenizers[row.text].special.unknown in row.ids}
@@ -59,14 +59,14 @@ def detect_other_languages(
     *,
     every: bool,
 ) -> list[str]:
-    """Language that each text seems to be in, where that is not the one it was sent in; else an empty string.
+    """Return the detected language of each text if it differs from the one it was sent in; else an empty string.
 
     Args:
-        texts: of a request.
-        named: their languages, or "auto", of which there is no other.
-        unsure: which of them have too many unknown characters; of those the most probable language is told.
-        detector: None where the endpoint was started without one.
-        every: whether to look at the rest, too.
+        texts: texts of a request.
+        named: language tag or 'auto' of each text; 'auto' never differs.
+        unsure: whether each text has too many unknown characters; the most probable language is returned for these.
+        detector: language detector; None if the endpoint was started without detection.
+        every: whether to examine the other texts, too.
     """
     if detector is None:
         return [""] * len(texts)
@@ -77,22 +77,22 @@ def detect_other_languages(
 
 
 def require_known(shares: Sequence[float], spoken: Sequence[str], others: Sequence[str], limit: float) -> None:
-    """Refuse texts of which too much is unknown.
+    """Refuse texts with too large a share of unknown characters.
 
     Raises:
-        RequestError: the message says which texts, how much of them, and what language they seem to be in.
+        RequestError: a text is above the limit; the message has the share and the detected language of each.
     """
-    if told := mismatch_warning(shares, spoken, others, limit):
-        raise RequestError(f"{told}. Send each text with its own language.")
+    if message := mismatch_warning(shares, spoken, others, limit):
+        raise RequestError(f"{message}. Send each text with its own language.")
 
 
 def mismatch_warning(shares: Sequence[float], spoken: Sequence[str], others: Sequence[str], limit: float) -> str:
-    """Which texts have more unknown characters than `limit`; an empty string if none has."""
-    told = [
+    """Return a warning that lists texts with a share of unknown characters above `limit`; empty if there are none."""
+    lines = [
         f"text {place} does not look like {language!r}: its tokenizer does not know {share:.0%} of the characters"
         + (f", and the language seems to be {other!r}" if other else "")
         for place, (share, language, other) in enumerate(zip(shares, spoken, others, strict=True))
         if share > limit
     ]
-    more = [f"{len(told) - _SHOWN} more"] if len(told) > _SHOWN else []
-    return "; ".join([*told[:_SHOWN], *more])
+    more = [f"{len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    return "; ".join([*lines[:_SHOWN], *more])

@@ -1,7 +1,4 @@
-"""Models of the Open Inference Protocol that bundles make: one a task, and two of a primary.
-
-A model is what a client names; a primary's bundle answers as `fill-mask` and as `embeddings`.
-"""
+"""Models of the Open Inference Protocol: one for a task's bundle; `fill-mask` and `embeddings` for a primary's."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -41,18 +38,18 @@ _LANGUAGE_TENSORS = [
 
 
 class ServedModel(NamedTuple):
-    """What answers to a name."""
+    """A model of the protocol: its bundle, and the handler of its requests."""
 
     bundle: str
     handler: TaskHandler
 
     def outputs(self, bundle: Bundle) -> list[TensorSpec]:
-        """All tensors of a response."""
+        """Return all output tensors of a response."""
         return [*self.handler.outputs(len(bundle.labels), bundle.shape.width), *_LANGUAGE_TENSORS]
 
 
 def _examples(model: ServedModel, bundle: Bundle) -> dict[str, dict[str, str]]:
-    """Texts to try a model with, by language; those of a primary's bundle have no mask in them."""
+    """Return texts to try a model with, by language; a mask is added for fill-mask."""
     served = {language: texts for language, texts in bundle.examples.items() if language in bundle.languages}
     if not isinstance(model.handler, FillMaskHandler):
         return served
@@ -60,19 +57,19 @@ def _examples(model: ServedModel, bundle: Bundle) -> dict[str, dict[str, str]]:
 
 
 def served_models(bundles: Mapping[str, Bundle]) -> dict[str, ServedModel]:
-    """Models by the name that a client calls them by.
+    """Return the models of bundles, by the name that clients use.
 
     Raises:
-        ServingError: two have one name.
+        ServingError: two models have the same name.
     """
     named = [pair for bundle in bundles.values() for pair in _models_of_bundle(bundle)]
-    found = dict(named)
-    if len(found) < len(named):
+    models = dict(named)
+    if len(models) < len(named):
         raise ServingError(
             f"models are named {sorted(name for name, _ in named)}, and two alike. A primary's bundle makes "
             f"{FILL_MASK!r} and {EMBEDDINGS!r}: give only one, and rename the task."
         )
-    return found
+    return models
 
 
 def _models_of_bundle(bundle: Bundle) -> list[tuple[str, ServedModel]]:
@@ -88,12 +85,12 @@ def _handlers(name: str, kind: BundleKind) -> dict[str, TaskHandler]:
 
 
 def interface(kind: BundleKind, labels: int, width: int) -> tuple[list[str], list[TensorSpec]]:
-    """Names of the texts that bundles of a kind are given, and tensors that they answer with.
+    """Return the names of the inputs and the output tensors of bundles of a kind.
 
     Args:
-        kind: of the bundle.
-        labels: how many the task has.
-        width: of the body.
+        kind: kind of the bundle.
+        labels: number of labels.
+        width: width of the body.
     """
     kinds = _handlers("", kind).values()
     inputs = dict.fromkeys([*(name for each in kinds for name in each.inputs), LANGUAGE])
@@ -102,7 +99,7 @@ def interface(kind: BundleKind, labels: int, width: int) -> tuple[list[str], lis
 
 
 def metadata(name: str, model: ServedModel, bundle: Bundle, settings: ServingSettings) -> dict[str, Any]:
-    """The protocol's metadata of a model; `parameters` says which languages, labels and limits there are."""
+    """Return the protocol's metadata of a model; `parameters` has its languages, labels and limits."""
     inputs = (*model.handler.inputs, LANGUAGE)
     return {
         "name": name,

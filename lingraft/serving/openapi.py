@@ -1,4 +1,4 @@
-"""The OpenAPI description of the endpoint, made from the models that it serves at the moment."""
+"""OpenAPI description of the endpoint, generated from the models that it serves at the moment."""
 
 from typing import Any
 
@@ -27,10 +27,10 @@ _JSON_TYPES = {"BYTES": "string", "FP32": "number", "INT32": "integer", "BOOL": 
 
 
 def openapi_description(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
-    """OpenAPI 3.1.
+    """Return the OpenAPI 3.1 description of an endpoint.
 
     Args:
-        endpoint: what answers.
+        endpoint: endpoint to describe.
         locked: whether requests must carry a token.
     """
     paths: dict[str, Any] = {
@@ -43,8 +43,8 @@ def openapi_description(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
     for name, model in endpoint.models.items():
         path = f"/v2/models/{name}"
         bundle = endpoint.served[model.bundle]
-        told = _record({key: {} for key in ("name", "platform", "inputs", "outputs", "parameters")})
-        paths[path] = {"get": _get(f"Inputs, outputs, languages, labels and limits of {name}.", told)}
+        schema = _record({key: {} for key in ("name", "platform", "inputs", "outputs", "parameters")})
+        paths[path] = {"get": _get(f"Inputs, outputs, languages, labels and limits of {name}.", schema)}
         paths[f"{path}/ready"] = {"get": _readiness(f"Whether {name} takes requests on.")}
         paths[f"{path}/infer"] = {"post": _infer(endpoint, name, model)}
         paths[f"{path}/infer"]["post"]["description"] = (
@@ -108,7 +108,7 @@ def _infer(endpoint: Endpoint, name: str, model: ServedModel) -> dict[str, Any]:
         | {"description": each.meaning}
         for each in outputs
     ]
-    told = {
+    schema = {
         "type": "object",
         "properties": {WARNING: {"type": "string", "description": "Which texts do not look like their language."}},
         "additionalProperties": {"type": "string"},
@@ -118,7 +118,7 @@ def _infer(endpoint: Endpoint, name: str, model: ServedModel) -> dict[str, Any]:
         {
             "model_name": {"const": name},
             "id": {"type": "string"},
-            "parameters": told,
+            "parameters": schema,
             "outputs": _list({"anyOf": answers}),
         }
     )
@@ -152,10 +152,10 @@ def _input(name: str, texts: int, item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameter(known: RequestParameter) -> dict[str, Any]:
-    told = {"default": known.default, "description": known.meaning}
+    schema = {"default": known.default, "description": known.meaning}
     if isinstance(known.default, bool):
-        return told | {"type": "boolean"}
-    return told | {"type": "integer", "minimum": known.minimum, "maximum": known.maximum}
+        return schema | {"type": "boolean"}
+    return schema | {"type": "integer", "minimum": known.minimum, "maximum": known.maximum}
 
 
 def _get(summary: str, answered: dict[str, Any]) -> dict[str, Any]:
@@ -166,10 +166,10 @@ def _get(summary: str, answered: dict[str, Any]) -> dict[str, Any]:
 
 
 def _readiness(summary: str) -> dict[str, Any]:
-    told = _record({"ready": {"type": "boolean"}})
+    schema = _record({"ready": {"type": "boolean"}})
     return {
         "summary": summary,
-        "responses": {"200": _json("Ready.", told), "503": _json("Not ready.", told)},
+        "responses": {"200": _json("Ready.", schema), "503": _json("Not ready.", schema)},
     }
 
 

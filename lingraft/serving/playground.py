@@ -1,6 +1,6 @@
-"""The playground: a page at `/ui` on which a person asks the models, in several languages side by side.
+"""The playground: a page at `/ui` to try the models in several languages side by side.
 
-Its files are the package's. They ask nothing of any other server, and know no more than a client of the protocol does.
+Its files are part of the package. They load nothing from other servers, and use only the protocol.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,7 +25,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # A browser asks again each time, so that after an upgrade no old script meets a new server.
+    # A browser revalidates each time, so that no old script runs against an upgraded server.
     "Cache-Control": "no-cache",
 }
 
@@ -37,16 +37,16 @@ def _files() -> dict[str, Traversable]:
 
 _SLASHED = "/ui/"
 PATHS = frozenset(_files()) | {_SLASHED}
-"""Of the page and what it consists of; nothing in them has to be kept by a token."""
+"""Paths of the page and its files, which need no token."""
 
 
 def handlers() -> Mapping[str, Callable[[Request], Awaitable[Response]]]:
-    """What answers each path; files are read once, now."""
+    """Return the handler of each path; files are read once, in this call."""
     return {path: _handler(file) for path, file in _files().items()} | {_SLASHED: _without_slash}
 
 
 async def _without_slash(_: Request) -> Response:
-    """The page's own addresses are relative to `/ui`; so is this one, for gateways that add a prefix."""
+    """Redirect to `/ui`, by a relative URL as in the page, since gateways may add a prefix."""
     return RedirectResponse("../ui", headers=_HEADERS)
 
 

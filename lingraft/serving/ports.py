@@ -1,4 +1,4 @@
-"""Whether a server could listen where it is told to; known before anything else is imported or opened."""
+"""Check of the ports to listen on, made before anything else is imported or opened."""
 
 import socket
 
@@ -6,17 +6,17 @@ from lingraft.errors import ServingError
 
 
 def require_port(host: str, port: int) -> None:
-    """Refuse an address that the server could not listen on.
+    """Refuse an address on which the server cannot listen.
 
     Raises:
-        ServingError: it is in use, not allowed, or no address at all.
+        ServingError: the address is in use, not allowed, or invalid.
     """
     if not 0 < port < 2**16:
         raise ServingError(f"port {port} is not possible. Choose one from 1 to {2**16 - 1}.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            # As the server itself does: a port whose last connections are still winding down is free.
+            # The server sets this option, too: a port is free while its last connections are in TIME_WAIT.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:

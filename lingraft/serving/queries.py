@@ -1,25 +1,25 @@
-"""What an endpoint that answers a task is asked, and what it finds."""
+"""Queries to an endpoint, and their results."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Query(NamedTuple):
-    """Texts by the names of the endpoint's inputs, and the language that they are in."""
+    """Texts by name of the endpoint's input, and their language."""
 
     language: str
     texts: Mapping[str, str]
 
 
 class Prediction(NamedTuple):
-    """A label, a passage of the context, or an entity with its kind."""
+    """A label, a passage of the context, or an entity with its kind, and its probability."""
 
     value: str
     probability: float
 
 
 class QueryResult(NamedTuple):
-    """What was found: one label or passage; entities, as many as there are."""
+    """A query with its predictions: one label or passage, or any number of entities."""
 
     query: Query
     predictions: tuple[Prediction, ...]

@@ -1,12 +1,13 @@
-"""The queue before one body: what waits together goes through as one batch, whatever its languages and requests.
+"""The queue of texts that wait for one body; it forms batches across languages and requests.
 
 - Rows of similar length share a batch, so that little is spent on padding.
-- Fair by request: start-time fair queueing (Goyal, Vin, Cheng 1996), a row being the unit. A request's first row is
-  due at once, its second after everybody else's first, so that a long request does not hold a short one up. A round
-  is over when every request that waits has had its turn, as in fair queueing by Demers, Keshav and Shenker (1989);
-  else short requests that go on coming would hold a long one up for ever.
-- Bounded: what does not fit is refused with the time after which to come again. A cancelled request leaves.
-- A batch is of one snapshot of a bundle: a language that is swapped meanwhile changes later batches only.
+- Scheduling is fair between requests: start-time fair queueing (Goyal, Vin, Cheng 1996) with a row as the unit. A
+  request's first row is due at once, its second after the first rows of all other requests, so that a long request does
+  not delay a short one. A round ends when every waiting request has had its turn, as in fair queueing by Demers, Keshav
+  and Shenker (1989); otherwise a stream of short requests could delay a long one forever.
+- The queue is bounded: rows that do not fit are refused with the time after which to retry. Rows of a cancelled request
+  are removed.
+- All rows of a batch have the same snapshot of a bundle: replacing a language affects only later batches.
 """
 
 import asyncio
@@ -21,17 +22,17 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from lingraft.errors import OverloadedError
 
 MIN_FILL = 0.75
-"""Share of a batch's places that hold tokens, if nothing else is said; a row that would bring it below waits for
+"""Default for the smallest share of a batch's positions that hold tokens; a row that would reduce it further waits for
 another batch."""
 _SHORT_TOKENS = 16
-"""Below, a row costs what one of this length does, so that padding between short rows is not minded."""
+"""Shortest length that counts; shorter rows cost the same, so that padding between them is ignored."""
 _LONGEST_RETRY_S = 60
 _LAST_BATCH_WEIGHT = 0.2
 """Weight of the last batch in the moving average of the body's speed."""
 
 
 class HasLength(Protocol):
-    """A row: something with a number of tokens."""
+    """Protocol of a row, whose length is its number of tokens."""
 
     def __len__(self) -> int: ...
 
@@ -42,7 +43,7 @@ Output = TypeVar("Output")
 
 
 class QueueLimits(NamedTuple):
-    """How large a batch and the queue may be."""
+    """Limits of a batch and of the queue."""
 
     batch_texts: int
     batch_tokens: int
@@ -52,12 +53,12 @@ class QueueLimits(NamedTuple):
 
 
 class BatchStats(NamedTuple):
-    """What a queue tells of a batch that went through the body."""
+    """Size and duration of a batch that the body has computed."""
 
     texts: int
     tokens: int
     places: int
-    """Tokens and padding."""
+    """Number of positions: tokens and padding."""
     elapsed_s: float
 
 
@@ -66,9 +67,9 @@ class _QueuedRow(Generic[Row, Snapshot, Output]):
     row: Row
     snapshot: Snapshot
     due: float
-    """Start tag of fair queueing: the round in which the row is to go."""
+    """Start tag of fair queueing: the round in which the row is due."""
     number: int
-    """In order of arrival."""
+    """Position in the order of arrival."""
     request: int
     """Number of the first row of the same request."""
     since_s: float
@@ -80,25 +81,25 @@ class _QueuedRow(Generic[Row, Snapshot, Output]):
 
 
 class BatchQueue(Generic[Row, Snapshot, Output]):
-    """One task's rows; belongs to the event loop in which `work` runs."""
+    """Queue of one bundle's rows; it belongs to the event loop in which `work` runs."""
 
     def __init__(
         self,
         run: Callable[[Snapshot, Sequence[Row]], Sequence[Output]],
-        bounds: QueueLimits,
+        limits: QueueLimits,
         executor: Executor,
         watch: Callable[[BatchStats], None],
     ) -> None:
-        """Make an empty queue.
+        """Create an empty queue.
 
         Args:
-            run: puts one batch through the body, in a thread of the executor, and returns one output a row.
-            bounds: of batches and of the queue.
-            executor: its threads are shared by all queues, so that bodies do not take the cores from one another.
-            watch: is told of every batch, in the event loop.
+            run: function that computes one batch in a thread of the executor, and returns one output for each row.
+            limits: limits of batches and of the queue.
+            executor: executor that all queues share, so that bodies do not compete for cores.
+            watch: function that is called with every batch's statistics, in the event loop.
         """
         self._run = run
-        self._bounds = bounds
+        self._limits = limits
         self._executor = executor
         self._watch = watch
         self._waiting: list[_QueuedRow[Row, Snapshot, Output]] = []
@@ -108,69 +109,75 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
         self._texts_per_s = 0.0
 
     def __len__(self) -> int:
-        """Rows that wait; those in the body are not counted."""
+        """Return the number of waiting rows, without those in the body."""
         return len(self._waiting)
 
     async def outputs(self, snapshot: Snapshot, rows: Sequence[Row]) -> list[Output]:
-        """Output of each row, once all of them went through the body.
+        """Enqueue the rows of a request, and return their outputs once all are computed.
 
         Args:
-            snapshot: the rows' bundle; rows of different ones never share a batch.
-            rows: of one request.
+            snapshot: bundle of the rows; rows of different snapshots never share a batch.
+            rows: rows of one request.
 
         Raises:
-            OverloadedError: so many rows do not fit into the queue now.
+            OverloadedError: the rows do not fit into the queue now.
         """
         self._require_room(len(rows))
         loop = asyncio.get_running_loop()
         now_s = time.monotonic()
-        mine = [
+        queued = [
             _QueuedRow(
-                row, snapshot, self._round + place, self._arrived + place, self._arrived, now_s, loop.create_future()
+                row=row,
+                snapshot=snapshot,
+                due=self._round + place,
+                number=self._arrived + place,
+                request=self._arrived,
+                since_s=now_s,
+                future=loop.create_future(),
             )
             for place, row in enumerate(rows)
         ]
-        self._arrived += len(mine)
-        self._waiting += mine
+        self._arrived += len(queued)
+        self._waiting += queued
         self._changed.set()
         try:
-            return await asyncio.gather(*(each.future for each in mine))
+            return await asyncio.gather(*(each.future for each in queued))
         finally:
-            self._remove(mine)
+            self._remove(queued)
 
     async def work(self) -> None:
-        """Put batches through the body until cancelled."""
+        """Compute batches until cancelled."""
         while True:
             await self._wait_for_batch()
             if batch := self._next_batch():
                 await self._run_batch(batch)
 
     def _require_room(self, rows: int) -> None:
-        if len(self._waiting) + rows <= self._bounds.waiting_texts:
+        if len(self._waiting) + rows <= self._limits.waiting_texts:
             return
         needed_s = len(self._waiting) / self._texts_per_s if self._texts_per_s else 1.0
         raise OverloadedError(
-            f"{len(self._waiting)} texts wait already, and at most {self._bounds.waiting_texts} may. Ask again later.",
+            f"{len(self._waiting)} texts wait already, and at most {self._limits.waiting_texts} may. Ask again later.",
             min(_LONGEST_RETRY_S, max(1, math.ceil(needed_s))),
         )
 
-    def _remove(self, mine: Sequence[_QueuedRow[Row, Snapshot, Output]]) -> None:
-        """Of a request that was cancelled, or of which a row failed, nothing else is to be computed."""
-        if all(each.future.done() and not each.future.cancelled() for each in mine):
+    def _remove(self, queued: Sequence[_QueuedRow[Row, Snapshot, Output]]) -> None:
+        """Remove the waiting rows of a request that was cancelled, or of which a row failed."""
+        if all(each.future.done() and not each.future.cancelled() for each in queued):
             return
-        gone = set(map(id, mine))
-        for each in mine:
+        removed = set(map(id, queued))
+        for each in queued:
             each.future.cancel()
-        self._waiting = [each for each in self._waiting if id(each) not in gone]
+        self._waiting = [each for each in self._waiting if id(each) not in removed]
 
     async def _wait_for_batch(self) -> None:
-        """Wait until there is a batch: a full one, or one whose oldest row has waited long enough."""
+        """Wait until there are enough rows for a full batch, or the oldest row has waited long enough."""
         while True:
             self._changed.clear()
             if self._waiting:
                 oldest_s = min(each.since_s for each in self._waiting)
-                left_s = oldest_s + self._bounds.wait_s - time.monotonic()
-                if left_s <= 0 or len(self._waiting) >= self._bounds.batch_texts:
+                left_s = oldest_s + self._limits.wait_s - time.monotonic()
+                if left_s <= 0 or len(self._waiting) >= self._limits.batch_texts:
                     return
             else:
                 left_s = None
@@ -178,16 +185,16 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
                 await asyncio.wait_for(self._changed.wait(), left_s)
 
     def _next_batch(self) -> list[_QueuedRow[Row, Snapshot, Output]]:
-        """The row that is due first, and those that fit to it best."""
+        """Remove the next batch from the queue: the row that is due first, and the rows of the most similar lengths."""
         first = min(self._waiting, key=lambda each: (each.due, each.number))
         others = [each for each in self._waiting if each.snapshot is first.snapshot and each is not first]
         others.sort(key=lambda each: (abs(each.cost - first.cost), each.due, each.number))
         batch = [first]
         longest = first.cost
         tokens = first.cost
-        for each in others[: self._bounds.batch_texts - 1]:
+        for each in others[: self._limits.batch_texts - 1]:
             places = (len(batch) + 1) * max(longest, each.cost)
-            if places > self._bounds.batch_tokens or tokens + each.cost < self._bounds.min_fill * places:
+            if places > self._limits.batch_tokens or tokens + each.cost < self._limits.min_fill * places:
                 continue
             batch.append(each)
             longest, tokens = max(longest, each.cost), tokens + each.cost
@@ -203,7 +210,7 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
         loop = asyncio.get_running_loop()
         try:
             found = await loop.run_in_executor(self._executor, self._run, batch[0].snapshot, rows)
-        except Exception as error:  # noqa: BLE001  whatever a body fails with, the batch's requests are to hear of it
+        except Exception as error:  # noqa: BLE001  any failure of the body is passed on to the requests of the batch
             for each in batch:
                 if not each.future.done():
                     each.future.set_exception(error)

@@ -1,6 +1,6 @@
-"""What stands between the network and the application: who may ask, which paths there are, and how much is read.
+"""ASGI middleware in front of the application: it checks token, path, headers and size of each request.
 
-kserve answers malformed binary tensors with a 500, and lets anyone unload a model. Neither gets past here.
+kserve answers malformed binary tensors with status 500, and lets any client unload a model; both are refused here.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
 OPEN_PATHS = frozenset({"/", "/metrics", "/v2/health/live", "/v2/health/ready"}) | playground.PATHS
-"""What probes, Prometheus and browsers ask for, who carry no token; the playground's script carries the person's."""
+"""Paths that need no token: probes, Prometheus and browsers send none. The playground's script sends the user's."""
 LOG_FIELDS = "lingraft"
-"""Key of a request's scope, for what the log is to say of it."""
+"""Key of a request's ASGI scope that holds the fields of its log line."""
 IDENTITY = "identity"
 CODINGS = frozenset({IDENTITY, "gzip", "x-gzip"})
-"""How the body of a request may be encoded; x-gzip is an old name of gzip."""
+"""Accepted content codings of a request's body; x-gzip is an old name of gzip."""
 _GZIP = 16 + zlib.MAX_WBITS
-"""zlib's code for data with a gzip header."""
+"""Argument of zlib for data with a gzip header."""
 _BINARY_HEADER = "inference-header-content-length"
 _UNKNOWN_PATH = "elsewhere"
-"""Counts as one: paths that are not ours would be a metric each."""
+"""Label of all unknown paths in metrics; each would be a time series of its own otherwise."""
 
 
 class RequestGuard:
-    """Lets only those requests through whose path, token and headers are ones we answer."""
+    """Middleware that passes on only requests with a known path, a valid token and acceptable headers."""
 
     def __init__(self, app: ASGIApp, endpoint: Endpoint, paths: frozenset[str], token: str | None) -> None:
         self._app = app
@@ -87,9 +87,11 @@ class RequestGuard:
         headers = Headers(scope=scope)
         if scope["path"] not in self._paths:
             return json_error(HTTPStatus.NOT_FOUND, f"there is no such path; there are {sorted(self._paths)}.")
-        given = headers.get("authorization", "")
-        if scope["path"] not in OPEN_PATHS and not is_authorized(given, self._token):
-            return json_error(HTTPStatus.UNAUTHORIZED, authorization_error(given), {"www-authenticate": "Bearer"})
+        authorization = headers.get("authorization", "")
+        if scope["path"] not in OPEN_PATHS and not is_authorized(authorization, self._token):
+            return json_error(
+                HTTPStatus.UNAUTHORIZED, authorization_error(authorization), {"www-authenticate": "Bearer"}
+            )
         if _BINARY_HEADER in headers:
             return json_error(
                 HTTPStatus.BAD_REQUEST, f"send plain JSON, without binary tensors and the header {_BINARY_HEADER}."
@@ -110,7 +112,7 @@ class RequestGuard:
         return f"send at most {self._endpoint.settings.body_bytes} bytes in one request."
 
     def _limited(self, receive: Receive) -> Receive:
-        """Stop reading a body that did not announce its length and is too long, or that takes too long to come."""
+        """Stop reading a body that exceeds the limit of bytes or of time."""
         read_bytes = 0
         whole = False
         settings = self._endpoint.settings
@@ -132,7 +134,7 @@ class RequestGuard:
         return read
 
     def _inflated(self, receive: Receive) -> Receive:
-        """Inflate a gzip body as it comes, and no further than a body may be long."""
+        """Inflate a gzip body while it is received, up to the limit of bytes."""
         inflater = zlib.decompressobj(_GZIP)
         left_bytes = self._endpoint.settings.body_bytes
 
@@ -160,15 +162,15 @@ def _coding(headers: Headers) -> str:
 
 
 def is_authorized(authorization: str, token: str | None) -> bool:
-    """Whether a request's header carries the token, compared in a time that does not tell how much of it is right."""
+    """Return whether a request's header carries the token; the comparison takes constant time."""
     if token is None:
         return True
-    scheme, _, given = authorization.partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
+    scheme, _, credentials = authorization.partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(credentials.strip().encode(), token.encode())
 
 
 def authorization_error(authorization: str) -> str:
-    """What to tell those whose header does not carry the token."""
+    """Return the message for a request whose header does not carry the token."""
     if not authorization:
         return "send the endpoint's token: Authorization: Bearer TOKEN."
     return "what was sent is not the endpoint's token. Send the right one: Authorization: Bearer TOKEN."
@@ -185,7 +187,7 @@ def _time_limit(limit_s: float) -> Iterator[None]:
 
 
 def error_response(error: RequestError) -> JSONResponse:
-    """A request that is not answered, with the status that its reason has."""
+    """Return the response to a refused request, with the status of its error."""
     if isinstance(error, OverloadedError):
         headers = {"retry-after": str(error.retry_after_s)}
         return json_error(HTTPStatus.TOO_MANY_REQUESTS, str(error), headers)
@@ -195,6 +197,6 @@ def error_response(error: RequestError) -> JSONResponse:
 
 
 def json_error(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The protocol's error; what JSON cannot carry, such as half a surrogate pair, is written as an escape."""
+    """Return the protocol's error response; lone surrogates, which UTF-8 cannot encode, are escaped."""
     safe = reason.encode("utf-8", "backslashreplace").decode("utf-8")
     return JSONResponse({"error": safe}, status, headers)

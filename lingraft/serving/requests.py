@@ -1,4 +1,4 @@
-"""A request of the Open Inference Protocol, by whatever transport it came, and what is refused of it."""
+"""Requests of the Open Inference Protocol, over any transport, and their validation."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,8 @@ _SHOWN_PROBLEMS = 5
 _LONGEST_ID = 256
 _SHAPES = {LANGUAGE: "[N], or [1] for all texts"}
 MAX_PARTS = 16
-"""Inputs, outputs and dimensions that a request may name, more than any model has. Without it one of some megabytes
-could name a million wrong ones, and telling what is wrong with each would take more memory than there is."""
+"""Largest number of inputs, outputs or dimensions of a request; no model has as many. Without a limit, a request of a
+few megabytes could have a million invalid ones, and the list of their errors would exhaust the memory."""
 
 
 class _Part(pydantic.BaseModel):
@@ -27,7 +27,7 @@ class _Part(pydantic.BaseModel):
 
 
 class InputTensor(_Part):
-    """Texts, or their languages."""
+    """Input tensor of a request: texts, or their languages."""
 
     datatype: str
     shape: Annotated[list[int], pydantic.Field(max_length=MAX_PARTS)]
@@ -35,11 +35,11 @@ class InputTensor(_Part):
 
 
 class OutputTensor(_Part):
-    """A tensor that the response is to have."""
+    """Output tensor that a request asks for."""
 
 
 class InferRequest(pydantic.BaseModel):
-    """The protocol's inference request."""
+    """Inference request of the protocol."""
 
     model_config = pydantic.ConfigDict(strict=True, frozen=True)
 
@@ -50,21 +50,21 @@ class InferRequest(pydantic.BaseModel):
 
 
 class ParsedRequest(NamedTuple):
-    """A request that is well formed; whether its languages are served, and its texts fit, shows later."""
+    """A valid request; its languages and the lengths of its texts in tokens are checked later."""
 
     texts: dict[str, list[str]]
     languages: list[str]
-    """Named, or 'auto'; as many as texts."""
+    """Language tag or 'auto' of each text."""
     parameters: dict[str, Any]
     outputs: list[str]
-    """Names of those asked for; all of them if empty."""
+    """Names of the outputs that the client asks for; empty for all."""
 
 
 def parse_json(body: bytes) -> InferRequest:
-    """Read JSON; nothing in it may be nested deeper than 200 levels.
+    """Parse the JSON of a request; it may be nested at most 200 levels deep.
 
     Raises:
-        RequestError: not JSON, not UTF-8, or not of the protocol's form.
+        RequestError: the body is not JSON in UTF-8, or not a request of the protocol.
     """
     with refuse_invalid():
         return InferRequest.model_validate_json(body)
@@ -72,15 +72,15 @@ def parse_json(body: bytes) -> InferRequest:
 
 @contextlib.contextmanager
 def refuse_invalid() -> Iterator[None]:
-    """Tell a client what is wrong with the parts of its request.
+    """Turn pydantic's errors about a request into one that the client may see.
 
     Raises:
-        RequestError: a part is missing, of a wrong type, or there are too many.
+        RequestError: a part is missing or of a wrong type, or there are too many.
     """
     try:
         yield
     except pydantic.ValidationError as error:
-        # Where and what, without the values, which may be long, private or not text.
+        # The message leaves values out, which may be long, private or not text.
         problems = [
             f"{'.'.join(map(str, found['loc']))[:80] or 'body'}: {found['msg']}"
             for found in error.errors(include_url=False, include_input=False)
@@ -95,40 +95,40 @@ def validate_request(
     outputs: Sequence[str],
     settings: ServingSettings,
 ) -> ParsedRequest:
-    """Hold a request to what a model takes.
+    """Validate a request against a model's inputs, parameters and outputs.
 
     Args:
-        request: as it came.
-        inputs: names of the model's texts.
-        parameters: those that it knows.
-        outputs: names of its tensors.
-        settings: limits.
+        request: parsed request.
+        inputs: names of the model's text inputs.
+        parameters: parameters of the model, by name.
+        outputs: names of the model's outputs.
+        settings: limits of the endpoint.
 
     Raises:
-        RequestError: an input is missing, unknown or of the wrong type or shape, a text is empty or too long, there
-            are too many texts, or something is asked for that the model does not know.
+        RequestError: an input is missing, unknown or of the wrong type or shape; a text is empty or too long; there
+            are too many texts; or a parameter or output is unknown.
     """
-    names = [given.name for given in request.inputs]
-    wanted = [*inputs, LANGUAGE]
-    if sorted(names) != sorted(wanted):
-        raise RequestError(f"inputs are {_shown(names)}; send one {' and one '.join(map(repr, wanted))}.")
-    given = {each.name: _strings(each) for each in request.inputs}
-    texts = {name: given[name] for name in inputs}
+    names = [tensor.name for tensor in request.inputs]
+    expected = [*inputs, LANGUAGE]
+    if sorted(names) != sorted(expected):
+        raise RequestError(f"inputs are {_shown(names)}; send one {' and one '.join(map(repr, expected))}.")
+    data = {tensor.name: _strings(tensor) for tensor in request.inputs}
+    texts = {name: data[name] for name in inputs}
     _require_texts(texts, settings)
     _require_unicode("id", request.id or "")
     if len(request.id or "") > _LONGEST_ID:
         raise RequestError(f"id has {len(request.id or '')} characters; send at most {_LONGEST_ID}.")
     count = len(texts[inputs[0]])
     return ParsedRequest(
-        texts,
-        _languages(given[LANGUAGE], count),
-        _parameters(request.parameters or {}, parameters),
-        _outputs(request.outputs or [], outputs),
+        texts=texts,
+        languages=_languages(data[LANGUAGE], count),
+        parameters=_parameters(request.parameters or {}, parameters),
+        outputs=_outputs(request.outputs or [], outputs),
     )
 
 
 def _strings(given: InputTensor) -> list[str]:
-    """Data of a BYTES input of shape [N]: strings."""
+    """Return the strings of a BYTES input of shape [N]."""
     expected = f"input {given.name!r} must have datatype BYTES and shape {_SHAPES.get(given.name, '[N]')}"
     if given.datatype != "BYTES":
         raise RequestError(f"{expected}; its datatype is {_shown(given.datatype)}.")
@@ -165,7 +165,7 @@ def _require_text(name: str, place: int, text: str, most: int) -> None:
 
 
 def _require_unicode(what: str, text: str) -> None:
-    """JSON can spell half a surrogate pair, which is no character; tokenizers and answers cannot hold it."""
+    """Refuse lone surrogates, which JSON can express but tokenizers and responses cannot."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -196,18 +196,18 @@ def _require_parameter(name: str, value: object, known: RequestParameter) -> Non
         )
 
 
-def _outputs(asked: Sequence[OutputTensor], known: Sequence[str]) -> list[str]:
-    for output in asked:
+def _outputs(requested: Sequence[OutputTensor], known: Sequence[str]) -> list[str]:
+    for output in requested:
         if output.name not in known:
             raise RequestError(f"output {_shown(output.name)} is unknown; there are {list(known)}.")
         if output.parameters:
             raise RequestError(
                 f"output {output.name!r} has parameters {_shown(sorted(output.parameters))}; it knows none."
             )
-    return [output.name for output in asked]
+    return [output.name for output in requested]
 
 
 def _shown(value: object) -> str:
-    """A client's value in a message: ASCII, and not long."""
+    """Format a client's value for a message: ASCII, and cut to 80 characters."""
     shown = ascii(value)
     return shown if len(shown) <= 80 else f"{shown[:80]}..."

@@ -1,4 +1,4 @@
-"""REST: the paths of the Open Inference Protocol on kserve's application, and how its requests are answered."""
+"""REST: the paths of the Open Inference Protocol on kserve's application, and their handlers."""
 
 import asyncio
 import logging
@@ -28,19 +28,18 @@ except ImportError as error:
 
 NAME = "lingraft"
 CLIENT_GONE = 499
-"""nginx's status for an answer that nobody waits for any more; only counted."""
+"""Status that nginx uses for a client that closed the connection; it appears only in metrics."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
-    """Put our paths, and the gate before them, on an application that has not started yet.
+    """Add the endpoint's paths and the request guard to an application that has not started yet.
 
     Args:
-        app: kserve's. The first route that fits a path is taken, and kserve adds its own when it starts; the gate
-            lets none of those through.
-        endpoint: what answers.
-        token: what requests must carry; None where they need none.
+        app: kserve's application, which adds routes of its own when it starts; the guard blocks those.
+        endpoint: endpoint that answers requests.
+        token: bearer token that requests must carry; None for none.
     """
     gets: dict[str, Handler] = {
         "/": _json_handler(lambda: {"status": "alive"}),
@@ -58,7 +57,7 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
         gets[f"/v2/models/{name}"] = _json_handler(partial(endpoint.metadata, name))
         gets[f"/v2/models/{name}/ready"] = _ready(endpoint, name)
         posts[f"/v2/models/{name}/infer"] = _infer(endpoint, name)
-    # FastAPI has routes of these paths already.
+    # FastAPI has its own routes for some of these paths.
     app.router.routes.clear()
     for method, handlers in (("GET", gets), ("POST", posts)):
         for path, handler in handlers.items():
@@ -92,27 +91,27 @@ def _page(endpoint: Endpoint, locked: bool) -> Handler:
 def _infer(endpoint: Endpoint, name: str) -> Handler:
     async def handler(request: Request) -> Response:
         try:
-            asked = parse_json(await request.body())
-            answered = await _cancel_on_disconnect(request, endpoint.answer(name, asked))
+            infer_request = parse_json(await request.body())
+            response = await _cancel_on_disconnect(request, endpoint.answer(name, infer_request))
         except RequestError as error:
             return error_response(error)
         except ClientDisconnect:
             return Response(status_code=CLIENT_GONE)
-        request.scope[LOG_FIELDS] |= logs.answer_fields(name, answered.languages)
-        return Response(_response_json(answered), media_type="application/json")
+        request.scope[LOG_FIELDS] |= logs.answer_fields(name, response.languages)
+        return Response(_response_json(response), media_type="application/json")
 
     return _guarded(handler)
 
 
 def _guarded(handler: Handler) -> Handler:
-    """kserve tells an exception's words to the client; they may be another client's."""
+    """Log unexpected exceptions; kserve would send their text, which may quote other clients, to the client."""
 
     async def guarded(request: Request) -> Response:
         try:
             return await handler(request)
         except HTTPException:
             raise
-        except Exception as error:  # noqa: BLE001  the last resort: logged, and answered as what it is
+        except Exception as error:  # noqa: BLE001  the last resort: logged, and answered with status 500
             logs.log_event("failed", logging.ERROR, error)
             return json_error(HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed; its log says where.")
 
@@ -120,25 +119,25 @@ def _guarded(handler: Handler) -> Handler:
 
 
 async def _cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, InferResponse]) -> InferResponse:
-    """Work as long as the client waits for it.
+    """Await a coroutine, and cancel it if the client disconnects.
 
     Raises:
-        ClientDisconnect: it went away; the work was cancelled.
+        ClientDisconnect: the client disconnected.
     """
     task = asyncio.create_task(work)
-    # The body has been read, so that the next message says that the client has gone.
-    gone = asyncio.ensure_future(request.receive())
+    # The body has been read: the next message is that the client has disconnected.
+    disconnect = asyncio.ensure_future(request.receive())
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise ClientDisconnect
         return task.result()
     finally:
         task.cancel()
-        gone.cancel()
+        disconnect.cancel()
 
 
-def _response_json(answered: InferResponse) -> bytes:
+def _response_json(response: InferResponse) -> bytes:
     outputs = [
         {
             "name": tensor.name,
@@ -146,12 +145,12 @@ def _response_json(answered: InferResponse) -> bytes:
             "shape": list(values.shape),
             "data": values.ravel().tolist() if values.dtype == object else values.ravel(),
         }
-        for tensor, values in answered.outputs
+        for tensor, values in response.outputs
     ]
     body = {
-        "model_name": answered.model,
-        "id": answered.id,
-        "parameters": answered.parameters,
+        "model_name": response.model,
+        "id": response.id,
+        "parameters": response.parameters,
         "outputs": outputs,
     }
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,7 +1,7 @@
-"""gRPC: kserve's service of the Open Inference Protocol, answered by the same endpoint as REST.
+"""gRPC: kserve's service of the Open Inference Protocol, on the same endpoint as REST.
 
-What kserve's server answers with INTERNAL (bytes that are no message, tensors whose lengths do not fit) is refused as
-INVALID_ARGUMENT here, and nobody loads or unloads models.
+Malformed messages and tensors, which kserve's server answers with INTERNAL, are refused with INVALID_ARGUMENT. The
+methods that load and unload models are not offered.
 """
 
 import logging
@@ -33,14 +33,14 @@ except ImportError as error:
 _CONTENTS = {"FP32": "fp32_contents", "INT32": "int_contents", "BOOL": "bool_contents"}
 _OPEN_METHODS = ("ServerLive", "ServerReady")
 _LAST_S = 1
-"""For what is left after the endpoint has drained."""
+"""Time limit in seconds for calls that are left after the endpoint has drained."""
 _LARGEST_ANSWER_BYTES = 64 * 2**20
-_LOG_FIELDS: ContextVar[dict[str, Any]] = ContextVar("told")
-"""What the log is to say of a call that is being answered."""
+_LOG_FIELDS: ContextVar[dict[str, Any]] = ContextVar("log_fields")
+"""Fields of the log line of the current call."""
 
 
 class RpcServer(GRPCServer):  # type: ignore[misc]  # kserve has no types
-    """kserve's server on an address of choice, with our service and limits; kserve itself takes all addresses."""
+    """kserve's server with our service and limits, on the configured address instead of all addresses."""
 
     def __init__(self, endpoint: Endpoint, token: str | None) -> None:
         settings = endpoint.settings
@@ -50,7 +50,7 @@ class RpcServer(GRPCServer):  # type: ignore[misc]  # kserve has no types
         self._host = settings.host
 
     async def listen(self) -> None:
-        """Begin to answer; `stop` ends it."""
+        """Start the server; `stop` ends it."""
         self._server = grpc.aio.server(
             interceptors=(_Interceptor(self._token),),
             options=[
@@ -66,7 +66,7 @@ class RpcServer(GRPCServer):  # type: ignore[misc]  # kserve has no types
 
 
 class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
-    """Token, bytes that are no message, and errors, for every method."""
+    """Interceptor that checks token and message of every call, and turns errors into statuses."""
 
     def __init__(self, token: str | None) -> None:
         self._token = token
@@ -83,8 +83,8 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
         async def answer(request: Any, context: Any) -> Any:
             status = grpc.StatusCode.OK
             began_s = time.monotonic()
-            told = dict[str, Any]()
-            _LOG_FIELDS.set(told)
+            log_fields = dict[str, Any]()
+            _LOG_FIELDS.set(log_fields)
             try:
                 _require_valid_call(reason, request)
                 return await handler.unary_unary(request, context)
@@ -103,7 +103,7 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
             finally:
                 metrics.ANSWERS.labels(f"grpc:{name}", status.name).inc()
                 if name not in _OPEN_METHODS:
-                    logs.log_request(f"grpc:{name}", status.name, began_s, told)
+                    logs.log_request(f"grpc:{name}", status.name, began_s, log_fields)
 
         return grpc.unary_unary_rpc_method_handler(
             answer, _lenient_deserializer(handler.request_deserializer), handler.response_serializer
@@ -111,7 +111,7 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
 
 
 class _RefusedError(Exception):
-    """A call that is not answered."""
+    """A call is refused with a status."""
 
     def __init__(self, status: grpc.StatusCode, reason: str, retry_after_s: int | None = None) -> None:
         super().__init__(reason)
@@ -137,7 +137,7 @@ def _lenient_deserializer(deserialize: Callable[[bytes], Any]) -> Callable[[byte
 
 
 class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve has no types
-    """Methods of the protocol; those that load and unload models stay unimplemented."""
+    """Methods of the protocol, without those that load and unload models."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -157,18 +157,18 @@ class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve ha
 
     async def ModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._require_model(request.name, request.version)
-        told = self._endpoint.metadata(request.name)
-        return pb.ModelMetadataResponse(**{key: told[key] for key in ("name", "platform", "inputs", "outputs")})
+        metadata = self._endpoint.metadata(request.name)
+        return pb.ModelMetadataResponse(**{key: metadata[key] for key in ("name", "platform", "inputs", "outputs")})
 
     async def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._require_model(request.model_name, request.model_version)
         try:
             with self._endpoint.admit():
                 with refuse_invalid():
-                    asked = _parse_message(request)
-                answered = await self._endpoint.answer(request.model_name, asked)
-                _LOG_FIELDS.get().update(logs.answer_fields(answered.model, answered.languages))
-                return _response_message(answered)
+                    infer_request = _parse_message(request)
+                response = await self._endpoint.answer(request.model_name, infer_request)
+                _LOG_FIELDS.get().update(logs.answer_fields(response.model, response.languages))
+                return _response_message(response)
         except OverloadedError as error:
             raise _RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), error.retry_after_s) from error
         except StoppingError as error:
@@ -186,7 +186,7 @@ class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve ha
 
 
 def _parse_message(request: Any) -> InferRequest:
-    """A message as a request."""
+    """Turn a protobuf message into a request."""
     for what, parts in (("inputs", request.inputs), ("outputs", request.outputs)):
         if len(parts) > MAX_PARTS:
             raise RequestError(f"the request names {len(parts)} {what}; send at most {MAX_PARTS}.")
@@ -213,7 +213,7 @@ def _parameters(message: Any) -> dict[str, Any]:
 
 
 def _raw_items(name: str, raw: bytes) -> list[bytes]:
-    """Texts of a raw tensor: each has its length before it, 4 bytes, little-endian."""
+    """Split a raw tensor into texts; the length of each precedes it, in 4 bytes, little-endian."""
     items = []
     place = 0
     while place < len(raw):
@@ -232,9 +232,9 @@ def _texts(name: str, items: list[bytes]) -> list[str]:
         raise RequestError(f"input {name!r} is not UTF-8 at byte {error.start} of a text. Send UTF-8.") from error
 
 
-def _response_message(answered: InferResponse) -> Any:
+def _response_message(response: InferResponse) -> Any:
     outputs = []
-    for tensor, values in answered.outputs:
+    for tensor, values in response.outputs:
         flat = values.ravel().tolist()
         contents = (
             {"bytes_contents": [text.encode() for text in flat]}
@@ -249,10 +249,10 @@ def _response_message(answered: InferResponse) -> Any:
                 contents=pb.InferTensorContents(**contents),
             )
         )
-    told = {name: pb.InferParameter(string_param=value) for name, value in answered.parameters.items()}
-    return pb.ModelInferResponse(model_name=answered.model, id=answered.id, parameters=told, outputs=outputs)
+    parameters = {name: pb.InferParameter(string_param=value) for name, value in response.parameters.items()}
+    return pb.ModelInferResponse(model_name=response.model, id=response.id, parameters=parameters, outputs=outputs)
 
 
 def _safe(reason: str) -> str:
-    """What a status can carry: text without half surrogate pairs."""
+    """Escape lone surrogates, which a gRPC status cannot carry."""
     return reason.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,7 +1,7 @@
-"""What is served at a moment: bundles whose languages come, change and go while requests are answered.
+"""The bundles that are served at the moment; languages are added, replaced and removed while requests are answered.
 
-A bundle is immutable. A change puts a new one in the place of the old, between one request's tokenizing and the next's:
-whoever took the old one finishes with it, so that no answer mixes two versions.
+A bundle is immutable. A change replaces the bundle by a new one. A request takes the bundle once, when it is tokenized,
+and finishes with it, so that no answer mixes two versions.
 """
 
 import threading
@@ -15,13 +15,13 @@ from lingraft.serving.bundle import Bundle, OpenedFiles, ServedLanguage
 
 
 class ServedBundles:
-    """Bundles by name; threads may share it."""
+    """Served bundles by name; thread-safe."""
 
     def __init__(self, bundles: Iterable[Bundle]) -> None:
-        """Take bundles whose golden answers have been asked for.
+        """Hold bundles whose self-tests have passed.
 
         Raises:
-            ServingError: two bundles have one name, or there is none.
+            ServingError: two bundles have the same name, or there is no bundle.
         """
         self._bundles: dict[str, Bundle] = {}
         self._lock = threading.Lock()
@@ -34,12 +34,12 @@ class ServedBundles:
 
     @classmethod
     def load(cls, folders: Iterable[Path], precision: Precision | None = None) -> "ServedBundles":
-        """Open bundles, and ask every language for its golden answers; equal tables and tokenizers are opened once.
+        """Open bundles, and run the self-test of every language; equal tables and tokenizers are opened once.
 
         Raises:
-            ArtifactError: a folder is no bundle, or damaged.
+            ArtifactError: a folder is not a bundle, or damaged.
             TokenizerError: a language's tokenizer is not the one its table belongs to.
-            ServingError: a golden answer is missed, or ONNX Runtime is not usable as installed.
+            ServingError: a self-test fails, or ONNX Runtime is not usable as installed.
             MissingExtraError: ONNX Runtime is not installed.
         """
         shared = OpenedFiles.from_languages()
@@ -50,26 +50,26 @@ class ServedBundles:
 
     @property
     def bundles(self) -> Mapping[str, Bundle]:
-        """A snapshot by name."""
+        """Snapshot of the bundles, by name."""
         return dict(self._bundles)
 
     @property
     def opened_files(self) -> OpenedFiles:
-        """What is open now, for a language that comes to share."""
+        """Tables and tokenizers that are open now, for a new language to share."""
         return OpenedFiles.from_languages(
             each for bundle in self.bundles.values() for each in bundle.languages.values()
         )
 
     def __getitem__(self, name: str) -> Bundle:
-        """The bundle as it is now; a request takes it once, and keeps to it."""
+        """Return the bundle as it is now; a request takes it once and keeps it."""
         return self._bundles[name]
 
     def put(self, name: str, tag: str, language: ServedLanguage) -> None:
-        """Add a language to a bundle, or replace it, once it has given its golden answers.
+        """Add a language to a bundle, or replace it, after its self-test has passed.
 
         Raises:
-            ServingError: there is no such bundle, the table does not fit it, or a golden answer is missed; what was
-                served before is served on.
+            ServingError: there is no such bundle, the table does not fit it, or the self-test fails; the bundle then
+                stays as it was.
         """
         bundle = self._require(name)
         if language.table.width != bundle.shape.width:
@@ -81,10 +81,10 @@ class ServedBundles:
         self._update(name, lambda languages: {**languages, tag: language})
 
     def remove(self, name: str, tag: str) -> None:
-        """Take a language away.
+        """Remove a language from a bundle.
 
         Raises:
-            ServingError: there is no such bundle or language, or it is the last one.
+            ServingError: there is no such bundle or language, or it is the bundle's last one.
         """
         languages = self._require(name).languages
         if tag not in languages or len(languages) == 1:

@@ -29,23 +29,23 @@ except ImportError as error:
 
 
 _LAST_S = 1
-"""For what is left after draining, which is nothing unless a request took longer than it may."""
+"""Time limit in seconds for requests that are left after draining, because they exceeded the limit of the settings."""
 
 
 def serve(served: ServedBundles, bundles: Sequence[Path], settings: ServingSettings, token: str | None) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        served: what answers.
-        bundles: folders that it was loaded from.
-        settings: how to listen, and what to refuse.
-        token: what requests must carry; None where they need none.
+        served: bundles to serve.
+        bundles: folders that they were loaded from.
+        settings: addresses and limits.
+        token: bearer token that requests must carry; None for none.
 
     Raises:
-        Interruption: `interruptible` handled a signal that came before the event loop did.
-        ServingError: two models have one name.
+        Interruption: a signal came before the event loop ran.
+        ServingError: two models have the same name.
         ArtifactError: a bundle is damaged.
-        PublicationError: the folder of publications is not there.
+        PublicationError: the folder of publications does not exist.
     """
     endpoint = Endpoint(served, settings, LanguageDetector.load() if settings.detect else None)
     mount(app, endpoint, token)
@@ -54,7 +54,7 @@ def serve(served: ServedBundles, bundles: Sequence[Path], settings: ServingSetti
 
 
 class _KserveModel(BaseKServeModel):  # type: ignore[misc]  # kserve has no types
-    """A model's name in kserve's repository; the endpoint answers."""
+    """Entry of a model in kserve's repository; the endpoint answers its requests."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -62,7 +62,7 @@ class _KserveModel(BaseKServeModel):  # type: ignore[misc]  # kserve has no type
 
 
 class _KserveServer(ModelServer):  # type: ignore[misc]  # kserve has no types
-    """ModelServer on an address of choice, which finishes what it has taken on before it ends."""
+    """ModelServer on the configured address, which finishes accepted requests before it ends."""
 
     def __init__(self, endpoint: Endpoint, token: str | None) -> None:
         settings = endpoint.settings
@@ -88,20 +88,20 @@ class _KserveServer(ModelServer):  # type: ignore[misc]  # kserve has no types
             loop.add_signal_handler(number, self._stop, number.name)
         rest = self._rest_server
         rest.config.host = self._endpoint.settings.host
-        # Its timings, a line for each request and more, are in /metrics.
+        # kserve would log the timings of each request; /metrics has them.
         rest._add_middlewares = lambda _: None
-        # uvicorn would take the signals, and close its sockets first: a request that comes meanwhile is to be told
-        # that it was refused.
+        # uvicorn would handle the signals and close its sockets first; new requests shall get a response that refuses
+        # them instead.
         rest._server.capture_signals = contextlib.nullcontext
         rest._server.startup = partial(self._listen, rest._server.startup)
         self._endpoint.start()
-        worked, _ = await asyncio.gather(self._work(), super()._serve())
+        succeeded, _ = await asyncio.gather(self._work(), super()._serve())
         logs.log_event("ended")
-        if not worked:
+        if not succeeded:
             sys.exit(1)
 
     async def _listen(self, listen: Callable[..., Awaitable[None]], sockets: Any = None) -> None:
-        """Listen for gRPC, then for REST, and tell that the server is ready unless it is about to end."""
+        """Listen for gRPC, then for REST, and log that the server is ready unless it is stopping."""
         if self._rpc:
             await self._rpc.listen()
         await listen(sockets=sockets)
@@ -110,10 +110,10 @@ class _KserveServer(ModelServer):  # type: ignore[misc]  # kserve has no types
             logs.log_event("ready", models=list(self._endpoint.models), port=self._endpoint.settings.port)
 
     async def _work(self) -> bool:
-        """Whether no queue has failed; where one does, the others' requests are finished, and the server ends."""
+        """Wait for the queues; if one fails, finish the requests of the others, stop, and return False."""
         try:
             await self._endpoint.wait_for_queues()
-        except Exception as error:  # noqa: BLE001  whatever it is, its own words may quote a text
+        except Exception as error:  # noqa: BLE001  any error; its message may quote a text
             logs.log_event("queue failed", logging.CRITICAL, error)
             await self._drain("none")
             return False

@@ -1,4 +1,4 @@
-"""How the endpoint listens, how it makes batches, and what it refuses; each field is a flag of the command line."""
+"""Settings of the endpoint; each field is a flag of the command line."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ _SHORTEST_TOKEN = 16
 
 
 class ServingSettings(Section):
-    """Immutable; limits hold for REST and gRPC together."""
+    """Addresses, batching and limits of the endpoint; limits hold for REST and gRPC together."""
 
     host: str = Field("0.0.0.0", description="Address to listen on; all of them by default.")
     port: int = Field(8080, description="Port of REST.", ge=1, lt=2**16)
@@ -54,15 +54,15 @@ class ServingSettings(Section):
 
 
 def read_token() -> str | None:
-    """The bearer token that requests must carry; None where the environment has none.
+    """Read the bearer token that requests must carry from the environment; None if it is not set.
 
     Raises:
-        ServingError: it is too short to keep anybody out, or not ASCII.
+        ServingError: the token is too short to be safe, or not printable ASCII.
     """
-    found = os.environ.get(TOKEN_VARIABLE)
-    if found is not None and (len(found) < _SHORTEST_TOKEN or not found.isascii() or not found.isprintable()):
+    token = os.environ.get(TOKEN_VARIABLE)
+    if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
         raise ServingError(
-            f"{TOKEN_VARIABLE} has {len(found)} characters; it must have {_SHORTEST_TOKEN} or more, printable and "
+            f"{TOKEN_VARIABLE} has {len(token)} characters; it must have {_SHORTEST_TOKEN} or more, printable and "
             "ASCII. Make one with `openssl rand -hex 32`, or unset it to ask for none."
         )
-    return found
+    return token
