@@ -13,7 +13,7 @@ from pathlib import Path
 from lingraft import documents
 from lingraft.config import Recipe
 from lingraft.errors import TextError
-from lingraft.preflight import examples, labels, outputs, resources, samples, sizes
+from lingraft.preflight import copies, examples, labels, outputs, resources, samples, sizes
 from lingraft.preflight.samples import TextSample
 from lingraft.progress import say
 from lingraft.task_config import Task
@@ -131,6 +131,8 @@ def problems_of(
         for language, sample in taken.items()
     }
     _report(taken, time.monotonic() - began)
+    for warning in copies.warnings(taken, recipe.source):
+        say(warning)
     return {language: messages for language, messages in found.items() if messages}
 
 
