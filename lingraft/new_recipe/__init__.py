@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import textwrap
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -156,7 +157,7 @@ class NewRecipe:
             names + (", ..." if len(self.found.paths[language]) > 3 else ""),
             f"{about}{self.characters[language]:,.0f}",
             f"{sample.documents:,} {more}".strip(),
-            f"{len(labels)}: {', '.join(labels)}"[:60] if labels else "none",
+            textwrap.shorten(f"{len(labels)}: {', '.join(labels)}", 60, placeholder=" ...") if labels else "none",
         )
 
 
@@ -211,7 +212,11 @@ def _labels(taken: dict[str, TextSample], source: str) -> tuple[tuple[str, ...],
         return (), "no document has a label"
     for language, sample in taken.items():
         if sample.unlabelled:
-            return (), f"{sample.unlabelled[0]} has no label, and a task needs one for each document"
+            return (), (
+                f"{len(sample.unlabelled):,} of {sample.counted:,} documents in {language} have no label (the first: "
+                f"{sample.unlabelled[0]}), and a task needs one for each document. Label or remove them, "
+                "and run this again"
+            )
         if not sample.documents:
             return (), f"{language} has no documents"
     labels = tuple(sorted(taken[source].labels["train"]))
