@@ -139,6 +139,14 @@ def test_documents_without_a_label_are_counted(text: Path) -> None:
     ) in NewRecipe.of(text, machine=SMALL).summary()
 
 
+def test_an_example_fits_the_model_also_where_a_character_is_a_token(text: Path) -> None:
+    rows = [row | {"text": f"{'字' * 90}\n{row['text']}"} for row in made_up.documents("de", 300)]
+    (text / "de.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = NewRecipe.of(text, machine=SMALL).recipe
+    [task] = recipe.tasks
+    assert len(str(task.examples["de"])) < recipe.primary_shape.block_tokens
+
+
 def test_labels_that_do_not_fit_the_table_end_in_dots(text: Path) -> None:
     for language in ("en", "de", "tr"):
         rows = [row | {"label": f"{row['label']} {'x' * 30}"} for row in made_up.documents(language, 300)]
