@@ -158,7 +158,7 @@ def test_a_language_is_found_out_on_request(locked_server: SharedServer) -> None
 
 FAILING = f"""#!{sys.executable}
 import sys
-from lingraft.serving import measures
+from lingraft.serving import metrics
 from lingraft.serving.__main__ import main
 
 def watching(name):
@@ -166,7 +166,7 @@ def watching(name):
         raise ArithmeticError("kilo")
     return watch
 
-measures.watch_batches = watching
+metrics.watch_batches = watching
 sys.argv = sys.argv[2:]
 main()
 """
