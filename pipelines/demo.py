@@ -17,12 +17,12 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.console import PlannedStep, TotalProgress, format_duration
 from lingraft.data.languages import name_and_tag
-from lingraft.errors import NotRegisteredError
+from lingraft.errors import NotRegisteredError, RequestError
 from lingraft.new_recipe.machine import Machine
 from lingraft.reports.run.note import REPORT
 from lingraft.reports.run.page import PAGE_FILE, RunRecords, brief_table, write
 from lingraft.reports.run.records import SampleAnswer
-from lingraft.serving.client import Query, serve_and_query
+from lingraft.serving.client import Query, query_server, run_server
 from lingraft.tracking.promotion.renewal import require_droppable
 from pipelines import build, local
 from pipelines.plan import planned_steps
@@ -144,16 +144,27 @@ def _fetch_bundles(recipe: Recipe, out: Path) -> dict[str, Path]:
 
 
 def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> list[SampleAnswer]:
-    """Serve a task's bundle, query it with the recipe's example of every language, and print and return the answers."""
+    """Serve a task's bundle, query it with the recipe's example of every language, and print and return the answers.
+
+    A question that the endpoint refuses, such as one that is too long, is printed with the reason, and left out.
+    """
     questions = [Query(language, task.asked(language)) for language in task.examples]
     print(f"{task.name}:")
     if unasked := sorted(set(recipe.languages) - set(task.examples)):
         print(f"Not asked, for want of a text in [tasks.examples]: {', '.join(unasked)}")
     answers = []
-    for (language, texts), found in serve_and_query(bundle, questions):
-        said = ", ".join(f"{task.named(what)} ({probability:.0%})" for what, probability in found) or "nothing"
-        print(f"{name_and_tag(language)}: {' | '.join(texts.values())}\n    -> {said}")
-        answers.append(SampleAnswer(task=task.name, language=language, texts=dict(texts), found=found))
+    with run_server([bundle]) as server:
+        for question in questions:
+            language, texts = question
+            print(f"{name_and_tag(language)}: {' | '.join(texts.values())}")
+            try:
+                [(_, found)] = query_server(server.url, [question])
+            except RequestError as error:
+                print(f"    -> no answer: {error}")
+                continue
+            said = ", ".join(f"{task.named(what)} ({probability:.0%})" for what, probability in found) or "nothing"
+            print(f"    -> {said}")
+            answers.append(SampleAnswer(task=task.name, language=language, texts=dict(texts), found=found))
     print()
     return answers
 

@@ -30,6 +30,8 @@ from pipelines.forkserver import StepProcess
 from pipelines.plan import ONE_TRAINING, planned_steps
 
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
+_EXCEPTION = re.compile(r"^\s*(\w+\.)*\w+(Error|Exception|Expired): ")
+"""The last line of a traceback."""
 _STOPPED = re.compile(r"^\s*lingraft\.signals\.Interruption: ")
 _PROGRESS = re.compile(r"^\s*.*: (step \d+/\d+, loss |(batch|document) \d+)")
 _NUMBER_FORMAT = re.compile(r"^\s*precision (fp32|bf16)\b")
@@ -53,6 +55,8 @@ class _Screen(io.TextIOBase):
         self.log = log
         self.screen = screen
         self.error: str | None = None
+        self.exception: str | None = None
+        """The last one of any other class, for steps that fail without an error of ours."""
         self.stopped: str | None = None
         self.rest = ""
 
@@ -62,6 +66,8 @@ class _Screen(io.TextIOBase):
             self.log.write(f"{line}\n")
             if _ERROR.match(line):
                 self.error = _ERROR.sub("", line)
+            elif _EXCEPTION.match(line):
+                self.exception = line.strip()
             elif _STOPPED.match(line):
                 self.stopped = _STOPPED.sub("", line)
             elif _OUTCOME.match(line):
@@ -205,7 +211,7 @@ def run(
         except RuntimeError as error:
             if steps.signal_number:
                 raise _interruption(steps, screen) from error
-            reason = screen.error or _COLOUR.sub("", str(error))
+            reason = screen.error or " ".join(filter(None, [_COLOUR.sub("", str(error)), screen.exception]))
             raise PipelineFailedError(f"{reason}\nThe whole log: {out / f'{pipeline.name}.log'}") from error
     if steps.signal_number:
         raise _interruption(steps, screen)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import textwrap
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ _EXPANSION = {".gz": 3.0, ".xz": 4.0, ".zst": 3.5, ".parquet": 3.0}
 """About how many times as large text is when it is unpacked."""
 _FILES_OF_SHARE, _LINES_OF_SHARE = 8, 1000
 _EXAMPLE_CHARACTERS = 20, 160
+_SPECIAL_TOKENS = 4
+"""At a text's ends, with one to spare."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,9 @@ class NewRecipe:
         labels, no_task = _labels(taken, chosen)
         machine = machine or Machine.here()
         project = _project_name(name or folder.resolve().name)
-        examples = _examples(taken) if labels else {}
 
         def write(fitted: FittedSizes) -> str:
+            examples = _examples(taken, fitted.block_tokens) if labels else {}
             return writing.format_recipe(project, described, [*taken], labels, no_task, examples, machine, fitted)
 
         amount = fitting.TextAmount(
@@ -156,7 +159,7 @@ class NewRecipe:
             names + (", ..." if len(self.found.paths[language]) > 3 else ""),
             f"{about}{self.characters[language]:,.0f}",
             f"{sample.documents:,} {more}".strip(),
-            f"{len(labels)}: {', '.join(labels)}"[:60] if labels else "none",
+            textwrap.shorten(f"{len(labels)}: {', '.join(labels)}", 60, placeholder=" ...") if labels else "none",
         )
 
 
@@ -213,7 +216,11 @@ def _labels(taken: dict[str, TextSample], source: str) -> tuple[tuple[str, ...],
         return (), "no document has a label"
     for language, sample in taken.items():
         if sample.unlabelled:
-            return (), f"{sample.unlabelled[0]} has no label, and a task needs one for each document"
+            return (), (
+                f"{len(sample.unlabelled):,} of {sample.counted:,} documents in {language} have no label (the first: "
+                f"{sample.unlabelled[0]}), and a task needs one for each document. Label or remove them, "
+                "and run this again"
+            )
         if not sample.documents:
             return (), f"{language} has no documents"
     labels = tuple(sorted(taken[source].labels["train"]))
@@ -229,9 +236,13 @@ def _project_name(folder: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", folder.lower()).strip("-") or "my-project"
 
 
-def _examples(taken: dict[str, TextSample]) -> dict[str, str]:
-    """A line of each language's test documents, to ask the endpoint about."""
+def _examples(taken: dict[str, TextSample], block_tokens: int) -> dict[str, str]:
+    """A line of each language's test documents, to ask the endpoint about.
+
+    A character is a token of its own where a language has many of them: a longer line may not fit the model.
+    """
     shortest, longest = _EXAMPLE_CHARACTERS
+    longest = max(shortest, min(longest, block_tokens - _SPECIAL_TOKENS))
     found = {}
     for language, sample in taken.items():
         lines = (" ".join(line.split()) for text in sample.texts["test"] for line in text.splitlines())

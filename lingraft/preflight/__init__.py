@@ -15,7 +15,7 @@ from lingraft.config.tasks import Task
 from lingraft.console import say
 from lingraft.data import documents
 from lingraft.errors import TextError
-from lingraft.preflight import examples, labels, outputs, resources, samples, sizes
+from lingraft.preflight import copies, examples, labels, outputs, resources, samples, sizes
 from lingraft.preflight.samples import TextSample
 
 Problems = dict[str, list[str]]
@@ -131,6 +131,8 @@ def find_problems(
         for language, sample in taken.items()
     }
     _report(taken, time.monotonic() - began)
+    for warning in copies.warnings(taken, recipe.source):
+        say(warning)
     return {language: messages for language, messages in found.items() if messages}
 
 

@@ -130,6 +130,31 @@ def test_without_labels_for_all_there_is_no_task_and_the_recipe_says_why(
     assert Recipe.parse(raw).tasks[0].name == "topic"
 
 
+def test_documents_without_a_label_are_counted(text: Path) -> None:
+    rows = [row if number % 3 else {"text": row["text"]} for number, row in enumerate(made_up.documents("de", 300))]
+    (text / "de.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert (
+        f"task      none: 100 of 300 documents in de have no label (the first: {text / 'de.jsonl'}, line 1), and a "
+        "task needs one for each document. Label or remove them, and run this again\n"
+    ) in NewRecipe.of(text, machine=SMALL).summary()
+
+
+def test_an_example_fits_the_model_also_where_a_character_is_a_token(text: Path) -> None:
+    rows = [row | {"text": f"{'字' * 90}\n{row['text']}"} for row in made_up.documents("de", 300)]
+    (text / "de.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = NewRecipe.of(text, machine=SMALL).recipe
+    [task] = recipe.tasks
+    assert len(str(task.examples["de"])) < recipe.primary_shape.block_tokens
+
+
+def test_labels_that_do_not_fit_the_table_end_in_dots(text: Path) -> None:
+    for language in ("en", "de", "tr"):
+        rows = [row | {"label": f"{row['label']} {'x' * 30}"} for row in made_up.documents(language, 300)]
+        (text / f"{language}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [line] = [line for line in NewRecipe.of(text, machine=SMALL).summary().splitlines() if line.startswith("  de")]
+    assert line.endswith(" ...")
+
+
 def test_the_source_is_english_or_the_most_or_what_is_asked_for(text: Path) -> None:
     assert NewRecipe.of(text, source="tr", machine=SMALL).recipe.targets == ("de", "en")
     (text / "en.jsonl").unlink()

@@ -221,6 +221,18 @@ def test_the_demo_asks_the_registered_bundle_in_every_language_that_has_an_examp
 
 
 @pytest.mark.usefixtures("store")
+def test_a_question_that_the_endpoint_refuses_costs_no_other_its_answer(
+    finished: Finished, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = finished.recipe.task("topic")
+    task = topic.model_copy(update={"examples": topic.examples | {"en": "kilo " * 500}})
+    tracking.fetch(bundle_name(finished.recipe, "topic"), Kind.BUNDLE, tmp_path / "bundle")
+    answered = ask_examples(finished.recipe, task, tmp_path / "bundle")
+    assert "-> no answer: the endpoint refused a question in 'en': text 0 has " in capsys.readouterr().out
+    assert [each.language for each in answered] == [language for language in task.examples if language != "en"]
+
+
+@pytest.mark.usefixtures("store")
 def test_the_demos_report_has_the_answers_also_where_mlflow_keeps_it(
     finished: Finished, seen: Seen, tmp_path: Path
 ) -> None:

@@ -356,6 +356,23 @@ def test_a_step_that_is_to_install_packages_is_refused_also_within_a_loop(tmp_pa
         local.run(pipeline, tmp_path / "out")
 
 
+@step
+def finds_the_disk_full() -> None:
+    """Raise an error that is not one of ours."""
+    raise OSError(28, "No space left on device")
+
+
+def test_a_step_that_ends_in_an_error_of_another_library_says_which(tmp_path: Path) -> None:
+    @dsl.pipeline(name="full")
+    def pipeline() -> None:
+        finds_the_disk_full()
+
+    with pytest.raises(
+        local.PipelineFailedError, match=r"finds-the-disk-full'\. OSError: \[Errno 28\] No space left on"
+    ):
+        local.run(pipeline, tmp_path / "out")
+
+
 def test_what_steps_import_before_they_are_forked_starts_no_thread_and_no_gpu() -> None:
     program = (
         "import importlib, sys, threading\n"

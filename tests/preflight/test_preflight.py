@@ -189,3 +189,14 @@ def test_with_some_labels_the_task_stays_and_what_lacks_them_is_listed(text: Pat
     assert preflight.drop_unlabelled_tasks(recipe) is recipe
     [found] = refusal(recipe)
     assert found.startswith(f"de: {text / 'de.txt'} and 299 further documents have no label")
+
+
+def test_text_that_is_a_copy_of_the_source_s_is_said(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (text / "en.jsonl").read_text(encoding="utf-8").splitlines()
+    german = (text / "de.jsonl").read_text(encoding="utf-8").splitlines()
+    preflight.require_ready(recipe_on(text))
+    assert "word for word" not in capsys.readouterr().err
+    (text / "de.jsonl").write_text("\n".join([*lines[:90], *german[90:]]) + "\n", encoding="utf-8")
+    preflight.require_ready(recipe_on(text))
+    assert "de: 90 of 300 documents, 3" in (told := capsys.readouterr().err)
+    assert "of the text, are in 'en' word for word. Scores are too good if they stay: check that" in told
