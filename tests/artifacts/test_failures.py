@@ -77,5 +77,5 @@ def test_a_mistake_of_ours_is_raised_and_leaves_no_hole(tmp_path: Path, fail: Ca
 
 
 def test_asking_why_something_failed_does_not_wait_for_torch() -> None:
-    program = "import sys; from lingraft.artifacts.failures import why; sys.exit('torch' in sys.modules)"
+    program = "import sys; from lingraft.artifacts.failures import failure_reason; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

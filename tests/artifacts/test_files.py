@@ -61,8 +61,8 @@ def test_a_failure_while_writing_leaves_nothing_behind(tmp_path: Path, error: ty
 def test_a_process_killed_while_writing_leaves_no_folder_of_that_name(tmp_path: Path) -> None:
     program = (
         "import os, sys, pathlib\n"
-        "from lingraft.artifacts.files import new_folder\n"
-        "with new_folder(pathlib.Path(sys.argv[1])) as temporary:\n"
+        "from lingraft.artifacts.files import atomic_folder\n"
+        "with atomic_folder(pathlib.Path(sys.argv[1])) as temporary:\n"
         "    (temporary / 'file').write_text('half')\n"
         "    os._exit(9)\n"
     )

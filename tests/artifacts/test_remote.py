@@ -358,9 +358,9 @@ def test_a_program_ends_though_a_fetch_hangs(web: Web) -> None:
     program = """
 import sys, torch
 from lingraft.artifacts.artifact import Kind
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.artifacts.remote import open_remote
-blocks = split(open_remote(sys.argv[1], Kind.BLOCKS), "train")
+blocks = open_split(open_remote(sys.argv[1], Kind.BLOCKS), "train")
 blocks.prefetch(torch.tensor([0]))
 """
     subprocess.run([sys.executable, "-c", program, web.uri], check=True, timeout=60)

@@ -132,7 +132,7 @@ def test_claims_say_in_how_many_languages_a_ratio_was_to_be_had() -> None:
     found = {row.label: row.cells for row in claims(grid).rows}
     [joint] = [cells for label, cells in found.items() if label == "MINIJOINT: times less compute to 95% of BL_BASE"]
     task = grid.records.tasks[0]
-    ratio = grid.speed_up(grid.variant(grid.minis[-1].system), task).mean
+    ratio = grid.speed_up(grid.variant(grid.mini_variants[-1].system), task).mean
     assert joint[:2] == ("2.3×", f"{ratio:.2f}×")
     shares = [cells for label, cells in found.items() if label.startswith("BL_SMALL: share")]
     assert shares[0][0] == "clearly below"

@@ -39,7 +39,7 @@ def killed_in_the_midst_of_training(arguments: list[str]) -> None:
         yield next(points)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    run.shown = killed
+    run.show_progress = killed
     lingraft(arguments)
 
 

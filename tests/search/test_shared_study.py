@@ -106,7 +106,7 @@ def test_a_worker_that_was_killed_is_seen_at_once_and_its_scores_are_handed_on(a
 
 def test_a_worker_elsewhere_is_lost_when_it_gives_no_sign_for_a_while() -> None:
     clock = Clock()
-    board = replace(_board(None, lost_after_s=30), _watched=LivenessMonitor(clock))
+    board = replace(_board(None, lost_after_s=30), _liveness=LivenessMonitor(clock))
     trial = board.claim({"depth": 1})
     assert trial
     elsewhere = ["another machine", "pid:[1]", "1", "1"]
