@@ -94,7 +94,7 @@ def finished(bench: Bench) -> Finished:
     name = {"name": planned.name}
     primary = bench.do("pretrain", paper.pretrain, **name, **source)
     finetuned = [
-        bench.do(one.word, paper.finetune, **name, job=one.word, **primary, **source)["task"]
+        bench.do(one.key, paper.finetune, **name, job=one.key, **primary, **source)["task"]
         for one in planned.finetunings
     ]
     judged = bench.do("source", paper.judge_source, **name, **primary, **source, finetuned=finetuned)
@@ -150,7 +150,7 @@ def test_scores_and_costs_are_shown_beside_the_steps(finished: Finished) -> None
 def test_finetunings_are_gathered_for_all_languages(finished: Finished) -> None:
     tasks = finished.bench.folder / "source" / "tasks"
     for one in plan_comparison(finished.bench.recipe).primaries[0].finetunings:
-        assert Artifact.load(one.within(tasks), Kind.TASK).manifest.details["seed"] == one.seed
+        assert Artifact.load(one.path_in(tasks), Kind.TASK).manifest.details["seed"] == one.seed
 
 
 def test_tracking_has_a_run_a_step_and_ends_with_the_report(finished: Finished) -> None:

@@ -47,12 +47,12 @@ def test_a_server_that_is_started_anew_is_waited_for(
             server.stop("immediate")
         worker.wait_for_word("the server of the Optuna storage went away; it is waited for, 60 s at most")
         server.start()
-        ended = worker.should_stop()
+        ended = worker.ends()
     if ended:  # a statement was under way: it is never repeated, since nobody knows whether it was carried out
         last = workers.log("worker").splitlines()[-1]
         assert last.startswith("error: the Optuna storage postgresql+psycopg://mlflow:***@")
         with workers.one("worker") as again:
-            assert again.should_stop() == 0, workers.log("worker")
+            assert again.ends() == 0, workers.log("worker")
     assert without_times(load_search(tmp_path / "worker")) == without_times(undisturbed)
 
 
@@ -69,13 +69,13 @@ def test_without_its_server_a_worker_says_so_and_the_next_goes_on_from_its_check
     with workers.one("first") as first:
         with workers.held_at_look(first, 2):
             server.stop("immediate")
-        assert first.should_stop() == 1, workers.log("first")
+        assert first.ends() == 1, workers.log("first")
     last = workers.log("first").splitlines()[-1]
     assert last.startswith("error: the Optuna storage postgresql+psycopg://mlflow:***@")
     assert "see that its folder or server is there" in last
     server.start()
     with workers.one("second") as second:
-        assert second.should_stop() == 0, workers.log("second")
+        assert second.ends() == 0, workers.log("second")
     said = workers.log("second")
     assert "going on after step" in said or " step " not in said, (
         said

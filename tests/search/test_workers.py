@@ -45,7 +45,7 @@ def test_a_killed_workers_trial_goes_on_from_its_checkpoint_and_is_paid_once(
         workers.wait_for_look(3)
         first.kill()
     with workers.one("second") as second:
-        assert second.should_stop() == 0, workers.log("second")
+        assert second.ends() == 0, workers.log("second")
 
     assert "was lost" in workers.log("second")
     assert "going on after step" in workers.log("second")
@@ -62,7 +62,7 @@ def test_two_workers_share_the_trials_and_one_is_killed(
     with workers.together("one", "two") as (one, two):
         workers.wait_for_look(2, trials=2)
         one.kill()
-        assert two.should_stop() == 0, workers.log("two")
+        assert two.ends() == 0, workers.log("two")
     assert "was lost" in workers.log("two")
     assert "going on after step" in workers.log("two")
     with workers.board() as board:
