@@ -1,5 +1,6 @@
 """English names and canonical codes of languages, from the Unicode CLDR."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,11 @@ def canonical_code(code: str) -> str | None:
 
     found = str(get_global("language_aliases").get(code, code))
     return found if found in english.languages and found not in _NO_LANGUAGES else None
+
+
+def quoted(tags: Iterable[str]) -> str:
+    """Return tags for a sentence, such as "'de', 'it'": without quotes "it" would read as a word; empty for none."""
+    return ", ".join(map(repr, tags))
 
 
 def name_and_tag(tag: str) -> str:

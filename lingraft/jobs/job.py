@@ -4,7 +4,7 @@ They are the same whether a command, a pipeline's step or the paper's comparison
 it trains: who asks what a job depends on does not wait for PyTorch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from lingraft.artifacts.cache import artifact_fingerprint
 from lingraft.artifacts.failures import failure_reason, record_failure, require_inputs_made
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
-from lingraft.data.bilingual_dictionary import translation_hashes
+from lingraft.data.bilingual_dictionary import parallel_hashes, translation_hashes
 from lingraft.tasks.fingerprints import marks_of
 
 if TYPE_CHECKING:
@@ -93,6 +93,26 @@ class LanguageDirs(NamedTuple):
     def under(cls, folder: Path, language: str) -> "LanguageDirs":
         """Where a language's are among those of others."""
         return cls(*(folder / noun / language for noun in cls._fields))
+
+
+SOURCE_RECIPE = "recipe.json"
+"""File beside the folders of a source that was brought from a registry."""
+
+
+class SourceDirs(NamedTuple):
+    """Folders of a project's source; `mini` and `vectors` are empty where the recipe needs none."""
+
+    primary: Path
+    tasks: Path
+    """Folder of `<task>/seed-<seed>`."""
+    evaluation: Path
+    mini: Path
+    vectors: Path
+
+    @classmethod
+    def under(cls, folder: Path) -> "SourceDirs":
+        """Folders of a source that has one folder for all of it."""
+        return cls(*(folder / noun for noun in cls._fields))
 
 
 def text(recipe: Recipe, language: str, out: Path) -> Job:
@@ -279,6 +299,92 @@ def adaptation(
         make,
         work=_work(recipe.steps_over(depth)[Stage.ADAPT].layers, recipe.adaptation),
     )
+
+
+def source_evaluation(
+    recipe: Recipe, primary: Path, tasks: Sequence[Path], text_folder: Path, blocks_folder: Path, out: Path
+) -> Job:
+    """Judging the primary and its tasks on the source language's test split."""
+
+    def make(folder: Path, _: "MetricsCallback") -> Artifact:
+        from lingraft.stages.evaluate import evaluate_source
+
+        return evaluate_source(recipe, primary, tasks, text_folder, blocks_folder, folder)
+
+    inputs = {"primary": primary, "text": text_folder, "blocks": blocks_folder, **_numbered(tasks)}
+    return Job(
+        "evaluate-source",
+        f"evaluation of {recipe.source!r}",
+        Kind.EVALUATION,
+        out,
+        inputs,
+        _judging_settings(recipe),
+        make,
+        outside=lambda: _test_marks(recipe, recipe.source),
+    )
+
+
+def language_evaluation(
+    recipe: Recipe,
+    language: str,
+    depth: int,
+    primary: Path,
+    mini: Path | None,
+    tasks: Sequence[Path],
+    embeddings: Path,
+    text_folder: Path,
+    blocks_folder: Path,
+    out: Path,
+    initial: Path | None = None,
+    source_evaluation: Path | None = None,
+) -> Job:
+    """Judging a language's embeddings, swapped into the primary and its tasks, on its test split."""
+
+    def make(folder: Path, _: "MetricsCallback") -> Artifact:
+        from lingraft.stages.evaluate import evaluate_language
+
+        return evaluate_language(
+            recipe,
+            primary,
+            embeddings,
+            tasks,
+            text_folder,
+            blocks_folder,
+            folder,
+            mini=mini,
+            initial=initial,
+            source_evaluation=source_evaluation,
+        )
+
+    inputs = {"primary": primary, "embeddings": embeddings, "text": text_folder, "blocks": blocks_folder}
+    others = {"mini": mini, "initial": initial, "source_evaluation": source_evaluation}
+    return Job(
+        f"evaluate-{language}-{depth}",
+        f"evaluation of {language!r} over {depth} layers",
+        Kind.EVALUATION,
+        out,
+        inputs | _numbered(tasks) | {name: folder for name, folder in others.items() if folder},
+        _judging_settings(recipe),
+        make,
+        outside=lambda: _test_marks(recipe, language) | parallel_hashes(recipe, language),
+    )
+
+
+def _numbered(tasks: Sequence[Path]) -> dict[str, Path]:
+    return {f"task {number}": folder for number, folder in enumerate(tasks)}
+
+
+def _judging_settings(recipe: Recipe) -> dict[str, Any]:
+    """What scores depend on: texts that the endpoint is asked about, and names for people, change none."""
+    no_matter: Any = {"examples": True, "label_names": True, "finetuning": True}
+    tasks = [task.model_dump(mode="json", exclude=no_matter) for task in recipe.tasks]
+    parts = ("source", "system", "encoder", "precision", "mini", "adaptation", "alignment")
+    return recipe_parts(recipe, *parts) | {"tasks": tasks}
+
+
+def _test_marks(recipe: Recipe, language: str) -> dict[str, Any]:
+    """Marks of the test examples that tasks have in a language, where these are no input."""
+    return {task.name: marks_of(task, ("test",), language) for task in recipe.tasks if task.covers(language)}
 
 
 def recipe_parts(recipe: Recipe, *names: str) -> dict[str, Any]:

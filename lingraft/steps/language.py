@@ -10,13 +10,13 @@ from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.failures import failure_reason, write_failure
 from lingraft.artifacts.files import write_json
-from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name
+from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name, task_folders
 from lingraft.artifacts.outcomes import LanguagesFailedError, load_outcome, require_success
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import PRIMARY
 from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
-from lingraft.jobs import job
+from lingraft.jobs import job as jobs
 from lingraft.reports.run.records import GateVerdict, RunRecords, TrackedRuns
 from lingraft.stages.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
 from lingraft.steps.promote import promote_version, requester
@@ -29,7 +29,6 @@ from lingraft.steps.step_io import (
     language_of,
     non_empty,
     recalls,
-    task_folders,
 )
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
 from lingraft.tracking.promotion.evidence import register_judged
@@ -66,7 +65,7 @@ def initialise(
     """Write one language's embeddings as they are before training; `vectors` is empty where rows need no text."""
     language = language_of(tokenizer_folder, Kind.TOKENIZER)
     inputs = (blocks_folder, non_empty(vectors))
-    return run_job(job.initialisation(Recipe.parse(recipe), language, primary, tokenizer_folder, out, *inputs), run)
+    return run_job(jobs.initialisation(Recipe.parse(recipe), language, primary, tokenizer_folder, out, *inputs), run)
 
 
 @single_job
@@ -84,9 +83,10 @@ def adapt(
     """Learn one language's embeddings over one depth; the folder `mini` is empty without a step 1b."""
     language = language_of(blocks_folder, Kind.BLOCKS)
     folders = primary, non_empty(mini), blocks_folder, tokenizer_folder, out, initial
-    return run_job(job.adaptation(Recipe.parse(recipe), depth, language, *folders), run)
+    return run_job(jobs.adaptation(Recipe.parse(recipe), depth, language, *folders), run)
 
 
+@single_job
 def evaluate_language(
     recipe: str,
     run: Path,
@@ -101,30 +101,33 @@ def evaluate_language(
     initial: Path | None = None,
 ) -> ScoresAndConfusion:
     """Evaluate one language."""
-    from lingraft.stages.evaluate import evaluate_language as evaluate
+    settings, learned = Recipe.parse(recipe), Artifact.load(embeddings, Kind.EMBEDDINGS).manifest
+    job = jobs.language_evaluation(
+        settings,
+        str(learned.language),
+        learned.detail("depth", int),
+        primary,
+        non_empty(mini),
+        task_folders(settings, tasks),
+        embeddings,
+        text_folder,
+        blocks_folder,
+        out,
+        initial=initial,
+        source_evaluation=source_evaluation,
+    )
+    run_job(job, run, lambda made: _scores_and_recalls(load_language(made.folder)))
+    result = load_language(out)
+    return _scores(result), *confusion_of(result.tasks)
 
-    depth = Artifact.load(embeddings, Kind.EMBEDDINGS).manifest.detail("depth", int)
-    with tracking.stage(run.read_text(), f"evaluate-{language_of(embeddings, Kind.EMBEDDINGS)}-{depth}") as stage:
-        settings = Recipe.parse(recipe)
-        folders = task_folders(settings, tasks)
-        made = evaluate(
-            settings,
-            primary,
-            embeddings,
-            folders,
-            text_folder,
-            blocks_folder,
-            out,
-            mini=non_empty(mini),
-            initial=initial,
-            source_evaluation=source_evaluation,
-        )
-        result = load_language(out)
-        scores = {f"masked_accuracy_{name}": score for name, score in result.masked.model_dump().items()}
-        scores |= result.alignment_metrics
-        scores |= zero_shot(result)
-        stage.record(made, scores | recalls(result.tasks))
-    return scores, *confusion_of(result.tasks)
+
+def _scores(result: LanguageResult) -> Scores:
+    scores = {f"masked_accuracy_{name}": score for name, score in result.masked.model_dump().items()}
+    return scores | result.alignment_metrics | zero_shot(result)
+
+
+def _scores_and_recalls(result: LanguageResult) -> Scores:
+    return _scores(result) | recalls(result.tasks)
 
 
 def register_language(

@@ -16,7 +16,7 @@ from lingraft.training.metrics import expose_metrics
 _CHECKING: ContextVar[bool] = ContextVar("only asked", default=False)
 _JOB = "lingraft_job"
 _TRAINED = {Kind.PRIMARY, Kind.MINI, Kind.TASK, Kind.EMBEDDINGS}
-Step = TypeVar("Step", bound=Callable[..., Scores])
+Step = TypeVar("Step", bound=Callable[..., object])
 
 
 class _CheckResult(BaseException):

@@ -12,12 +12,13 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.failures import failure_reason, write_failure
 from lingraft.artifacts.names import bundle_kinds, bundle_name, embeddings_name, primary_name
 from lingraft.artifacts.outcomes import LanguagesFailedError, write_outcome
+from lingraft.artifacts.sync import RESULTS_VARIABLE
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import Finetuning, Task, TaskFile, TaskKindName
 from lingraft.errors import DepthError, PromotionError, TrackingError
 from lingraft.reports.run.page import RunRecords
 from lingraft.serving.bundle import Bundle
-from lingraft.stages import results
+from lingraft.stages import evaluate, results
 from lingraft.steps import data, language, source
 from lingraft.steps import search as search_steps
 from lingraft.tracking.promotion.lineage import lineage_tree
@@ -180,6 +181,24 @@ def test_macro_f1_and_recall_per_class_are_metrics_of_the_evaluations_run(regist
     }
 
 
+def test_a_language_is_not_evaluated_again_for_other_examples(
+    registered: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RESULTS_VARIABLE, str(tmp_path / "shared"))
+    shop, run = registered.shop, registered.begin(tmp_path / "run")
+    asked = shop.recipe.task().model_copy(update={"examples": {"en": "mu na pe"}})
+    embeddings, _ = registered.judged(1)
+    inputs = shop.primary, registered.no_mini, registered.tasks, embeddings, shop.texts["de"], shop.blocks["de"]
+    shown = []
+    for name, recipe in (("first", shop.recipe), ("second", shop.recipe.model_copy(update={"tasks": (asked,)}))):
+        shown.append(language.evaluate_language(recipe.to_json(), run, *inputs, registered.evaluation, tmp_path / name))
+        monkeypatch.delattr(evaluate, "evaluate_language", raising=False)
+    assert shown[0] == shown[1]
+    assert Artifact.load(tmp_path / "first", Kind.EVALUATION).manifest == (
+        Artifact.load(tmp_path / "second", Kind.EVALUATION).manifest
+    )
+
+
 def test_zero_shot_scores_are_told_by_task_beside_those_as_initialised(registered: Registered, tmp_path: Path) -> None:
     shop, run = registered.shop, registered.begin(tmp_path / "run")
     inputs = shop.primary, registered.no_mini, registered.tasks, shop.embeddings["de"]
@@ -281,7 +300,9 @@ def test_a_language_to_drop_that_nothing_knows_is_refused_before_anything_is_com
     language.bundle(registered.recipe, run, "topic", *folders, tmp_path / "bundle")
     assert "de" in languages_of(model, tmp_path / "champion")
     data.check_inputs(registered.recipe, "language", ["tr"], ["de", "tr"])
-    with pytest.raises(PromotionError, match=r"--drop-language names dee, but .* have .*de.*, and the run names tr\."):
+    with pytest.raises(
+        PromotionError, match=r"--drop-language names 'dee', but .* have .*'de'.*, and the run names 'tr'\."
+    ):
         data.check_inputs(registered.recipe, "language", ["tr"], ["de", "dee"])
     with pytest.raises(PromotionError, match="--drop-language names en, the source language"):
         data.check_inputs(registered.recipe, "language", ["tr"], ["en"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from lingraft.artifacts.artifact import Artifact, Kind, Manifest
 from lingraft.bundle.format import bundle_languages
 from lingraft.bundle.language_part import language_files, language_version
+from lingraft.data.languages import quoted
 from lingraft.errors import PublicationError
 from lingraft.serving.publishing.publications import Publication, Publications, ReplicaStatus
 
@@ -110,7 +111,7 @@ def withdraw(folder: Path, task: str, language: str, by: str) -> Publication:
     publications = Publications(folder)
     there = served_languages(publications)
     if language not in there.get(task, ()):
-        listed = "; ".join(f"{name}: {', '.join(sorted(known))}" for name, known in sorted(there.items()))
+        listed = "; ".join(f"{name}: {quoted(sorted(known))}" for name, known in sorted(there.items()))
         heard = (
             ""
             if publications.live_replicas()

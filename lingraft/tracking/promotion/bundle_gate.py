@@ -8,6 +8,7 @@ import pydantic
 from lingraft.artifacts.artifact import Manifest
 from lingraft.bundle.format import bundle_examples, bundle_languages
 from lingraft.config.gate import PARITY_TOLERANCE
+from lingraft.data.languages import quoted
 from lingraft.errors import PromotionError
 from lingraft.tracking.promotion.gate import Check
 from lingraft.tracking.tags import parity_of
@@ -114,10 +115,10 @@ class BundleChange:
             PromotionError: the message lists the languages in production, and those that would leave.
         """
         if strange := sorted(set(allowed.drop_languages) - set(self.lost)):
-            served = ", ".join(languages_in((self.before, self.recorded))) or "none"
+            served = quoted(languages_in((self.before, self.recorded))) or "none"
             raise PromotionError(
-                f"--drop-language names {', '.join(strange)}, but this takes none of them out of production: the "
-                f"champion has {served}; {', '.join(self.lost) or 'none'} would leave."
+                f"--drop-language names {quoted(strange)}, but this takes none of them out of production: the "
+                f"champion has {served}; {quoted(self.lost) or 'none'} would leave."
             )
 
     def checks(self, allowed: AllowedChanges) -> list[Check]:
@@ -143,14 +144,14 @@ class BundleChange:
     def _languages(self, before: BundleContent, allowed: AllowedChanges) -> Check:
         unnamed = [language for language in self.lost if language not in allowed.drop_languages]
         if not unnamed:
-            dropped = f", but for {', '.join(self.lost)}, which somebody named" if self.lost else ""
+            dropped = f", but for {quoted(self.lost)}, which somebody named" if self.lost else ""
             return Check(name="languages", passed=True, says=f"all languages of {before.title} stay{dropped}")
         new = self.after.title if self.after else "no bundle"
         named = " ".join(f"--drop-language {language}" for language in unnamed)
         says = (
-            f"{', '.join(unnamed)} would leave production: {before.title} has "
-            f"{', '.join(languages_in((self.before, self.recorded)))}, "
-            f"{new} has {', '.join(self.after.languages) if self.after else 'none'}. "
+            f"{quoted(unnamed)} would leave production: {before.title} has "
+            f"{quoted(languages_in((self.before, self.recorded)))}, "
+            f"{new} has {quoted(self.after.languages) if self.after else 'none'}. "
             f"Run the language pipeline, which takes them along, or ask for it by name: {named}."
         )
         return Check(name="languages", passed=False, says=says)
@@ -159,7 +160,7 @@ class BundleChange:
         served = self.before.embeddings if self.before else {}
         wanted = [language for language in after.languages if language != after.source]
         refused = [
-            f"{language} ({str(after.embeddings.get(language))[:12]})"
+            f"{language!r} ({str(after.embeddings.get(language))[:12]})"
             for language in wanted
             if after.embeddings.get(language) not in {*accepted, served.get(language)} - {None}
         ]
@@ -169,7 +170,7 @@ class BundleChange:
                 "first, and bundle again."
             )
             return Check(name="embeddings", passed=False, says=says)
-        says = f"the gate has accepted the embeddings of {', '.join(wanted) or 'no other language'}"
+        says = f"the gate has accepted the embeddings of {quoted(wanted) or 'no other language'}"
         return Check(name="embeddings", passed=True, says=says)
 
 
@@ -201,7 +202,7 @@ def _parity(content: BundleContent) -> Check:
     shown = ", ".join(f"{language} {found:.2g}" for language, found in content.parity.items())
     if unknown or far:
         says = (
-            f"{content.title} does not agree with PyTorch within {PARITY_TOLERANCE:g} in {', '.join([*far, *unknown])} "
+            f"{content.title} does not agree with PyTorch within {PARITY_TOLERANCE:g} in {quoted([*far, *unknown])} "
             f"({shown or 'no parity is known'}). Export it again."
         )
         return Check(name="parity", passed=False, says=says)
