@@ -19,6 +19,7 @@ from lingraft.console import PlannedStep, TotalProgress, format_duration
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import NotRegisteredError, RequestError
 from lingraft.new_recipe.machine import Machine
+from lingraft.reports.fonts import missing_fonts
 from lingraft.reports.run.note import REPORT
 from lingraft.reports.run.page import PAGE_FILE, RunRecords, brief_table, write
 from lingraft.reports.run.records import SampleAnswer
@@ -67,11 +68,14 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     bundles = _fetch_bundles(recipe, out / "bundle")
     tasks = [task for task in recipe.tasks if task.name in bundles]
     answers = [answered for task in tasks for answered in ask_examples(recipe, task, bundles[task.name])]
-    report = write_report(records.model_copy(update={"answers": tuple(answers)}), out / "report")
+    records = records.model_copy(update={"answers": tuple(answers)})
+    report = write_report(records, out / "report")
     if bundles:
         command = [str(Path(sys.executable).with_name("lingraft")), "serve", *map(str, bundles.values())]
         print(f"Serve:  {shlex.join(command)}\n        and try it on http://localhost:8080/ui")
     print(f"Report: {(report / PAGE_FILE).resolve()} (recall per class, costs, what to do next)")
+    if hint := missing_fonts(records.model_dump_json()):
+        print(f"        {hint}")
     elapsed_s = time.monotonic() - started
     if whole and not progress.reused:
         write_json(out / TIME_FILE, {"elapsed_s": round(elapsed_s, 1)})

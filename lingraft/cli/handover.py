@@ -113,6 +113,8 @@ def report(
 ) -> None:
     """Write the report as one HTML page, and print its table."""
     from lingraft.config.recipe import Recipe
+    from lingraft.console import say
+    from lingraft.reports.fonts import missing_fonts
     from lingraft.reports.run.page import RunRecords, table, write
     from lingraft.stages.results import load_language, load_search, load_source
 
@@ -121,3 +123,5 @@ def report(
     records = RunRecords.of(load_source(source), languages, found, settings)
     print_artifact(write(records, out))
     print(table(records))
+    if hint := missing_fonts(records.model_dump_json()):
+        say(hint)
