@@ -1,4 +1,4 @@
-"""Every command of docs/guides/publishing.md runs: by hand against a real server, and deploying against an API server."""
+"""Every command of docs/guides/publishing.md runs: against a real server, and against an API server."""
 
 import re
 import shlex
