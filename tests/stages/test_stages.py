@@ -23,9 +23,8 @@ from lingraft.tasks.classification import Classifier
 from lingraft.tasks.model import load_task
 from lingraft.training import masked_lm, precision
 from lingraft.training import run as runs
-from lingraft.training.learning_curve import HISTORY_FILE
 from lingraft.training.run import TrainingRun
-from lingraft.training.schedule import TrainingMetrics, ignore_metrics
+from lingraft.training.schedule import HISTORY_FILE, TrainingMetrics, ignore_metrics
 from tests.workshop import Workshop, changed, same_tensors
 
 
@@ -48,7 +47,7 @@ def begun(workshop: Workshop, primary: Primary, depth: int) -> tuple[Encoder, Tr
     mini = mini_of(primary, step, None)
     rows = initial_rows(workshop.recipe, primary, load_embeddings(workshop.embeddings["de"]).tokenizer)
     blocks = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "train")
-    return mini, adaptation_run(workshop.recipe, step, mini, rows, blocks, workshop.recipe.adaptation)
+    return mini, adaptation_run(workshop.recipe, [step], [mini], rows, blocks, workshop.recipe.adaptation)
 
 
 @pytest.fixture
