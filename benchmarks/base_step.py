@@ -28,7 +28,8 @@ from lingraft.model.initialisation.rows import InitialRows
 from lingraft.stages.adapt import adaptation_run
 from lingraft.stages.finetune import body_parameters
 from lingraft.tasks.classification import Classification
-from lingraft.training.run import TrainingRun, masked_lm_phase, masked_lm_run, task_run
+from lingraft.training.batches import masked_lm_stream, task_stream
+from lingraft.training.run import TrainingRun, masked_lm_phase, task_phase, training_run
 
 
 def one_update(recipe: Recipe, at_once: int, blocks: int) -> Recipe:
@@ -57,7 +58,7 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
         encoder = Encoder(recipe.primary_shape, vocabulary)
         step = recipe.steps_over(depth)[Stage.PRETRAIN]
         phase = masked_lm_phase(recipe, step, encoder, recipe.pretraining)
-        return masked_lm_run(recipe, [phase], [*encoder.parameters()], blocks, recipe.pretraining)
+        return training_run(recipe, [phase], [*encoder.parameters()], masked_lm_stream(blocks, recipe.pretraining))
 
     def building() -> TrainingRun:
         step = recipe.steps_over(depth, System.MINIPOST)[Stage.BUILD_MINI]
@@ -66,7 +67,9 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
         settings = recipe.for_system(System.MINIPOST).require_mini()
         mini = mini_model(encoder, depth, fresh)
         trained = freeze_except(mini, fresh.parameters())
-        return masked_lm_run(recipe, [masked_lm_phase(recipe, step, mini, settings)], trained, blocks, settings)
+        return training_run(
+            recipe, [masked_lm_phase(recipe, step, mini, settings)], trained, masked_lm_stream(blocks, settings)
+        )
 
     def adaptation() -> TrainingRun:
         mini = mini_model(Encoder(recipe.primary_shape, vocabulary), depth)
@@ -82,7 +85,10 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
         net = kind.net(Encoder(recipe.primary_shape, vocabulary), LABELS)
         step = recipe.steps_over(depth)[Stage.FINETUNE]
         trained = freeze_except(net, body_parameters(net))
-        return task_run(recipe, step, net, kind, trained, data, settings.model_copy(update=once), seed=1)
+        training = settings.model_copy(update=once)
+        phase = task_phase(recipe, step, net, kind, data, training, seed=1)
+        stream = task_stream(data, training.batch_examples, training.micro_batch_examples, 1, training.group_by_length)
+        return training_run(recipe, [phase], trained, stream)
 
     yield "finetuning", finetuning
     yield f"adaptation over {depth}", adaptation

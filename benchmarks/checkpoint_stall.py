@@ -25,9 +25,10 @@ from lingraft.config.systems import Stage
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder
+from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.precision import device
-from lingraft.training.run import masked_lm_phase, masked_lm_run
+from lingraft.training.run import masked_lm_phase, training_run
 from lingraft.training.state import TrainingState
 
 BLOCK_TOKENS = 128
@@ -84,7 +85,9 @@ def step_times_s(recipe: Recipe, checkpointer: CheckpointManager | None) -> list
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
     phase = masked_lm_phase(recipe, step, encoder, recipe.pretraining)
     blocks = blocks_in_memory(blocks_NT)
-    run = masked_lm_run(recipe, [phase], [*encoder.parameters()], blocks, recipe.pretraining, checkpointer)
+    run = training_run(
+        recipe, [phase], [*encoder.parameters()], masked_lm_stream(blocks, recipe.pretraining), checkpointer
+    )
     elapsed_s = [point.elapsed_s for point in run.points]
     if checkpointer:
         checkpointer.wait()

@@ -21,8 +21,9 @@ from lingraft.model.encoder import Encoder, freeze_except, fresh_layers, mini_mo
 from lingraft.stages.finetune import body_parameters
 from lingraft.tasks.classification import Classification, Classified
 from lingraft.tasks.pairs import Encoded
+from lingraft.training.batches import masked_lm_stream, task_stream
 from lingraft.training.prefetch import Prefetcher, prefetch
-from lingraft.training.run import TrainingRun, masked_lm_phase, masked_lm_run, task_run
+from lingraft.training.run import TrainingRun, masked_lm_phase, task_phase, training_run
 
 _RECIPE = Path("recipes/base.toml")
 _ENDLESS = 1_000_000
@@ -105,7 +106,7 @@ def _run(cell: Cell, blocks: Blocks) -> TrainingRun:
     parts = {Stage.PRETRAIN: model, Stage.BUILD_MINI: fresh, Stage.ADAPT: model.vocabulary}
     trained = freeze_except(model, parts[step.stage].parameters())
     phase = masked_lm_phase(recipe, step, model, recipe.pretraining)
-    return masked_lm_run(recipe, [phase], trained, blocks, recipe.pretraining)
+    return training_run(recipe, [phase], trained, masked_lm_stream(blocks, recipe.pretraining))
 
 
 def _finetuning(recipe: Recipe, cell: Cell, primary: Encoder, blocks: Blocks) -> TrainingRun:
@@ -118,7 +119,9 @@ def _finetuning(recipe: Recipe, cell: Cell, primary: Encoder, blocks: Blocks) ->
     kind = Classification(pairs=True)
     net = kind.net(primary, LABELS)
     trained = freeze_except(net, body_parameters(net))
-    return task_run(recipe, cell.training.step, net, kind, trained, data, training, seed=1)
+    phase = task_phase(recipe, cell.training.step, net, kind, data, training, seed=1)
+    stream = task_stream(data, training.batch_examples, training.micro_batch_examples, 1, training.group_by_length)
+    return training_run(recipe, [phase], trained, stream)
 
 
 def in_place_of_pairs(rows: list[list[int]], labels_N: Tensor) -> Classified:

@@ -32,12 +32,13 @@ from lingraft.model.loading import Primary, load_mini, load_primary, save_vocabu
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.initialise import initial_rows, mark_of
 from lingraft.training import precision
+from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.loop import Phase
 from lingraft.training.masked_lm import Measure, accuracy, dev_evaluator, mean_loss
 from lingraft.training.resuming import already_done, require_empty, resumable, save_result, was_saved_before
-from lingraft.training.run import TrainingRun, masked_lm_phase, masked_lm_run, record_training
+from lingraft.training.run import TrainingRun, masked_lm_phase, record_training, training_run
 from lingraft.training.schedule import TRAINING_START, MetricsCallback, PhaseStart, Plateau, TrainingMetrics
 
 
@@ -200,7 +201,8 @@ def adaptation_run(
         phases = [masked_lm_phase(recipe, steps[0], minis[0], settings, stops)]
     else:
         phases = _progressive_phases(recipe, switch, steps, minis, settings, stops)
-    return masked_lm_run(recipe, phases, trained, blocks, settings, checkpointer, dev_score, dev_loss)
+    stream = masked_lm_stream(blocks, settings)
+    return training_run(recipe, phases, trained, stream, checkpointer, dev_score, dev_loss)
 
 
 def _progressive_phases(

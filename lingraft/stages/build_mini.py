@@ -10,11 +10,12 @@ from lingraft.config.systems import Stage
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.model.encoder import freeze_except, fresh_layers, mini_model
 from lingraft.model.loading import load_primary
+from lingraft.training.batches import masked_lm_stream
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.precision import preserve_rng
 from lingraft.training.resuming import already_done, require_empty, resumable, save_result
-from lingraft.training.run import masked_lm_phase, masked_lm_run, record_training
+from lingraft.training.run import masked_lm_phase, record_training, training_run
 from lingraft.training.schedule import MetricsCallback
 
 
@@ -55,12 +56,11 @@ def build_mini(
     with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.MINI, checkpointer, watch):
             return made
-        run = masked_lm_run(
+        run = training_run(
             recipe=recipe,
             phases=[masked_lm_phase(recipe, step, mini, settings)],
             trained=trained,
-            blocks=open_split(data, "train"),
-            settings=settings,
+            stream=masked_lm_stream(open_split(data, "train"), settings),
             checkpointer=checkpointer,
             dev_score=dev_evaluator(mini, mini, open_split(data, "dev"), settings),
         )

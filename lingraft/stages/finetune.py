@@ -18,10 +18,11 @@ from lingraft.model.loading import load_primary
 from lingraft.tasks.kinds import Prepared, TaskKind
 from lingraft.tasks.loading import kind_of, load_examples
 from lingraft.tasks.model import save_task
+from lingraft.training.batches import task_stream
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.precision import preserve_rng
 from lingraft.training.resuming import already_done, require_empty, resumable, save_result
-from lingraft.training.run import record_training, task_run
+from lingraft.training.run import record_training, task_phase, training_run
 from lingraft.training.schedule import MetricsCallback
 
 
@@ -61,7 +62,7 @@ def finetune(
     require_empty(out, state)
     wanted, source = recipe.task(task), load_primary(primary, recipe.primary_shape)
     body = source.encoder if layers is None else mini_model(source.encoder, layers)
-    kind, shape = kind_of(wanted), body.shape
+    kind, shape, settings = kind_of(wanted), body.shape, wanted.finetuning
     documents = load_text(text, recipe.source) if text else None
     examples = load_examples(wanted, "train", recipe.source, documents)
     labels = list(wanted.labels) or kind.labels(examples)
@@ -78,18 +79,16 @@ def finetune(
     made_from = {"stage": "finetune", "primary": source.fingerprint, "layers": shape.layers, "seed": seed, **hashes}
     made_from |= {"dev": _content_hash(dev), "kind": wanted.kind, "evaluation": wanted.evaluation, "labels": labels}
     trained = freeze_except(net, body_parameters(net))
-    with resumable(recipe, out, state, wanted.finetuning, made_from) as checkpointer:
+    with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.TASK, checkpointer, watch):
             return made
-        run = task_run(
+        run = training_run(
             recipe=recipe,
-            step=step,
-            net=net,
-            kind=kind,
+            phases=[task_phase(recipe, step, net, kind, data, settings, seed)],
             trained=trained,
-            data=data,
-            settings=wanted.finetuning,
-            seed=seed,
+            stream=task_stream(
+                data, settings.batch_examples, settings.micro_batch_examples, seed, settings.group_by_length
+            ),
             checkpointer=checkpointer,
             dev_score=_evaluator(net, kind, held_out, recipe.source),
         )
@@ -98,7 +97,7 @@ def finetune(
 
         def fill(draft: Draft) -> None:
             save_task(draft, net)
-            record_training(draft, recipe.source, origin, wanted.finetuning, run)
+            record_training(draft, recipe.source, origin, settings, run)
             draft.facts["tokenizer_hash"] = source.tokenizer.hash
             draft.facts["aligned_with"] = source.fingerprint
             draft.facts["details"] |= {

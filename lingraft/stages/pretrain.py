@@ -15,12 +15,13 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, freeze_except
 from lingraft.model.loading import save_vocabulary
 from lingraft.stages.vectors import begin_as_static_vectors
+from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.precision import preserve_rng
 from lingraft.training.resuming import already_done, require_empty, resumable, save_result
-from lingraft.training.run import TrainingRun, masked_lm_phase, masked_lm_run, record_training
+from lingraft.training.run import TrainingRun, masked_lm_phase, record_training, training_run
 from lingraft.training.schedule import MetricsCallback
 
 
@@ -106,4 +107,4 @@ def pretraining_run(
     if windows := settings.windows:
         end: dict[str, Any] = {"ends_at": windows.steps, "is_last": False}
         phases.insert(0, masked_lm_phase(recipe, step, encoder, settings, window=windows.tokens, **end))
-    return masked_lm_run(recipe, phases, trained, blocks, settings, checkpointer, dev_score)
+    return training_run(recipe, phases, trained, masked_lm_stream(blocks, settings), checkpointer, dev_score)

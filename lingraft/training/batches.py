@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lingraft import ranks
-from lingraft.config.training import blocks_per_process
+from lingraft.config.training import Training, blocks_per_process
 from lingraft.data.masking import count_predicted
 from lingraft.data.rng import make_generator
 from lingraft.data.shards import Blocks
@@ -70,6 +70,11 @@ def block_stream(
         ]
 
     return micro_batches
+
+
+def masked_lm_stream(blocks: Blocks, settings: Training) -> Callable[[int], list[tuple[float, MaskedLmBatch]]]:
+    """Return the stream of shuffled blocks of a training's settings; see `block_stream`."""
+    return block_stream(blocks, settings.batch_blocks, settings.micro_batch_blocks, settings.mask_rate, settings.seed)
 
 
 def task_stream(

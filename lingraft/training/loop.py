@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -112,23 +112,23 @@ class TrainingLoop:
             resumed_at_s = time.perf_counter()
             for step, micro_batches in zip(steps, batches, strict=True):
                 loss = _forward_backward(model, micro_batches, step, schedule.seed, self.autocast, stop)
-                if loss is not None:  # else asked to stop between micro-batches, and the step is left for the next run
-                    skipped.add(step, optimizer.clip(loss))
-                    optimizer.step(schedule.learning_rate_at(step))
-                    skipped.settle(waiting=0 if schedule.logs_at(step) else 1)
-                    self._require_few_skipped(schedule)
-                    state.step = step
-                    state.losses.append(loss)
-                    state.elapsed_s += time.perf_counter() - resumed_at_s
-                    yield from self._log(schedule, stop)
-                    resumed_at_s = time.perf_counter()
-                    if state.has_ended(schedule):
-                        break
-                    batches.wait(unless=functools.partial(_stop_signal, stop))
+                if loss is None:  # asked to stop between micro-batches; the next run takes the step
+                    self._stop(optimizer, skipped, stop)
+                skipped.add(step, optimizer.clip(loss))
+                optimizer.step(schedule.learning_rate_at(step))
+                skipped.settle(waiting=0 if schedule.logs_at(step) else 1)
+                self._require_few_skipped(schedule)
+                state.step = step
+                state.losses.append(loss)
+                state.elapsed_s += time.perf_counter() - resumed_at_s
+                yield from self._log(schedule, stop)
+                resumed_at_s = time.perf_counter()
+                if state.has_ended(schedule):
+                    break
+                batches.wait(unless=functools.partial(_stop_signal, stop))
                 self._checkpoint_or_stop(optimizer, skipped, stop)
-            skipped.settle()
+            self._snapshot(optimizer, skipped)
             self._require_finite_end(schedule)
-            state.optimizer = optimizer.tensors()
             if checkpointer:
                 checkpointer.ended = state
 
@@ -183,21 +183,32 @@ class TrainingLoop:
         yield point
 
     def _checkpoint_or_stop(self, optimizer: Optimizer, skipped: SkippedSteps, stop: StopRequest) -> None:
-        """Write a checkpoint if one is due; write one and raise if any process was asked to stop."""
-        checkpointer, state = self.checkpointer, self.state
-        if checkpointer is None:
+        """Write a checkpoint if one is due; stop if any process was asked to."""
+        if self.checkpointer is None:
             return
-        wanted = _STOP if _stop_signal(stop) else _SAVE if checkpointer.is_due() else _CONTINUE
+        wanted = _STOP if _stop_signal(stop) else _SAVE if self.checkpointer.is_due() else _CONTINUE
         action = process_group.all_reduce_max(wanted)
-        if action == _CONTINUE:
-            return
-        skipped.settle()
-        state.optimizer = optimizer.tensors()
-        checkpointer.save(state, last=action == _STOP)
         if action == _STOP:
-            checkpointer.wait()
-            number = process_group.all_reduce_max(_stop_signal(stop))  # not every process has been asked
-            raise Interruption(number, f"asked to stop after step {state.step}; {checkpointer.resume_hint()}")
+            self._stop(optimizer, skipped, stop)
+        if action == _SAVE:
+            self.checkpointer.save(self._snapshot(optimizer, skipped))
+
+    def _stop(self, optimizer: Optimizer, skipped: SkippedSteps, stop: StopRequest) -> NoReturn:
+        """Write the last checkpoint of this process and raise."""
+        state = self._snapshot(optimizer, skipped)
+        hint = "nothing was written."
+        if self.checkpointer:
+            self.checkpointer.save(state, last=True)
+            self.checkpointer.wait()
+            hint = self.checkpointer.resume_hint()
+        number = process_group.all_reduce_max(_stop_signal(stop))  # not every process has been asked
+        raise Interruption(number, f"asked to stop after step {state.step}; {hint}")
+
+    def _snapshot(self, optimizer: Optimizer, skipped: SkippedSteps) -> TrainingState:
+        """Bring the state up to date, weights and moments included."""
+        skipped.settle()
+        self.state.optimizer = optimizer.tensors()
+        return self.state
 
     def _require_few_skipped(self, schedule: Schedule) -> None:
         skipped = self.state.skipped

@@ -16,13 +16,12 @@ from lingraft.config.systems import Step
 from lingraft.config.tasks import Finetuning
 from lingraft.config.training import Training
 from lingraft.console import say
-from lingraft.data.shards import Blocks
 from lingraft.model.encoder import Encoder
 from lingraft.model.flops import finetuning_update_shape, flops_per_update, step_flops
 from lingraft.model.kernels.cpu import reuse_freed_memory
 from lingraft.tasks.kinds import Prepared, TaskKind
 from lingraft.training import precision
-from lingraft.training.batches import block_stream, steps_for_epochs, task_stream
+from lingraft.training.batches import steps_for_epochs
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
 from lingraft.training.loop import Phase, Stream, TrainingLoop, max_steps
@@ -113,60 +112,19 @@ def masked_lm_phase(
     return Phase(MaskedLmLoss(encoder, step.heads, settings.mask_rate, settings.seed, window), schedule)
 
 
-def masked_lm_run(
-    recipe: Recipe,
-    phases: Sequence[Phase],
-    trained: Sequence[nn.Parameter],
-    blocks: Blocks,
-    settings: Training,
-    checkpointer: CheckpointManager | None = None,
-    dev_score: Callable[[], float] | None = None,
-    dev_loss: Callable[[], float] | None = None,
-) -> TrainingRun:
-    """Return a run of masked language modelling, not yet begun.
+def task_phase(
+    recipe: Recipe, step: Step, net: nn.Module, kind: TaskKind, data: Prepared, settings: Finetuning, seed: int
+) -> Phase:
+    """Loss and schedule of a task's finetuning.
 
     Args:
-        recipe: number format and threads.
-        phases: from `masked_lm_phase`, in their order.
-        trained: all parameters that are trained; whatever else the models have is frozen by the caller.
-        blocks: to train on.
-        settings: batch and seed.
-        checkpointer: writes checkpoints, and finds the one to go on from.
-        dev_score: computes the dev score, where the settings ask for it.
-        dev_loss: computes the dev loss, where a phase ends by it.
-
-    Raises:
-        RecipeError: the batch cannot be divided over the processes.
-    """
-    stream = block_stream(blocks, settings.batch_blocks, settings.micro_batch_blocks, settings.mask_rate, settings.seed)
-    return _make_run(recipe, phases, trained, stream, checkpointer, dev_score, dev_loss)
-
-
-def task_run(
-    recipe: Recipe,
-    step: Step,
-    net: nn.Module,
-    kind: TaskKind,
-    trained: Sequence[nn.Parameter],
-    data: Prepared,
-    settings: Finetuning,
-    seed: int,
-    checkpointer: CheckpointManager | None = None,
-    dev_score: Callable[[], float] | None = None,
-) -> TrainingRun:
-    """Return a run of a task's finetuning, not yet begun.
-
-    Args:
-        recipe: number format and threads.
+        recipe: has the shape that FLOPs are counted for.
         step: layers that examples pass through.
         net: body under the task's head.
         kind: kind of the task.
-        trained: all parameters that are trained; whatever else the net has is frozen by the caller.
         data: to train on.
         settings: length and schedule.
-        seed: of order and dropout.
-        checkpointer: writes checkpoints, and finds the one to go on from.
-        dev_score: computes the dev score, where the settings ask for it.
+        seed: of dropout.
     """
     encoder: Any = net.to(precision.device()).train().encoder
     encoder.recompute = settings.recompute
@@ -179,8 +137,7 @@ def task_run(
         tokens_per_step=settings.batch_examples * recipe.encoder.block_tokens,
         flops_per_step=flops_per_update(step, finetuning_update_shape(recipe, step, settings)),
     )
-    stream = task_stream(data, settings.batch_examples, settings.micro_batch_examples, seed, settings.group_by_length)
-    return _make_run(recipe, [Phase(_TaskLoss(net, kind), schedule)], trained, stream, checkpointer, dev_score)
+    return Phase(_TaskLoss(net, kind), schedule)
 
 
 class _TaskLoss(nn.Module):
@@ -195,22 +152,33 @@ class _TaskLoss(nn.Module):
         return self._kind.loss(self.net, batch)
 
 
-def _make_run(
+def training_run(
     recipe: Recipe,
     phases: Sequence[Phase],
     trained: Sequence[nn.Parameter],
     stream: Stream,
-    checkpointer: CheckpointManager | None,
-    dev_score: Callable[[], float] | None,
+    checkpointer: CheckpointManager | None = None,
+    dev_score: Callable[[], float] | None = None,
     dev_loss: Callable[[], float] | None = None,
 ) -> TrainingRun:
+    """Return a run of the training loop, not yet begun, or that goes on from the newest checkpoint.
+
+    Args:
+        recipe: number format and threads.
+        phases: in their order.
+        trained: all parameters that are trained; the caller has frozen the rest of the models.
+        stream: micro-batches of each step.
+        checkpointer: writes checkpoints, and finds the one to go on from.
+        dev_score: computes the dev score, where the schedule asks for it.
+        dev_loss: computes the dev loss, where a phase ends by it.
+    """
     if recipe.threads:
         torch.set_num_threads(recipe.threads)
     if precision.device().type == "cpu":
         reuse_freed_memory()
     state, steps = checkpointer.load_newest() if checkpointer else None, max_steps(phases)
     if checkpointer and state:
-        number_format = checkpointer.notes["precision"]  # perhaps measured, and another one if measured now
+        number_format = checkpointer.notes["precision"]
         say(f"going on after step {state.step} of {steps}")
     else:
         state = TrainingState()

@@ -23,7 +23,8 @@ from lingraft.model.loading import load_embeddings, load_mini, load_primary
 from lingraft.stages import build_mini, finetune, pretrain
 from lingraft.stages.adapt import adapt
 from lingraft.stages.initialise import initial_rows
-from lingraft.training.run import masked_lm_phase, masked_lm_run
+from lingraft.training.batches import masked_lm_stream
+from lingraft.training.run import masked_lm_phase, training_run
 from lingraft.training.schedule import ignore_metrics
 from tests.fixtures import once
 from tests.workshop import Workshop, same_tensors
@@ -100,9 +101,8 @@ def begun(workshop: Workshop, primary: Path, depth: int = 1) -> tuple[Encoder, E
     small = mini_model(whole, depth, fresh)
     step = recipe.steps_over(depth)[Stage.BUILD_MINI]
     settings, trained = recipe.require_mini(), freeze_except(small, fresh.parameters())
-    run = masked_lm_run(
-        recipe, [masked_lm_phase(recipe, step, small, settings)], trained, blocks_of(workshop), settings
-    )
+    phase, stream = masked_lm_phase(recipe, step, small, settings), masked_lm_stream(blocks_of(workshop), settings)
+    run = training_run(recipe, [phase], trained, stream)
     return whole, small, run
 
 

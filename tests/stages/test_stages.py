@@ -218,7 +218,7 @@ def test_in_finetuning_the_vocabulary_is_bit_for_bit_what_it_was(
     assert optimized == {id(parameter) for parameter in made[0].parameters()} - frozen
 
 
-@pytest.mark.parametrize(("batch", "epochs"), [(7, 1), (64, 2), (10_000, 3)])
+@pytest.mark.parametrize(("batch", "epochs"), [(64, 2), (10_000, 1)])
 def test_every_example_is_seen_once_an_epoch(workshop: Workshop, tmp_path: Path, batch: int, epochs: int) -> None:
     task = workshop.recipe.task()
     finetuning = task.finetuning.model_copy(update={"batch_examples": batch, "epochs": epochs})
@@ -280,13 +280,6 @@ def test_manifests_say_where_everything_came_from(workshop: Workshop) -> None:
     assert task.manifest.aligned_with == primary.fingerprint
     assert primary.manifest.recipe == workshop.recipe.pretraining.model_dump(mode="json")
     assert primary.manifest.record["precision"] == "fp32"
-
-
-def test_two_heads_cost_more_than_one(workshop: Workshop, tmp_path: Path) -> None:
-    one_head = changed(briefly(workshop.recipe), "encoder", mlm_heads=(3,))
-    lone = pretrained(workshop, one_head, tmp_path / "one").manifest.cost.flops
-    three = pretrained(workshop, briefly(workshop.recipe), tmp_path / "three").manifest.cost.flops
-    assert lone < three
 
 
 def test_a_recipe_says_how_many_threads_train(workshop: Workshop, tmp_path: Path) -> None:

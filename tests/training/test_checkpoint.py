@@ -112,26 +112,19 @@ def test_a_bit_that_has_flipped_is_found_or_means_nothing(tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("left", [0, 1, 100, -2])
-def test_a_file_that_was_cut_short_is_named_and_the_checkpoint_before_is_used(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, left: int
+@pytest.mark.parametrize("left", [0, 1, 100, -2, None])
+def test_a_file_that_is_cut_short_or_missing_is_named_and_the_checkpoint_before_is_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, left: int | None
 ) -> None:
     keep(tmp_path, 6, 7)
     path = tmp_path / "step-00000007" / name
-    path.write_bytes(path.read_bytes()[:left])
+    content = path.read_bytes()
+    path.unlink() if left is None else path.write_bytes(content[:left])
     require_equal(checkpointer(tmp_path).load_newest(), state(6))
     assert names(tmp_path) == ["set-aside-step-00000007", "step-00000006"]
     said = capsys.readouterr().err
     assert "a checkpoint is set aside as set-aside-step-00000007" in said
     assert name in said
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_that_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    keep(tmp_path, 6, 7)
-    (tmp_path / "step-00000007" / name).unlink()
-    require_equal(checkpointer(tmp_path).load_newest(), state(6))
-    assert name in capsys.readouterr().err
 
 
 class Drive:

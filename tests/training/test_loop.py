@@ -116,22 +116,6 @@ def test_time_between_points_does_not_count(monkeypatch: pytest.MonkeyPatch) -> 
     assert elapsed[-1] < 100
 
 
-def test_only_what_is_to_be_trained_gets_a_gradient() -> None:
-    trained, frozen = weights([1.0, 2.0]), weights([3.0, 4.0])
-    frozen.requires_grad_(False)
-    run(lambda _: (trained * frozen).sum(), [trained])
-    assert frozen.tolist() == [3.0, 4.0]
-    assert frozen.grad is None
-    assert trained.tolist() != [1.0, 2.0]
-
-
-def test_matrices_decay_and_vectors_do_not() -> None:
-    matrix, vector = weights([[1.0, 1.0]]), weights([1.0, 1.0])
-    run(lambda _: (matrix.sum() + vector.sum()) * 0, [matrix, vector], planned(weight_decay=0.5))
-    assert vector.tolist() == [1.0, 1.0]
-    assert float(matrix.detach().max()) < 1.0
-
-
 def test_micro_batches_make_one_step_of_the_mean_of_their_gradients() -> None:
     seen: list[Tensor] = []
     weight = weights([1.0, -2.0])
