@@ -8,8 +8,7 @@ from typing import Any
 from torch import nn
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Cost, Draft, Kind
-from lingraft.artifacts.cache import artifact_fingerprint
+from lingraft.artifacts.artifact import Artifact, Cost, Draft, Kind, artifact_fingerprint
 from lingraft.artifacts.locks import remove_partial_writes
 from lingraft.config.progressive import Progressive, steps_until
 from lingraft.config.recipe import Recipe
