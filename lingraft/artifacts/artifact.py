@@ -179,7 +179,7 @@ def _adapter(of: Any) -> pydantic.TypeAdapter[Any]:
 
 
 def _canonical(value: Any) -> bytes:
-    """JSON in its canonical form; docs/registry.md says how other programs compute it."""
+    """JSON in its canonical form; docs/guides/registry.md says how other programs compute it."""
     return json.dumps(value, sort_keys=True).encode()
 
 
