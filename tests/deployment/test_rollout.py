@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,8 +134,17 @@ def test_a_deployment_that_is_mended_is_not_given_up_for_the_old_pod(cluster: Cl
     cluster.containers = [container_status("pull", {"reason": "CrashLoopBackOff"}, exit_code=1)]
     assert isinstance(told(ONE)[1], DeploymentError)
     cluster.containers, cluster.is_slow = [], True
-    threading.Timer(0.3, cluster.settle).start()
+
+    def settle() -> None:
+        while cluster.generation < 2:  # or the settled status would be a change between deploy's reading and replacing
+            time.sleep(0.01)
+        time.sleep(0.2)
+        cluster.settle()
+
+    settling = threading.Thread(target=settle)
+    settling.start()
     assert ADDRESS in deploy(TWO)
+    settling.join()
 
 
 def test_a_promoted_canary_keeps_its_pods(cluster: Cluster) -> None:
