@@ -8,7 +8,7 @@ import typer
 from lingraft.cli.options import RecipeOption
 
 if TYPE_CHECKING:
-    from lingraft.doctor.findings import Finding
+    from lingraft.doctor import Finding
 
 
 def doctor(
@@ -20,7 +20,7 @@ def doctor(
     Ends with 1 if anything is lacking; a warning is about what only you can tell.
     """
     from lingraft.config.recipe import Recipe
-    from lingraft.doctor.examination import examine
+    from lingraft.doctor import examine
     from lingraft.steps.launch.on_cluster import connect
 
     cluster, (api, _) = Recipe.load(recipe).cluster, connect()

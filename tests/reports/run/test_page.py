@@ -11,7 +11,9 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import MissingExtraError
-from lingraft.reports.run.page import PAGE_FILE, RunRecords, table, write
+from lingraft.reports.run.page import PAGE_FILE, write
+from lingraft.reports.run.records import RunRecords
+from lingraft.reports.run.table import table
 from tests.fixtures import once
 from tests.reports.run.page import Page
 

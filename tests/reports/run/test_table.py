@@ -8,7 +8,8 @@ from lingraft.artifacts.artifact import Cost
 from lingraft.errors import AlignmentError, ArtifactError
 from lingraft.reports.run.columns import UNKNOWN
 from lingraft.reports.run.note import headline_metrics, run_description
-from lingraft.reports.run.page import RunRecords, brief_table, table
+from lingraft.reports.run.records import RunRecords
+from lingraft.reports.run.table import brief_table, table
 from lingraft.stages.results import AlignmentBasis, AlignmentScores, Retrieval
 
 

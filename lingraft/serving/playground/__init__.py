@@ -6,6 +6,7 @@ Its files are part of the package. They load nothing from other servers, and use
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from lingraft.errors import MissingExtraError
 
@@ -15,7 +16,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -31,8 +32,8 @@ _HEADERS = {
 
 
 def _files() -> dict[str, Traversable]:
-    folder = resources.files("lingraft").joinpath("templates", "playground")
-    return {f"/ui/{file.name}".removesuffix("/page.html"): file for file in folder.iterdir()}
+    files = (file for file in resources.files(__name__).iterdir() if Path(file.name).suffix in _TYPES)
+    return {f"/ui/{file.name}".removesuffix("/page.html"): file for file in files}
 
 
 _SLASHED = "/ui/"
@@ -52,7 +53,7 @@ async def _without_slash(_: Request) -> Response:
 
 def _handler(file: Traversable) -> Callable[[Request], Awaitable[Response]]:
     content = file.read_bytes()
-    media_type = _TYPES[file.name.rpartition(".")[2]]
+    media_type = _TYPES[Path(file.name).suffix]
 
     async def handler(_: Request) -> Response:
         return Response(content, headers=_HEADERS, media_type=media_type)
