@@ -215,7 +215,7 @@ class _Examination:
             return Finding(what, f"does not answer: {error}", remedy, may_be_well=True)
         except ApiException as error:
             body = str(error.body or "")
-            told = re.search(r'"message": *"([^"]+)"', body)
+            told = re.search(r'"message": *"((?:[^"\\]|\\.)+)"', body)
             text = told[1] if told else error.reason if not body or body.lstrip().startswith("<") else body
             # The API server passes no name and password on.
             return Finding(what, f"answers {error.status} {text}", remedy, may_be_well=error.status == 401)
