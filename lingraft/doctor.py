@@ -207,7 +207,7 @@ class _Examination:
         port = host.partition(":")[2] or {"http": "80", "https": "443"}[url.scheme]
         name = f"{'https:' if url.scheme == 'https' else ''}{service}:{port}"
         what = f"MLflow with its store of artifacts at {url.scheme}://{host}{path}"
-        remedy = f"Look at its pods and their log; manifests/README.md names the Secrets that {service} needs."
+        remedy = f"Look at its pods and their log; docs/operations/install.md names the Secrets that {service} needs."
         try:
             get(name, namespace, f"{path}{_ARTIFACTS}".lstrip("/"), _request_timeout=(_TIMEOUT_S, _TIMEOUT_S))
         except UNREACHABLE as error:

@@ -28,9 +28,7 @@ _TO_DO = {
     "new_language",
     "serving",
     "signals.py",
-    "stages",
     "tasks",
-    "training",
 }
 """Packages and modules whose docstrings are not written anew yet."""
 _Named = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -31,7 +31,7 @@ from lingraft.artifacts.sync import RESULTS_VARIABLE, shared_cache_dir
 from lingraft.console import say
 from lingraft.errors import ArtifactError
 from lingraft.jobs.job import Job
-from lingraft.training.learning_curve import read_curve
+from lingraft.training.schedule import read_curve
 
 if TYPE_CHECKING:
     from lingraft.training.schedule import MetricsCallback

@@ -67,7 +67,7 @@ def test_an_answer_that_is_no_list_of_artifacts_is_shown(
     clinic.mlflow.by_path[ARTIFACTS] = answer
     found = _found(clinic)
     assert (found.gap, found.is_lacking) == (gap, is_lacking)
-    assert "manifests/README.md" in found.remedy
+    assert "docs/operations/install.md" in found.remedy
 
 
 def test_a_service_that_is_not_there_a_pod_that_does_not_listen_and_a_proxy_that_is_refused_are_gaps(

@@ -23,7 +23,7 @@ from lingraft.serving.bundle import Bundle
 from lingraft.serving.models import served_models
 from lingraft.stages import results
 from lingraft.steps import data, source
-from lingraft.training.learning_curve import HISTORY_FILE
+from lingraft.training.schedule import HISTORY_FILE
 from pipelines.demo import ask_examples, write_report
 from tests.made_up import TOPICS
 from tests.pipelines.finished import Finished
