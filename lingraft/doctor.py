@@ -28,6 +28,7 @@ _PIPELINE_ACCOUNT = "lingraft-pipeline"
 _SERVICE = re.compile(r"(?P<name>[^.]+)(\.(?P<namespace>[^.]+)(?P<svc>\.svc(\..+)?)?)?")
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"  # MLflow has to reach its store, and asks a silent one several times
 _TIMEOUT_S = 30.0
+_SHOWN = 300  # characters of an answer
 _UNREACHABLE = "cannot be reached"
 
 
@@ -214,11 +215,9 @@ class _Examination:
             remedy = "Network policies that let only steps in keep the API server out as well."
             return Finding(what, f"does not answer: {error}", remedy, may_be_well=True)
         except ApiException as error:
-            body = str(error.body or "")
-            told = re.search(r'"message": *"((?:[^"\\]|\\.)+)"', body)
-            text = told[1] if told else error.reason if not body or body.lstrip().startswith("<") else body
+            text = " ".join(re.sub(r"<[^>]+>", " ", str(error.body or error.reason)).split())
             # The API server passes no name and password on.
-            return Finding(what, f"answers {error.status} {text}", remedy, may_be_well=error.status == 401)
+            return Finding(what, f"answers {error.status}: {text[:_SHOWN]}", remedy, may_be_well=error.status == 401)
         return Finding(what)
 
 

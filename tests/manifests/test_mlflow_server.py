@@ -48,7 +48,7 @@ def test_the_doctor_reaches_the_server_and_its_store_by_the_name_that_steps_use(
 
 def test_the_doctor_says_that_the_server_does_not_know_itself_by_a_name(server_port: int, tmp_path: Path) -> None:
     found = mlflow_seen_by_the_doctor(server_port, tmp_path, "mlflow.lingraft.svc.other:5000")
-    assert found.gap.startswith("answers 403 Invalid Host header")
+    assert found.gap.startswith("answers 403: Invalid Host header")
 
 
 @pytest.mark.integration

@@ -181,18 +181,6 @@ def test_without_a_task_its_columns_are_left_out_and_the_reason_is_given(
     assert "the recipe names no task" in table(records)
 
 
-@pytest.mark.parametrize("others", [[], ["tr"]])
-def test_a_language_that_was_not_tested_on_the_task_is_marked(
-    made_up: SimpleNamespace, others: list[str], tmp_path: Path
-) -> None:
-    languages = [made_up.language("de", 2), *(made_up.language(name, 2, made_up.task(0.4)) for name in others)]
-    records = RunRecords.of(made_up.source(made_up.task(0.7)), languages)
-    page = Page(write(records, tmp_path / "out").folder / PAGE_FILE)
-    assert page.texts("td").count("–") == 6
-    assert "–: not measured." in page.texts("p")
-    assert page.texts("th").count("mean of 2") == 2 * len(others)
-
-
 def test_labels_are_shown_as_text_whatever_they_hold(odd: SimpleNamespace) -> None:
     page = Page(odd.path)
     assert not page.attributes("script")
