@@ -15,19 +15,8 @@ _PREPOSITIONS = (
 )
 _BEGINNING = re.compile(rf"(?i:{'|'.join(_PREPOSITIONS.split())})\b|What\b|Those\b|The same\b")
 _TO_DO = {
-    "__init__.py",
-    "artifacts",
-    "cli",
-    "config",
-    "console.py",
-    "deployment",
-    "errors.py",
     "huggingface",
-    "jobs",
     "model",
-    "new_language",
-    "serving",
-    "signals.py",
     "tasks",
 }
 """Packages and modules whose docstrings are not written anew yet."""

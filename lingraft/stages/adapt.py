@@ -13,8 +13,7 @@ from torch import nn
 
 from lingraft import ranks
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Draft, Kind
-from lingraft.artifacts.cache import artifact_fingerprint
+from lingraft.artifacts.artifact import Artifact, Draft, Kind, artifact_fingerprint
 from lingraft.artifacts.locks import remove_partial_writes
 from lingraft.config.progressive import DevLossSwitch, FixedSwitch, Progressive, steps_until
 from lingraft.config.recipe import Recipe

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind, require_aligned
-from lingraft.artifacts.cache import artifact_fingerprint
+from lingraft.artifacts.artifact import Artifact, Kind, artifact_fingerprint, require_aligned
 from lingraft.artifacts.files import require_new
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage

@@ -3,10 +3,13 @@
 Its files are part of the package. They load nothing from other servers, and use only the protocol.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from importlib import resources
+<<<<<<< HEAD:lingraft/serving/playground/__init__.py
 from importlib.resources.abc import Traversable
 from pathlib import Path
+=======
+>>>>>>> house:lingraft/serving/playground.py
 
 from lingraft.errors import MissingExtraError
 
@@ -16,13 +19,21 @@ try:
 except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
+<<<<<<< HEAD:lingraft/serving/playground/__init__.py
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
+=======
+Handler = Callable[[Request], Awaitable[Response]]
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+>>>>>>> house:lingraft/serving/playground.py
 _HEADERS = {
-    "Content-Security-Policy": _POLICY,
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -31,6 +42,7 @@ _HEADERS = {
 }
 
 
+<<<<<<< HEAD:lingraft/serving/playground/__init__.py
 def _files() -> dict[str, Traversable]:
     files = (file for file in resources.files(__name__).iterdir() if Path(file.name).suffix in _TYPES)
     return {f"/ui/{file.name}".removesuffix("/page.html"): file for file in files}
@@ -55,7 +67,24 @@ def _handler(file: Traversable) -> Callable[[Request], Awaitable[Response]]:
     content = file.read_bytes()
     media_type = _TYPES[Path(file.name).suffix]
 
+=======
+def _file_handler(content: bytes, media_type: str) -> Handler:
+>>>>>>> house:lingraft/serving/playground.py
     async def handler(_: Request) -> Response:
         return Response(content, headers=_HEADERS, media_type=media_type)
 
     return handler
+
+
+async def _without_slash(_: Request) -> Response:
+    # The URL is relative, as in the page, since gateways may add a prefix.
+    return RedirectResponse("../ui", headers=_HEADERS)
+
+
+HANDLERS: dict[str, Handler] = {
+    f"/ui/{file.name}".removesuffix("/page.html"): _file_handler(
+        file.read_bytes(), _TYPES[file.name.rpartition(".")[2]]
+    )
+    for file in resources.files("lingraft").joinpath("templates", "playground").iterdir()
+} | {"/ui/": _without_slash}
+"""Handlers of the page and its files by path; they need no token."""
