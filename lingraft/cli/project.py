@@ -117,11 +117,7 @@ def cost(
         bills=found,
         omitted=left_out,
         search=searched(settings),
-<<<<<<< HEAD:lingraft/cli/cost.py
         languages=language_names(settings, count),
-=======
-        languages=languages_of(settings, count),
->>>>>>> house:lingraft/cli/project.py
         accelerators=kinds,
         gpus=gpus,
     )

@@ -14,11 +14,7 @@ import pytest
 from lingraft.artifacts import sync
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.config.recipe import Recipe
-<<<<<<< HEAD
-=======
-from lingraft.doctor.rights import required_rights
 from lingraft.jobs.job import Pretraining
->>>>>>> house
 from lingraft.signals import Interruption, interruptible
 from lingraft.steps import data
 from lingraft.steps.launch import launcher
