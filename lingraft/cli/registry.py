@@ -67,15 +67,14 @@ def _marks(version: "Version", primary: "Version | None") -> list[str]:
 def show(model: ModelArgument, version: ChosenArgument = None) -> None:
     """Print a version's card, its tags, and what was decided about its model."""
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.promotion import decisions
-    from lingraft.tracking.promotion.promote import project_of
+    from lingraft.tracking.promotion.decisions import history, project_of
 
     with retrying_client() as client:
         found = _version(client, model, version)
-        records = decisions.history(client, project_of(found), model)
+        records = history(client, project_of(found), model)
     print(found.description)
     print("\n".join(["", "## Tags", "", *(f"{key}: {value}" for key, value in sorted(found.tags.items()))]))
-    print("\n".join(["", "## Decisions", "", *(record.says for record in records)]))
+    print("\n".join(["", "## Decisions", "", *(record.summary for record in records)]))
 
 
 def lineage(project: ProjectOption = None) -> None:
@@ -90,7 +89,7 @@ def lineage(project: ProjectOption = None) -> None:
         found, records = versions(client, chosen), decisions.history(client, chosen)
     print(lineage_tree(found))
     if records:
-        print("\n".join(["", "decisions", *(f"{record.decision.model} {record.says}" for record in records)]))
+        print("\n".join(["", "decisions", *(f"{record.decision.model} {record.summary}" for record in records)]))
 
 
 def verify(
@@ -100,8 +99,7 @@ def verify(
 ) -> None:
     """Download versions, check every file's hash, and that tags, alignment and record are as they must be."""
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.promotion.decisions import missing_numbers
-    from lingraft.tracking.promotion.promote import project_of
+    from lingraft.tracking.promotion.decisions import missing_numbers, project_of
     from lingraft.tracking.promotion.upkeep import find_damage, require_no_problems, unrecorded_champions
     from lingraft.tracking.versions import versions
 
@@ -245,13 +243,14 @@ def gc(
 
 def _conclude(client: "RetryingClient", decided: "PromotionResult", dry_run: bool) -> None:
     """Say what a decision came to, and which languages and other champions a primary leaves behind."""
-    from lingraft.tracking.promotion.promote import misaligned_champions, project_of
+    from lingraft.tracking.promotion.decisions import project_of
+    from lingraft.tracking.promotion.promote import misaligned_champions
     from lingraft.tracking.versions import version_of
 
     would, before, after = ("would be " if dry_run else ""), decided.before or "none", decided.after or "none"
     print(f"champion of {decided.model!r}: {would}{after} (before: {before})")
     if decided.record:
-        print(f"decision {decided.record.says}")
+        print(f"decision {decided.record.summary}")
     target = version_of(client, decided.model, decided.after) if decided.after else None
     if target and target.kind == "primary":
         left = misaligned_champions(client, project_of(target), target.fingerprint)

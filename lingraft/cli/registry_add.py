@@ -35,7 +35,7 @@ def add(
     from lingraft.bundle.format import bundle_languages
     from lingraft.config.gate import Gate
     from lingraft.config.recipe import Recipe
-    from lingraft.tracking.promotion.add_language import add_language
+    from lingraft.tracking.promotion.adding import add_language
     from lingraft.tracking.promotion.gate import format_checks, refusal_reason
 
     gate = Recipe.load(recipe).gate if recipe else Gate()
@@ -57,7 +57,7 @@ def add(
 
 
 def _add_artifact(folder: Path, asked_by: str, project: str | None) -> None:
-    from lingraft.tracking.promotion.add_source import add_artifact
+    from lingraft.tracking.promotion.adding import add_artifact
 
     added = add_artifact(folder, asked_by, project)
     print(f"version {added.version} of {added.model!r} is registered; version {added.champion} is champion")

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from lingraft.errors import TrackingError
-from lingraft.tracking.metrics_queue import LIMIT, MetricsQueue, UnreachableError, backoff
+from lingraft.tracking.client import UnreachableError
+from lingraft.tracking.metrics_queue import LIMIT, MetricsQueue
 
 LONG_S = 60.0
 
@@ -151,8 +152,3 @@ def test_nothing_is_started_for_a_stage_without_points(server: Server) -> None:
     outbox: MetricsQueue[int] = MetricsQueue(server.send, batch_points=2)
     assert outbox.close(LONG_S).count == 0
     assert (threading.active_count(), server.attempts) == (before, 0)
-
-
-def test_pauses_grow_to_a_quarter_of_a_minute() -> None:
-    breaks = backoff()
-    assert [next(breaks) for _ in range(8)] == [0.5, 1, 2, 4, 8, 15, 15, 15]

@@ -21,8 +21,8 @@ from lingraft.serving.publishing.publications import Publications
 from lingraft.serving.publishing.publish import publish, rollback, served_languages, withdraw
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
-from lingraft.tracking.promotion.bundles import recorded_champion
 from lingraft.tracking.promotion.champion import ChampionFollower
+from lingraft.tracking.promotion.decisions import recorded_champion
 from lingraft.tracking.promotion.renewal import renew
 from lingraft.tracking.versions import champion_of
 from tests.tracking.promotion.prepared import Prepared, opened
