@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--recipe", type=Path, default=RECIPE, help="sizes; its text is replaced by that of --data")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--megabytes", type=float, default=12.0, help="of text of a language, at most about")
-    parser.add_argument("--page", type=Path, help="depth-search.json, .md and .png go here; --out if absent")
+    parser.add_argument("--page", type=Path, help="depth-search.json.xz, .md and .png go here; --out if absent")
     given = parser.parse_args()
     os.environ.pop(sync.RESULTS_VARIABLE, None)  # what was made for something else would cost nothing here
     recipe = Recipe.load(given.recipe)

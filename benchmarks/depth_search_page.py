@@ -1,6 +1,5 @@
 """What `benchmarks.depth_search` found: records, a page in Markdown, and a plot."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
+from benchmarks.pages import RECORD_SUFFIX, write_picture, write_record
 from benchmarks.speed.machine import cores
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
@@ -105,9 +105,9 @@ def write(recipe: Recipe, primary: Ran, cases: Sequence[Case], folder: Path) -> 
         "verdicts": [verdict.model_dump(mode="json") | {"within": verdict.within} for verdict in verdicts],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / f"{NAME}.json", json.dumps(records, indent=1) + "\n")
+    write_record(folder / f"{NAME}{RECORD_SUFFIX}", records)
     write_text(folder / f"{NAME}.md", page(recipe, primary, by_language, verdicts))
-    (folder / f"{NAME}.png").write_bytes(_plot(by_language).png())
+    write_picture(folder / f"{NAME}.png", _plot(by_language).png())
 
 
 def page(recipe: Recipe, primary: Ran, by_language: dict[str, list[Case]], verdicts: Sequence[Verdict]) -> str:

@@ -21,6 +21,7 @@ from benchmarks.initialisation import table
 from benchmarks.initialisation.arms import SYSTEMS, Resources, Start, compared
 from benchmarks.initialisation.page import page
 from benchmarks.initialisation.resources import dictionary, write_pairs
+from benchmarks.pages import RECORD_SUFFIX, write_record
 from benchmarks.paper.data import on_data
 from benchmarks.speed.machine import commit, described
 from lingraft.artifacts import sync
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "machine": {"device": described()["device"], "commit": commit()},
         "sizes": _sizes(comparison),
     }
-    json, markdown = given.json or out / "initialisation.json", given.page or out / "initialisation.md"
+    json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
     _write(found, comparison, out, json, markdown)
     for job in run_jobs([*comparison_jobs(comparison, out)], out):
         if job.kind is Kind.EVALUATION:
@@ -103,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of <source>-<language>.tsv, written there from parallel documents if missing; OUT/pairs if absent",
     )
     parser.add_argument("--quick", action="store_true", help="models of a few thousand parameters, to try the command")
-    parser.add_argument("--json", type=Path, help="OUT/initialisation.json if absent")
+    parser.add_argument("--json", type=Path, help="OUT/initialisation.json.xz if absent")
     parser.add_argument("--page", type=Path, help="OUT/initialisation.md if absent")
     return parser
 
@@ -168,7 +169,7 @@ def _sizes(comparison: Comparison) -> dict[str, Any]:
 
 def _write(found: dict[str, Any], comparison: Comparison, out: Path, json: Path, markdown: Path) -> None:
     now = found | {"records": [*table.records(comparison, out)]}
-    table.write(now, json)
+    write_record(json, now)
     markdown.parent.mkdir(parents=True, exist_ok=True)
     write_text(markdown, page(now))
 

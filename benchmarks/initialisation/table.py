@@ -1,13 +1,11 @@
 """What was found, as numbers: one record a language, start, system and seed, with its learning curve."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.initialisation.arms import PROGRESSIVE
 from lingraft.artifacts.artifact import read_manifest
-from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison
 from lingraft.comparison.records import load_eval_result
 from lingraft.comparison.runner import evaluation_dir, initial_dir, vectors_dir
@@ -57,11 +55,3 @@ def _alignment(arm: Arm, language: str, out: Path) -> dict[str, Any]:
     quality = initial.details["alignment"]
     kept = {name: quality[name] for name in ("resource", "start", "agreement", "succeeded", "mapped", "translated")}
     return {"alignment_s": round(elapsed_s, 1), "quality": kept}
-
-
-def write(found: dict[str, Any], path: Path) -> None:
-    """Write JSON with a record a line."""
-    lines = ",\n".join(f"  {json.dumps(record, sort_keys=True, ensure_ascii=False)}" for record in found["records"])
-    facts = json.dumps({name: value for name, value in found.items() if name != "records"}, indent=1, sort_keys=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, f'{facts.removesuffix(chr(10) + "}")},\n "records": [\n{lines}\n ]\n}}\n')

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.pages import RECORD_SUFFIX, write_picture, write_record
 from benchmarks.serving import aims, pipelines, streams
 from benchmarks.serving.aims import Aim
 from benchmarks.serving.made import PRECISIONS
 from benchmarks.serving.sections import GIB, SECTIONS, Told, load
 from benchmarks.speed.table import markdown
-from lingraft.artifacts.files import write_json, write_text
+from lingraft.artifacts.files import write_text
 from lingraft.bundle.format import TABLE_FORMATS
 from lingraft.reports.paper.canvas import Drawing, write_message
 from lingraft.reports.plotting import COLOURS
@@ -25,9 +26,9 @@ _NOT_RUN = "Not run."
 def write(told: Told, folder: Path) -> None:
     """Write page, records and plot."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / f"{NAME}.json", told._asdict())
+    write_record(folder / f"{NAME}{RECORD_SUFFIX}", told._asdict())
     write_text(folder / f"{NAME}.md", page(told))
-    (folder / f"{NAME}.png").write_bytes(plot(told).png())
+    write_picture(folder / f"{NAME}.png", plot(told).png())
 
 
 def page(told: Told) -> str:

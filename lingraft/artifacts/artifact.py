@@ -179,7 +179,7 @@ def _adapter(of: Any) -> pydantic.TypeAdapter[Any]:
 
 
 def _canonical(value: Any) -> bytes:
-    """JSON of which there is one form only: docs/registry.md says how others compute the same."""
+    """JSON of which there is one form only: docs/guides/registry.md says how others compute the same."""
     return json.dumps(value, sort_keys=True).encode()
 
 

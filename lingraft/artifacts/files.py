@@ -137,7 +137,12 @@ def _temporary_sibling(folder: Path) -> Path:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 text file atomically; one that is there keeps its permissions.
+    """Write a UTF-8 text file as `write_bytes` does."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically; one that is there keeps its permissions.
 
     Raises:
         ArtifactError: the path cannot be written.
@@ -145,12 +150,10 @@ def write_text(path: Path, text: str) -> None:
     with _explain_errors(path, _NO_PLACE):
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o644
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False
-        ) as stream:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as stream:
             temporary = Path(stream.name)
             try:
-                stream.write(text)
+                stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
                 temporary.chmod(mode)

@@ -60,7 +60,7 @@ def _deployment(api: client.ApiClient, namespace: str, what: str) -> Findings[bo
     remedy = f"Look at it: kubectl -n {namespace} describe deployment {_DEPLOYMENT}, and its log."
     yield Finding(what, "" if runs else "none of its replicas is available", remedy)
     for name, keys in sorted(_required_secrets(found.spec.template.spec).items()):
-        yield from _secret(api, namespace, name, keys, "manifests/README.md has the command that creates it.")
+        yield from _secret(api, namespace, name, keys, "docs/operations/install.md has the command that creates it.")
     return runs
 
 

@@ -40,7 +40,7 @@ _EMBEDDINGS_SCORES = (
 
 
 def mlflow_tags(made: Artifact) -> dict[str, str]:
-    """Return the tags of a version that follow from its artifact; docs/registry.md explains each."""
+    """Return the tags of a version that follow from its artifact; docs/guides/registry.md explains each."""
     manifest = made.manifest
     settings = manifest.details.get("settings")
     languages = bundle_languages(manifest) if manifest.kind is Kind.BUNDLE else []

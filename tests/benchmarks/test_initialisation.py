@@ -1,6 +1,7 @@
 """The comparison of starts: run small, for real, and what its page says."""
 
 import json
+import lzma
 import math
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,16 @@ from benchmarks.initialisation.__main__ import main
 from benchmarks.initialisation.arms import SYSTEMS
 from benchmarks.initialisation.page import Costs, page
 from benchmarks.initialisation.resources import dictionary
+from benchmarks.pages import RECORD_SUFFIX, read_record
 from lingraft.artifacts.files import write_text
 from tests.made_up import write
 
+RECORDS = f"initialisation{RECORD_SUFFIX}"
 _DOCS = Path(__file__).parents[2] / "docs"
 
 
 def found_in(out: Path) -> list[dict[str, Any]]:
-    return list(json.loads((out / "initialisation.json").read_text(encoding="utf-8"))["records"])
+    return list(read_record(out / RECORDS)["records"])
 
 
 def trained_in(out: Path) -> dict[Path, int]:
@@ -40,7 +43,7 @@ def test_it_runs_every_system_from_every_start_and_goes_on_where_it_was(tmp_path
         assert {*record["scores"]} == {"masked", "alignment", "help-topic"}
         assert {len(scores) for scores in record["scores"].values()} == {len(record["steps"])}
         assert ("quality" in record) == (start == "text")
-    written = (out / "initialisation.json").read_text(encoding="utf-8")
+    written = lzma.decompress((out / RECORDS).read_bytes()).decode()
     assert str(tmp_path) not in written
     assert (out / "initialisation.md").read_text(encoding="utf-8") == page(json.loads(written))
 
@@ -63,7 +66,7 @@ def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_c
     assert costs.reached(slower) == pytest.approx(1.5e12)
     assert costs.reached(never) == math.inf
     assert costs.times_less(aligned) == pytest.approx(1.75)
-    facts = json.loads((_DOCS / "benchmarks" / "initialisation.json").read_text(encoding="utf-8"))
+    facts = read_record(_DOCS / "benchmarks" / RECORDS)
     shown = page(facts | {"records": [reference, aligned, slower, never]})
     rows = [line.split(" | ") for line in shown.splitlines()]
     [missed] = [row for row in rows if row[0] == "| `overlap`" and row[1] == "MINIJOINT"]
@@ -86,5 +89,5 @@ def test_an_unpacked_dictionary_is_found_and_languages_without_one_are_not_asked
 
 
 def test_the_page_is_what_its_numbers_make() -> None:
-    found = json.loads((_DOCS / "benchmarks" / "initialisation.json").read_text(encoding="utf-8"))
+    found = read_record(_DOCS / "benchmarks" / RECORDS)
     assert (_DOCS / "results" / "initialisation.md").read_text(encoding="utf-8") == page(found)

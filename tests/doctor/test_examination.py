@@ -50,7 +50,7 @@ def test_everything_that_is_asked_for_is_refused_in_a_test_below(clinic: Clinic)
         ("persistentvolumeclaims", "lingraft-data", "cluster.storage_claim of the recipe"),
         ("priorityclasses", "lingraft-training", "kubectl get priorityclasses"),
         ("deployments", "mlflow", "kubectl apply -k"),
-        ("secrets", "lingraft-mlflow-server", "manifests/README.md"),
+        ("secrets", "lingraft-mlflow-server", "docs/operations/install.md"),
     ],
 )
 def test_what_is_not_there_is_named_with_what_to_do(clinic: Clinic, plural: str, name: str, remedy: str) -> None:
@@ -119,7 +119,7 @@ def test_the_command_lists_gaps_and_fails(clinic: Clinic) -> None:
     clinic.server.remove("secrets", "lingraft-mlflow-server")
     ran = _command(TINY)
     assert ran.exit_code == 1, ran.stderr
-    assert "LACKING  Secret lingraft-mlflow-server: is not there\n         manifests/README.md" in ran.stdout
+    assert "LACKING  Secret lingraft-mlflow-server: is not there\n         docs/operations/install.md" in ran.stdout
     assert "ok       namespace lingraft" in ran.stdout
 
 

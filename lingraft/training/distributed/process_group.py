@@ -104,7 +104,7 @@ def _store() -> Store:
 
     `torchrun` keeps one store over its restarts (pytorch issue 135712), so that an address of a process that is gone
     could be read before the new one is written; on one machine the number of restarts keeps them apart. On several
-    machines each counts for itself: docs/several-gpus.md says what to set there.
+    machines each counts for itself: docs/guides/several-gpus.md says what to set there.
     """
     store, _, _ = next(rendezvous("env://"))
     if os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]:

@@ -1,25 +1,27 @@
-"""The page of results and README say what the records beside the page say, of the recipe that is shipped."""
+"""The page of results and the README agree with the records beside the page, of the recipe that is shipped."""
 
-import json
+import lzma
 import re
 from pathlib import Path
 
 import pytest
 
+from benchmarks.pages import read_record
 from benchmarks.paper.__main__ import RECIPE
 from benchmarks.paper.claims import claims, headline, headlines
+from benchmarks.paper.page import PAGE_RECORDS_FILE, RUN_FILE
 from lingraft.config.recipe import Recipe
 from lingraft.reports.paper.records import PaperRecords
 from lingraft.reports.paper.report import table_lines
 from lingraft.reports.paper.results_table import ResultsTable
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
 
 
 @pytest.fixture(scope="module")
 def grid() -> ResultsTable:
-    return ResultsTable(PaperRecords.model_validate_json((RESULTS / "records.json").read_bytes()).checked())
+    return ResultsTable(PaperRecords.model_validate(read_record(RESULTS / PAGE_RECORDS_FILE)).checked())
 
 
 def test_the_page_shows_its_records(grid: ResultsTable) -> None:
@@ -36,7 +38,7 @@ def test_the_first_table_of_readme_is_the_pages(grid: ResultsTable) -> None:
 
 def test_results_are_of_the_recipe_that_is_shipped() -> None:
     ran, shipped = (
-        json.loads((RESULTS / "run.json").read_bytes())["recipe"],
+        read_record(RESULTS / RUN_FILE)["recipe"],
         Recipe.load(RECIPE).model_dump(mode="json"),
     )
     for section in ("source", "targets", "encoder", "pretraining", "mini", "adaptation", "paper", "precision"):
@@ -44,7 +46,8 @@ def test_results_are_of_the_recipe_that_is_shipped() -> None:
 
 
 def test_every_picture_is_there_and_nothing_names_a_folder_of_a_machine() -> None:
-    texts = [path.read_text(encoding="utf-8") for path in RESULTS.iterdir() if path.suffix in {".md", ".json"}]
+    texts = [path.read_text(encoding="utf-8") for path in RESULTS.iterdir() if path.suffix == ".md"]
+    texts += [lzma.decompress(path.read_bytes()).decode() for path in RESULTS.glob("*.xz")]
     shown = [file for text in texts for file in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)]
     assert shown
     assert all((RESULTS / file).is_file() for file in shown)

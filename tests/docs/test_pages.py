@@ -1,0 +1,110 @@
+"""Pages: links lead somewhere, reference pages agree with the code, and docs/ stays small."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docs import recipe_reference
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+INCLUDED = DOCS / "results" / "reading.md"
+"""A part of a page, which stands in it."""
+_CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[[^]]*\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"")
+_MOST_BYTES, _MOST_LINES, _README_LINES = 2_000_000, 5_000, 120
+_VARIABLE = re.compile(r"LINGRAFT_[A-Z_]+")
+
+
+def links_of(page: Path) -> list[str]:
+    text = _CODE.sub("", page.read_text(encoding="utf-8"))
+    found = [first or second for first, second in _LINK.findall(text)]
+    return [link for link in found if not re.match(r"[a-z]+:", link)]
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub and MkDocs make them."""
+    headings = re.findall(r"^#+ (.+)$", _CODE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(page: Path) -> Iterator[str]:
+    for link in links_of(page):
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists():
+            yield f"{link}: there is no {target}"
+        elif anchor and anchor not in anchors_of(target):
+            yield f"{link}: {target.name} has no heading '{anchor}', but {sorted(anchors_of(target))}"
+        elif DOCS in page.parents and not target.is_relative_to(DOCS):
+            yield f"{link}: leads out of docs/, where the website cannot follow"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    assert [*broken(page)] == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One\n[a](#one) [b](#two) [c](missing.md) ![d](missing.png) [e](https://x.org)\n```\n[f](no)\n```\n")
+    assert [problem.partition(":")[0] for problem in broken(page)] == ["#two", "missing.md", "missing.png"]
+
+
+def test_every_page_is_reached_from_the_index_and_stands_in_the_site() -> None:
+    seen, coming = set(), [DOCS / "README.md"]
+    while coming:
+        page = coming.pop()
+        if page not in seen:
+            seen.add(page)
+            targets = [(page.parent / link.partition("#")[0]).resolve() for link in links_of(page)]
+            coming += [target for target in targets if target.suffix == ".md" and DOCS in target.parents]
+    pages = {*DOCS.rglob("*.md")} - {INCLUDED}
+    assert pages - seen == set()
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [page for page in pages if page.relative_to(DOCS).as_posix() not in site] == []
+
+
+def test_the_recipe_reference_is_of_the_models() -> None:
+    assert recipe_reference.PAGE.read_text(encoding="utf-8") == recipe_reference.page(), "run `make reference`"
+
+
+def test_the_recipe_reference_names_every_key_of_the_shipped_recipes() -> None:
+    page = recipe_reference.page()
+    for recipe in (ROOT / "recipes").glob("*.toml"):
+        text = re.sub(r"^\[tasks\.(examples|label_names)\]\n(.+\n)+", "", recipe.read_text("utf-8"), flags=re.MULTILINE)
+        keys = re.findall(r"^(\w+) =", text, re.MULTILINE)
+        assert [key for key in keys if f"`{key}`" not in page] == []
+
+
+def variables_of(path: Path) -> set[str]:
+    """Environment variables that a module names in strings that are no docstrings and no messages."""
+    strings = (node.value for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Constant))
+    return {value for value in strings if isinstance(value, str) and _VARIABLE.fullmatch(value)}
+
+
+def test_the_list_of_environment_variables_is_that_of_the_code() -> None:
+    modules = [path for package in ("lingraft", "components", "pipelines") for path in (ROOT / package).rglob("*.py")]
+    listed = re.findall(r"^\| `(LINGRAFT_\w+)`", (DOCS / "reference" / "environment.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(set().union(*map(variables_of, modules)))
+
+
+def test_other_pages_name_no_variable_that_is_not_listed() -> None:
+    listed = set(_VARIABLE.findall((DOCS / "reference" / "environment.md").read_text(encoding="utf-8")))
+    named = {name for page in PAGES for name in _VARIABLE.findall(page.read_text(encoding="utf-8"))}
+    assert named - listed - set(_VARIABLE.findall((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))) == set()
+
+
+def test_docs_stay_small() -> None:
+    files = [path for path in DOCS.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert sum(path.stat().st_size for path in files) < _MOST_BYTES
+    texts = [path for path in files if path.suffix in {".md", ".json", ".svg", ".py"}]
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in texts) < _MOST_LINES
+
+
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < _README_LINES
