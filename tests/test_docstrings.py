@@ -23,7 +23,6 @@ _TO_DO = {
     "deployment",
     "doctor",
     "errors.py",
-    "huggingface",
     "jobs",
     "model",
     "new_language",

@@ -1,6 +1,6 @@
 """MINIPOST's mini-models for a search: one step 1b a depth, run once and shared by all trials and languages."""
 
-import time
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,8 @@ from lingraft.console import say
 from lingraft.errors import InUseError, RecipeError
 from lingraft.jobs import job as jobs
 from lingraft.jobs import shared_results
-from lingraft.training.schedule import TrainingMetrics
-
-_RETRY_S = 2.0
+from lingraft.retry import retry
+from lingraft.training.schedule import ignore_metrics
 
 
 @dataclass(frozen=True)
@@ -51,15 +50,13 @@ class MiniModels:
             )
         out = self.state / f"mini-{depth}"
         job = jobs.mini_building(self.recipe.over(depth), self.primary, self.source_blocks, out)
-        while True:
-            try:
-                return get_or_make(
-                    job.made, job.kind, job.made_from, lambda: shared_results.get_or_run(job, _unwatched)
-                )
-            except InUseError as error:
-                say(f"another worker builds the mini-model over {depth} layers; it is waited for: {error}")
-                time.sleep(_RETRY_S)
-
-
-def _unwatched(point: TrainingMetrics) -> None:
-    """Ignore a point of training: the artifact records its own history."""
+        return retry(
+            lambda: get_or_make(
+                job.made, job.kind, job.made_from, lambda: shared_results.get_or_run(job, ignore_metrics)
+            ),
+            is_transient=lambda error: isinstance(error, InUseError),
+            within_s=math.inf,
+            before_pause=lambda error, _: say(
+                f"another worker builds the mini-model over {depth} layers; it is waited for: {error}"
+            ),
+        )
