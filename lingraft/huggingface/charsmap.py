@@ -28,8 +28,8 @@ class TwoStepRules(NamedTuple):
     single: dict[str, str]
     """Replacement of each character that has a rule by itself; the rest stay as they are."""
     joined: dict[str, str]
-    """Replacement of a base and the marks behind it, none of which has a rule of its own. A key without its last mark is
-    a key too, down to two characters."""
+    """Replacement of a base and the marks behind it, none of which has a rule of its own. A key without its last mark
+    is a key too, down to two characters."""
 
 
 @cache

@@ -119,7 +119,8 @@ def _difference(folder: Path, net: nn.Module) -> float:
     ours = _lingraft_logits(net, tokens_BT, visible_BT, types_BT)
     theirs_logits = _transformers_logits(found)
     if ours.dim() > 2:
-        ours, theirs_logits = ours[visible_BT], theirs_logits[visible_BT]
+        ours = ours[visible_BT]
+        theirs_logits = theirs_logits[visible_BT]
     difference = float((ours - theirs_logits).abs().max())
     if not difference <= TOLERANCE:
         raise ExportError(

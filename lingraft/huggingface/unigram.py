@@ -28,7 +28,8 @@ from lingraft.huggingface.charsmap import TwoStepRules, two_step_rules
 if TYPE_CHECKING:
     from tokenizers import Tokenizer, normalizers
 
-_SEPARATOR, _STAND_IN = "\ufffe", "\uffff"
+_SEPARATOR = "\ufffe"
+_STAND_IN = "\uffff"
 """Code points that are no characters, now or ever; text that has the first all the same is given the second."""
 
 

@@ -30,8 +30,11 @@ from lingraft.stages.results import Trial
 
 RECORD = "record"
 """Name of the Optuna attribute that holds the record of a trial."""
-_REASON, _WORKER, _BEAT = "reason", "worker", "beat"
-_TRIED, _TWIN = "tried", "twin"
+_REASON = "reason"
+_WORKER = "worker"
+_BEAT = "beat"
+_TRIED = "tried"
+_TWIN = "twin"
 _BEATS = 4
 """Number of heartbeats in the time after which a worker counts as lost."""
 _DIRECTIONS = {

@@ -24,7 +24,8 @@ WAIT_VARIABLE = "LINGRAFT_STORAGE_WAIT_S"
 """Environment variable: seconds to wait for a locked SQLite file, or for a database server that went away."""
 _WAIT_S = 60.0
 _RACE_WAIT_S = 5.0
-_JOURNAL, _SQLITE = "journal:///", "sqlite"
+_JOURNAL = "journal:///"
+_SQLITE = "sqlite"
 _RACE_ERRORS = "already exists", "UNIQUE constraint failed", "duplicate key"
 """Messages of databases to the second of two processes that create the tables at the same time."""
 STORAGE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)

@@ -92,7 +92,8 @@ def distance(one: str, other: str) -> float | None:
     first, second = (_PROFILES.get(tag.partition("-")[0]) for tag in (one, other))
     if first is None or second is None:
         return None
-    ours, theirs = set(first.word_orders.split("/")), set(second.word_orders.split("/"))
+    ours = set(first.word_orders.split("/"))
+    theirs = set(second.word_orders.split("/"))
     word_orders = 1 - len(ours & theirs) / len(ours | theirs)
     syntactic = abs(first.syntactic - second.syntactic)
     return (word_orders + (syntactic + abs(first.phylogenetic - second.phylogenetic))) / 3

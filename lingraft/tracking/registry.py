@@ -102,7 +102,7 @@ def _upload_version(name: str, made: Artifact, run: StageRun, facts: Mapping[str
     try:
         model_id = _upload(name, made, run)
         require_model(client, name, model_description(str(made.manifest.kind), run.project))
-        version = client.call(partial(_create_version, name, made.fingerprint, model_id, facts, card))
+        version = client.call(lambda: _create_version(name, made.fingerprint, model_id, facts, card))
         client.call(partial(_link_version, model_id, name, version))
     except TrackingError:
         theirs = client.call(partial(_find_version, name, made.fingerprint))

@@ -180,8 +180,14 @@ def open_run(recipe: Recipe, pipeline: str) -> str:
         f"{', '.join(f'`{target}`' for target in recipe.targets)}. Its stages are runs of their own below this one. "
         "Parameters are the recipe, and `recipe.json` among the artifacts is all of it."
     )
-    tags = {"recipe": recipe.digest()}
-    return _open_parent_run(recipe.name, pipeline, recipe.model_dump(mode="json"), recipe.model_dump(), note, tags)
+    return _open_parent_run(
+        project=recipe.name,
+        work=pipeline,
+        recipe=recipe.model_dump(mode="json"),
+        parameters=recipe.model_dump(),
+        note=note,
+        more_tags={"recipe": recipe.digest()},
+    )
 
 
 @contextlib.contextmanager
@@ -197,7 +203,7 @@ def project_run(project: str, work: str, settings: Mapping[str, Any], note: str)
     Raises:
         TrackingError: the tracking server refuses, or stays down.
     """
-    run_id = _open_parent_run(project, work, settings, settings, note, {})
+    run_id = _open_parent_run(project=project, work=work, recipe=settings, parameters=settings, note=note, more_tags={})
     try:
         yield run_id
     except BaseException as error:

@@ -36,7 +36,7 @@ def _signature(manifest: Manifest) -> ModelSignature:
     labels = manifest.detail("labels", list[str]) if "labels" in manifest.details else []
     if manifest.kind is Kind.BUNDLE:
         return _bundle_signature(manifest.detail("kind", BundleKind), len(labels), width)
-    inputs = [_TOKENS]
+    inputs: list[ColSpec | TensorSpec] = [_TOKENS]
     output = TensorSpec(_FLOAT, (-1, -1, width), "hidden_states")
     if manifest.kind is Kind.EMBEDDINGS:
         widths = [shapes["table_VD"][-1] for shapes in manifest.shapes.values() if "table_VD" in shapes]

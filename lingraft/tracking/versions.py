@@ -210,16 +210,30 @@ def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
     """
     with retrying_client() as client:
         found = _require_alias(client, name, alias)
-        return _download(client, found.source, f"{alias!r} of {name!r}", kind, out, found.fingerprint)
+        return download(client, found, kind, out, f"{alias!r} of {name!r}")
 
 
-def download(client: RetryingClient, version: Version, kind: Kind, out: Path) -> Artifact:
+def download(client: RetryingClient, version: Version, kind: Kind, out: Path, title: str | None = None) -> Artifact:
     """Download a version's artifact to a folder, and verify it.
+
+    Args:
+        client: MLflow.
+        version: version of the artifact.
+        kind: kind that the artifact must have.
+        out: new folder.
+        title: name of the version in messages; its own title if None.
 
     Raises:
         ArtifactError: the download is damaged or contradicts its tag, or `out` cannot be written.
     """
-    return _download(client, version.source, version.title, kind, out, version.fingerprint)
+    return _download(
+        client,
+        uri=version.source,
+        title=title or version.title,
+        kind=kind,
+        out=out,
+        fingerprint=version.fingerprint,
+    )
 
 
 def fetch_run_artifact(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
@@ -240,8 +254,14 @@ def download_run_artifact(client: RetryingClient, run_id: str, name: str, kind: 
             f"run {run_id} at {mlflow.get_tracking_uri()} keeps no {name!r}. Run the step that makes it, or give the "
             "run that has it."
         )
-    uri = f"{client.api.get_run(run_id).info.artifact_uri}/{name}"
-    return _download(client, uri, f"{name!r} of run {run_id}", kind, out, None)
+    return _download(
+        client,
+        uri=f"{client.api.get_run(run_id).info.artifact_uri}/{name}",
+        title=f"{name!r} of run {run_id}",
+        kind=kind,
+        out=out,
+        fingerprint=None,
+    )
 
 
 def download_files(

@@ -23,7 +23,8 @@ from lingraft.tracking.registry import register
 from lingraft.tracking.runs import StageRun, project_run, stage
 from lingraft.tracking.versions import Version, champion_of, download, projects, versions
 
-_EMBEDDINGS, _EVALUATION = "embeddings", "evaluation"
+_EMBEDDINGS = "embeddings"
+_EVALUATION = "evaluation"
 """Folders that `lingraft add-language` writes."""
 
 
@@ -81,7 +82,7 @@ def add_artifact(folder: Path, asked_by: str, project: str | None = None) -> Reg
     with project_run(project, f"add-{kind}", settings, note) as run, stage(run, f"register-{kind}") as step:
         tags = {key: manifest.details.get(key) for key in ("seed", "dev_score")}
         aliases = (f"seed-{tags['seed']}",) if kind is Kind.TASK else ()
-        version = int(register(model, folder, kind, step, tags, aliases))
+        version = int(register(model, folder, kind, run=step, tags=tags, aliases=aliases))
         champion = champion_of(step.client, model)
         is_of_other_primary = champion and champion.tags.get("aligned_with") != manifest.aligned_with
         if champion is None or (kind is Kind.TASK and is_of_other_primary):
@@ -126,7 +127,9 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
     with project_run(name, "add-language", settings, note) as run, tempfile.TemporaryDirectory() as work:
         models = _RegisteredModels(primary, found, Path(work))
         with stage(run, f"register-{result.language}") as step:
-            version = _register_embeddings(step, embeddings, evaluation, result, gate, models)
+            version = _register_embeddings(
+                step, embeddings=embeddings, evaluation=evaluation, result=result, gate=gate, models=models
+            )
             decided = promote(step.client, embeddings_of(name, result.language), version, asked_by, gate)
         renewals = dict(_renew_bundles(run, embeddings, asked_by, models)) if decided.after == version else {}
     return RegisteredLanguage(version, decided, renewals)
@@ -214,7 +217,16 @@ def _register_embeddings(
         for task, version in models.tasks.items()
     }
     name = embeddings_of(step.project, result.language)
-    return int(register_judged(step, name, embeddings.folder, evaluation, gate, parity_by_task, {}))
+    version = register_judged(
+        stage=step,
+        name=name,
+        embeddings=embeddings.folder,
+        evaluation=evaluation,
+        gate=gate,
+        parity=parity_by_task,
+        more={},
+    )
+    return int(version)
 
 
 def _renew_bundles(

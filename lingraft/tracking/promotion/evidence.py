@@ -17,8 +17,10 @@ from lingraft.tracking.versions import Version, download_run_artifact, set_tags
 
 EVALUATION = "evaluation"
 """Name of the evaluation among a run's artifacts, and of the version's tag with the evaluation's fingerprint."""
-EVALUATION_RUN, GATE = "evaluation_run", "gate"
-"""Tags of a version: id of the run with its evaluation, and the recipe's gate as JSON."""
+EVALUATION_RUN = "evaluation_run"
+"""Tag of a version with the id of the run that stores its evaluation."""
+GATE = "gate"
+"""Tag of a version with the recipe's gate as JSON."""
 _OWN_INPUTS = {"embeddings", "primary", "initial"}
 """Inputs of an evaluation that are evaluated; all others are data and models to evaluate on."""
 

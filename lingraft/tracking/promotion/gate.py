@@ -74,7 +74,8 @@ def check_challenger(
     """
     checks = [_aligned(primary, challenger), _parity(challenger, tasks)]
     if champion is None:
-        return [*checks, _metric_check(gate, challenger, *_baseline(gate, challenger))]
+        name, counts = _baseline(gate, challenger)
+        return [*checks, _metric_check(gate, challenger, name, counts)]
     if reason := _why_not_comparable(challenger, champion, gate):
         return [*checks, Check(name="comparable", passed=False, says=reason)]
     theirs = [champion.counts(item) for item in _metric_items(gate, challenger)]

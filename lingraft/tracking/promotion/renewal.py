@@ -70,10 +70,19 @@ def renew(
         knew = last_number(records)
         before = _in_production(stage.client, name, records)
         with tempfile.TemporaryDirectory() as folder:
-            made = make(_select_embeddings(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
+            folders = _select_embeddings(
+                stage,
+                before=before,
+                primary=primary,
+                brought=brought,
+                dropped=allowed.drop_languages,
+                folder=Path(folder),
+            )
+            made = make(folders)
         version = register(name, made.folder, Kind.BUNDLE, stage, tags)
         # One run renews several bundles, and a dropped language may stay in this one, or never have been in it.
-        served, held = languages_in(before), bundle_languages(made.manifest)
+        served = languages_in(before)
+        held = bundle_languages(made.manifest)
         dropped = tuple(language for language in allowed.drop_languages if language in served and language not in held)
         changes = allowed.model_copy(update={"drop_languages": dropped})
         try:

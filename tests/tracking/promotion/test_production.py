@@ -84,7 +84,16 @@ class Production(contextlib.ExitStack):
             return
         allowed = AllowedChanges(drop_languages=tuple(sorted(named)), new_primary=new_primary)
         with tracking.stage(self.project.run, "bundle-topic") as stage:
-            made = renew(stage, self.project.bundle, self.marks[-1], brought, self.export, {}, allowed, "a run")
+            made = renew(
+                stage=stage,
+                name=self.project.bundle,
+                primary=self.marks[-1],
+                brought=brought,
+                make=self.export,
+                tags={},
+                allowed=allowed,
+                asked_by="a run",
+            )
         self.bundles.append(made.made.folder)
         self.asked(named)
 
