@@ -3,7 +3,8 @@
 Languages are learned by BL_BASE, BL_SMALL, MINIPOST, MINIJOINT and progressively, with rows that start as the
 paper's, or aligned by text alone, by FreeDict's dictionaries or by sentence pairs. Everything is made under `--out`,
 once: stopped at any moment, the same command goes on, also with more languages, starts, systems or seeds. JSON and page
-are written anew after every evaluation.
+are written anew after every evaluation. What the JSON of `--json` already holds of other languages, starts, systems or
+seeds stays in it, so that a table may be gathered on several machines.
 
 Without `--data`, the text is the recipe's: LibreOffice's help, of which parallel paragraphs of the training split are
 the sentence pairs. `--data` has the text and examples that a recipe of kind 'folder' names, such as recipes/small.toml.
@@ -56,16 +57,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     recipe = _recipe(given, out)
     resources = _resources(recipe, given, out)
     comparison = compared(recipe, given.starts, given.systems, given.seeds, resources)
-    found = {
-        "command": f"python -m benchmarks.initialisation {_told(sys.argv[1:] if arguments is None else arguments)}",
-        "machine": {"device": described()["device"], "commit": commit()},
-        "sizes": _sizes(comparison),
-    }
     json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
-    _write(found, comparison, out, json, markdown)
+    sizes = _sizes(comparison)
+    earlier = table.read(json, sizes)
+    run = {
+        "command": f"python -m benchmarks.initialisation {_told(sys.argv[1:] if arguments is None else arguments)}",
+        "device": described()["device"],
+        "commit": commit(),
+    }
+
+    def write_results() -> None:
+        found = table.merge(earlier, run, [*table.records(comparison, out)], sizes)
+        write_record(json, found)
+        markdown.parent.mkdir(parents=True, exist_ok=True)
+        write_text(markdown, page(found))
+
+    write_results()
     for job in run_jobs([*comparison_jobs(comparison, out)], out):
         if job.kind is Kind.EVALUATION:
-            _write(found, comparison, out, json, markdown)
+            write_results()
     print(markdown)
 
 
@@ -165,13 +175,6 @@ def _sizes(comparison: Comparison) -> dict[str, Any]:
         "adaptation": {start: [one.steps, one.learning_rate] for start, one in schedules.items()},
         "text": recipe.text.kind,
     }
-
-
-def _write(found: dict[str, Any], comparison: Comparison, out: Path, json: Path, markdown: Path) -> None:
-    now = found | {"records": [*table.records(comparison, out)]}
-    write_record(json, now)
-    markdown.parent.mkdir(parents=True, exist_ok=True)
-    write_text(markdown, page(now))
 
 
 def _told(arguments: Sequence[str]) -> str:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.initialisation import table
 from benchmarks.initialisation.__main__ import main
 from benchmarks.initialisation.arms import SYSTEMS
 from benchmarks.initialisation.page import Costs, page
 from benchmarks.initialisation.resources import dictionary
-from benchmarks.pages import RECORD_SUFFIX, read_record
+from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.artifacts.files import write_text
 from tests.made_up import write
 
@@ -38,14 +39,40 @@ def test_it_runs_every_system_from_every_start_and_goes_on_where_it_was(tmp_path
     main([*given, "--starts", "overlap", "text"])
     assert trained.items() <= trained_in(out).items()
     records = {(record["start"], record["system"]): record for record in found_in(out)}
-    assert {*records} == {(start, system) for start in ("overlap", "text") for system in map(str, SYSTEMS)}
+    asked_for = {(start, system) for start in ("overlap", "text") for system in map(str, SYSTEMS)}
+    assert {*records} == asked_for | {("pairs", "BL_BASE")}, "what the earlier run found stays in the table"
     for (start, _), record in records.items():
         assert {*record["scores"]} == {"masked", "alignment", "help-topic"}
         assert {len(scores) for scores in record["scores"].values()} == {len(record["steps"])}
-        assert ("quality" in record) == (start == "text")
+        assert ("quality" in record) == (start != "overlap")
     written = lzma.decompress((out / RECORDS).read_bytes()).decode()
     assert str(tmp_path) not in written
     assert (out / "initialisation.md").read_text(encoding="utf-8") == page(json.loads(written))
+
+
+def test_results_of_other_sizes_do_not_enter_a_table(tmp_path: Path) -> None:
+    found = read_record(_DOCS / "benchmarks" / RECORDS)
+    write_record(tmp_path / RECORDS, found)
+    assert table.read(tmp_path / RECORDS, found["sizes"]) == found
+    with pytest.raises(ValueError, match=r"other sizes: .'width': .128, 64"):
+        table.read(tmp_path / RECORDS, found["sizes"] | {"width": 64})
+
+
+def test_a_run_replaces_its_own_records_and_keeps_the_others() -> None:
+    first, again, other = (
+        record("overlap", "BL_BASE", [0.1]),
+        record("overlap", "BL_BASE", [0.2]),
+        record("text", "BL_BASE", [0.3]),
+    )
+    earlier = {
+        "runs": [{"command": "one"}],
+        "sizes": {"adaptation": {"overlap": [800, 0.004]}},
+        "records": [first, other],
+    }
+    merged = table.merge(earlier, {"command": "two"}, [again], {"adaptation": {"text": [200, 0.001]}})
+    assert merged["records"] == [again, other]
+    assert merged["runs"] == [{"command": "one"}, {"command": "two"}]
+    assert merged["sizes"]["adaptation"] == {"overlap": [800, 0.004], "text": [200, 0.001]}
 
 
 def record(start: str, system: str, scores: list[float], alignment_s: float = 0.0) -> dict[str, Any]:
