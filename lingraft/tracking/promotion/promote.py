@@ -107,26 +107,26 @@ def promote(
         checks += (*change.checks(allowed), *change.gate_checks(accepted_fingerprints(client, project)))
     passed = all_passed(checks)
     after = number if passed else before
-    record = None
-    if not dry_run:
-        decision = Decision(
-            action="promote",
-            model=name,
-            asked_by=asked_by,
-            asked_at=decisions.now(),
-            before=before,
-            after=number,
-            fingerprint=version.fingerprint,
-            knew=last_number(records),
-            checks=checks,
-            languages=change.after.languages if change and change.after else (),
-            dropped=change.lost if change and passed else (),
-            allowed=allowed,
-        )
-        if passed:
-            record = _carry_out(client, project, decision, version)
-        else:
-            record = decisions.append(client, project, decision, version, DecisionOutcome.REFUSED)
+    if dry_run:
+        return PromotionResult(model=name, before=before, after=after, checks=checks, record=None)
+    decision = Decision(
+        action="promote",
+        model=name,
+        asked_by=asked_by,
+        asked_at=decisions.now(),
+        before=before,
+        after=number,
+        fingerprint=version.fingerprint,
+        knew=last_number(records),
+        checks=checks,
+        languages=change.after.languages if change and change.after else (),
+        dropped=change.lost if change and passed else (),
+        allowed=allowed,
+    )
+    if passed:
+        record = _carry_out(client, project, decision, version)
+    else:
+        record = decisions.append(client, project, decision, version, DecisionOutcome.REFUSED)
     return PromotionResult(model=name, before=before, after=after, checks=checks, record=record)
 
 
@@ -170,24 +170,24 @@ def rollback(
         change.require_removed(allowed)
         if unmet := refusal_reason(checks):
             raise PromotionError(f"decision {undone.number} about {name!r} is not taken back. {unmet}")
-    record = None
-    if not dry_run:
-        decision = Decision(
-            action="rollback",
-            model=name,
-            asked_by=asked_by,
-            asked_at=decisions.now(),
-            before=before,
-            after=after,
-            fingerprint=target.fingerprint if target else None,
-            knew=last_number(records),
-            undoes=undone.number,
-            checks=checks,
-            languages=change.after.languages if change and change.after else (),
-            dropped=change.lost if change else (),
-            allowed=allowed,
-        )
-        record = _carry_out(client, project, decision, target or champion or found[-1])
+    if dry_run:
+        return PromotionResult(model=name, before=before, after=after, checks=checks, record=None)
+    decision = Decision(
+        action="rollback",
+        model=name,
+        asked_by=asked_by,
+        asked_at=decisions.now(),
+        before=before,
+        after=after,
+        fingerprint=target.fingerprint if target else None,
+        knew=last_number(records),
+        undoes=undone.number,
+        checks=checks,
+        languages=change.after.languages if change and change.after else (),
+        dropped=change.lost if change else (),
+        allowed=allowed,
+    )
+    record = _carry_out(client, project, decision, target or champion or found[-1])
     return PromotionResult(model=name, before=before, after=after, checks=checks, record=record)
 
 
