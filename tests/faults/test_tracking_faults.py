@@ -19,7 +19,7 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import TrackingError
-from lingraft.tracking.metrics_queue import UnreachableError
+from lingraft.tracking.client import UnreachableError
 from lingraft.training.schedule import TrainingMetrics
 from tests.faults.mlflow_proxy import PASSING, Fault, Proxy, proxy_to
 from tests.tracking_server import shared
