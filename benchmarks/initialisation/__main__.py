@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_text(markdown, page(found))
 
     write_results()
-    for job in run_jobs([*comparison_jobs(comparison, out)], out):
+    for job in run_jobs([*comparison_jobs(comparison, out)]):
         if job.kind is Kind.EVALUATION:
             write_results()
     print(markdown)
@@ -146,10 +146,9 @@ def _resources(recipe: Recipe, given: argparse.Namespace, out: Path) -> Resource
         words = {language: dictionary(source, language, folder) for language in recipe.targets}
         resources[Start.DICTIONARY] = {language: path for language, path in words.items() if path}
     if Start.PAIRS in given.starts:
-        for _ in run_jobs(
-            [job for one in recipe.languages for job in language_jobs(recipe, one, LanguageDirs.under(out, one))], out
-        ):
-            pass
+        for one in recipe.languages:
+            for _ in run_jobs(language_jobs(recipe, one, LanguageDirs.under(out, one))):
+                pass
         folder = (given.pairs or out / "pairs").resolve()
         places = {language: folder / f"{source}-{language}.tsv" for language in recipe.targets}
         texts = {language: load_text(LanguageDirs.under(out, language).text, language) for language in recipe.languages}

@@ -9,7 +9,7 @@ from lingraft.comparison import runner
 from lingraft.comparison.plan import Comparison
 from lingraft.jobs.job import Job
 from lingraft.reports.paper.cells import ReportTable, TableRow, format_flops
-from lingraft.training.learning_curve import read_curve
+from lingraft.training.schedule import read_curve
 
 _STAGES = {
     Kind.PRIMARY: "pretraining",

@@ -65,16 +65,14 @@ def write_result(study: SharedStudy, trainer: Trainer, order: TrialOrder, target
         order=order.reason,
         failures=failures,
     )
-    return results.save_search(
-        result,
-        out,
-        page.render_files(result),
-        language=search.language,
-        aligned_with=result.primary,
-        data_hashes=trainer.data_hashes,
-        recipe=search.model_dump(mode="json"),
-        cost=_cost(trainer, result),
-    )
+    facts = {
+        "language": search.language,
+        "aligned_with": result.primary,
+        "data_hashes": trainer.data_hashes,
+        "recipe": search.model_dump(mode="json"),
+        "cost": _cost(trainer, result),
+    }
+    return results.save(result, out, facts, files=page.render_files(result))
 
 
 def pareto_front(trials: Sequence[Trial]) -> list[FrontPoint]:

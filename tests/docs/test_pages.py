@@ -51,7 +51,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# One\n[a](#one) [b](#two) [c](missing.md) ![d](missing.png) [e](https://x.org)\n```\n[f](no)\n```\n")
+    page.write_text(
+        "# One\n[a](#one) [b](#two) [c](missing.md) ![d](missing.png) [e](https://x.org)\n```\n[f](no)\n```\n"
+    )
     assert [problem.partition(":")[0] for problem in broken(page)] == ["#two", "missing.md", "missing.png"]
 
 

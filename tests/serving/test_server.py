@@ -18,7 +18,7 @@ from lingraft.bundle.language_part import language_fingerprint
 from lingraft.errors import ServingError
 from lingraft.serving.__main__ import main
 from lingraft.serving.client import run_server
-from lingraft.serving.ports import require_port
+from lingraft.serving.command import require_port
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
 from tests.serving.asking import JSON, LIMITS, MALFORMED, REFUSED, VALID, body, outputs_of, still_answers
 from tests.serving.shared import TOKEN, SharedServer
@@ -246,9 +246,6 @@ def taken() -> Iterator[int]:
 
 
 def test_an_address_that_cannot_be_listened_on_is_refused(taken: int) -> None:
-    for port in (0, 2**16):
-        with pytest.raises(ServingError, match="from 1 to 65535"):
-            require_port("127.0.0.1", port)
     with pytest.raises(ServingError, match=r"cannot listen on 127\.0\.0\.1"):
         require_port("127.0.0.1", taken)
     # An address that is kept for documentation, so that no machine has it.

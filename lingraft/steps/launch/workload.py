@@ -62,7 +62,14 @@ class WorkloadKind:
         return f"{self.group}/{self.version}"
 
 
-JOB = WorkloadKind("batch", "v1", "jobs", "batch.kubernetes.io/job-name={name}", "", CONTAINER)
+JOB = WorkloadKind(
+    group="batch",
+    version="v1",
+    plural="jobs",
+    pods="batch.kubernetes.io/job-name={name}",
+    main_pod="",
+    container=CONTAINER,
+)
 TRAIN_JOB = WorkloadKind(
     group="trainer.kubeflow.org",
     version="v1alpha1",

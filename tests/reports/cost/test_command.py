@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lingraft.cli.cost import cost
+from lingraft.cli.project import cost
 from lingraft.errors import LingraftError
 
 RECIPE = Path(__file__).parent / "section3.toml"

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from lingraft.config.cluster import Cluster, Profile
-from lingraft.steps.launch.calls import AttemptResult, Call, StepAnswer
+from lingraft.config.recipe import Recipe
+from lingraft.steps.launch.calls import AttemptResult, StepAnswer
 from lingraft.steps.launch.handover import Handover
 from lingraft.steps.launch.on_cluster import ClusterLauncher
+from tests.steps.launch import small_steps
 from tests.steps.launch.api_server import ApiServer
 from tests.training.distributed.project import wait_for
+from tests.workshop import TINY
 
 RESULT = {"steps": 7}
 
@@ -30,7 +33,7 @@ class Launcher:
 
     def __init__(self, folder: Path, profile: Profile) -> None:
         cluster = Cluster(storage_path=str(folder), stages={"pretraining": profile})
-        self.handover = Handover(folder, Call(step="source.pretrain", arguments={}), {}, {})
+        self.handover = Handover(folder, small_steps.Waits(recipe=Recipe.load(TINY)), None)
         self._launcher = ClusterLauncher(cluster, profile, self.handover)
         self.ended: list[AttemptResult] = []
         self._thread = threading.Thread(target=lambda: self.ended.append(self._launcher.attempt()), daemon=True)

@@ -13,14 +13,16 @@ import pytest
 from lingraft import ranks
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.cluster import Cluster, Profile, Toleration
-from lingraft.steps.launch.calls import Call, LaunchError
+from lingraft.config.recipe import Recipe
+from lingraft.steps.launch.calls import LaunchError
 from lingraft.steps.launch.handover import Handover
 from lingraft.steps.launch.pods import STEP
 from lingraft.steps.launch.workload import train_job
+from tests.steps.launch import small_steps
 from tests.steps.launch.api_server import DROP
 from tests.steps.launch.bench import LONG, SHORT, Bench, a_bench, launched
 from tests.tracking_stores import quiet
-from tests.workshop import Workshop, changed
+from tests.workshop import TINY, Workshop, changed
 
 pytestmark = quiet
 PROFILE = Profile(
@@ -38,7 +40,7 @@ PROFILE = Profile(
 
 @pytest.fixture
 def made(tmp_path: Path) -> dict[str, Any]:
-    handover = Handover(tmp_path / "launched", Call(step="source.pretrain", arguments={}), {}, {})
+    handover = Handover(tmp_path / "launched", small_steps.Waits(recipe=Recipe.load(TINY)), None)
     metadata = {"name": "name", "labels": dict(STEP), "annotations": {"lingraft.io/attempt": "1"}}
     return train_job(metadata, Cluster(service_account="trainer"), PROFILE, handover.attempt())
 

@@ -1,4 +1,4 @@
-"""`lingraft cost`: what a recipe costs before anything is trained."""
+"""Commands for a whole recipe: writing one, its cost, and the paper's comparison."""
 
 import json
 from pathlib import Path
@@ -6,13 +6,56 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lingraft.cli.options import RecipeOption, print_artifact
 from lingraft.config.systems import System
 from lingraft.model.flops import CostError
 
 if TYPE_CHECKING:
     from lingraft.reports.cost.accelerators import Accelerator
 
-# What the command needs is imported by it, so that --help does not wait for it.
+# Commands import what they need, so that --help does not wait for PyTorch and MLflow.
+
+
+def init(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of text: a file or folder for each language, named after it, such as en.txt, de.jsonl.gz, "
+            "corpus.sw.txt or tr/."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The recipe's file.")] = Path("recipe.toml"),
+    source: Annotated[
+        str | None,
+        typer.Option("--source", help="Source language. Absent: en if it is there, else the one with the most text."),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The project's name. Absent: the folder's.")] = None,
+    hours: Annotated[
+        float, typer.Option("--hours", min=0.01, help="About how long training may take on this machine.")
+    ] = 0.5,
+    force: Annotated[bool, typer.Option("--force", help="Replace a recipe that is there.")] = False,
+) -> None:
+    """Write a recipe for a folder of text: languages, task and sizes by what is there, every line explained.
+
+    Text: .txt (a document a line, or documents between blank lines), .jsonl ({"text": ..., "label": ...} a line), both
+    also as .gz, .xz or .zst, .parquet, or folders of these; sub-folders are labels. With a label for every document,
+    the recipe has a task, learned in the source language and judged in all. Encoder, vocabulary, updates, blocks and
+    batches follow from the amount of text, from this machine and from --hours.
+
+    Text that cannot be read or is too short is listed, with file and line, and no recipe is written.
+    """
+    from lingraft.console import say
+    from lingraft.errors import ArtifactError
+
+    if out.exists() and not force:
+        raise ArtifactError(f"{out} exists already. Choose another --out, or replace it with --force.")
+    say(f"Looking at {folder}")
+    from lingraft.new_recipe import NewRecipe
+
+    made = NewRecipe.of(folder, source=source, name=name, hours=hours)
+    made.write(out, force)
+    print(f"{made.summary()}\nwritten   {out}")
+    print(f"\nNext:\n  python -m pipelines demo --recipe {out} --out {made.recipe.name}-results")
 
 
 def cost(
@@ -69,7 +112,15 @@ def cost(
     kinds = [Accelerator.parse(text, utilisation, price) for text in accelerator or ["V100"]]
     if measured is not None:
         kinds = [_measured(kinds, measured, utilisation)]
-    costs = CostReport(settings, found, left_out, searched(settings), languages_of(settings, count), kinds, gpus)
+    costs = CostReport(
+        recipe=settings,
+        bills=found,
+        omitted=left_out,
+        search=searched(settings),
+        languages=languages_of(settings, count),
+        accelerators=kinds,
+        gpus=gpus,
+    )
     print(json.dumps(as_json(costs), indent=2) if as_machine else as_text(costs))
 
 
@@ -94,3 +145,32 @@ def _measured(kinds: "list[Accelerator]", trained: Path, utilisation: float | No
             f"--measured {trained} gives the utilisation of one --accelerator. Give one only, and no --utilisation."
         )
     return kinds[0].with_measured_utilisation(trained)
+
+
+def paper(
+    recipe: RecipeOption,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for everything that is made; a run that was stopped goes on there.")
+    ],
+    allow_holes: Annotated[
+        bool, typer.Option("--allow-holes", help="Begin although some text or examples are missing or wrong.")
+    ] = False,
+) -> None:
+    """Compare the systems that the recipe's [paper] names in all languages and tasks, and write tables and figures.
+
+    All text and task examples are checked first, and everything that is wrong with them is told at once. A job that
+    failed later is a hole in the tables, with its reason, and no error; the same command tries it again.
+    """
+    from lingraft import preflight
+    from lingraft.comparison import runner as comparison
+    from lingraft.config.recipe import Recipe
+    from lingraft.reports.paper.report import PAGE_FILE
+
+    settings = Recipe.load(recipe)
+    if allow_holes:
+        preflight.require_some_ready(settings, settings.targets, out, source=True)
+    else:
+        preflight.require_ready(settings, out)
+    made = comparison.run(settings, out)
+    print_artifact(made)
+    print((made.folder / PAGE_FILE).resolve())
