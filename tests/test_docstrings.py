@@ -15,17 +15,9 @@ _PREPOSITIONS = (
 )
 _BEGINNING = re.compile(rf"(?i:{'|'.join(_PREPOSITIONS.split())})\b|What\b|Those\b|The same\b")
 _TO_DO = {
-    "deployment",
-    "doctor",
     "huggingface",
     "model",
-    "new_recipe",
-    "preflight",
-    "reports",
-    "serving",
-    "stages",
     "tasks",
-    "training",
 }
 """Packages and modules whose docstrings are not written anew yet."""
 _Named = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

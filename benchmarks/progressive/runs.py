@@ -23,7 +23,7 @@ from lingraft.model.flops import UpdateShape
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.training import masked_lm, precision
-from lingraft.training.learning_curve import read_curve
+from lingraft.training.schedule import read_curve
 
 _CURVE_BLOCKS, _TEST_BLOCKS = 256, 1024
 

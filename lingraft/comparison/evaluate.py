@@ -42,10 +42,10 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
 from lingraft.jobs.job import CHECKPOINTS, EMBEDDINGS, Job, LanguageDirs, Watch, unwatched
 from lingraft.model.loading import Primary, load_embeddings, load_primary
-from lingraft.reports.formatting import counted
 from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, Reference, probe_of, reference_tensors
 from lingraft.stages.results import SeedScores
+from lingraft.tables import counted
 from lingraft.training import masked_lm, precision
 
 Found = TypeVar("Found")

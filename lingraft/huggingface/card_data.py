@@ -1,12 +1,13 @@
 """What a model was trained on, led back by fingerprints, and what that cost: nothing taken on trust."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from lingraft.artifacts.artifact import Artifact, Cost, Kind, Manifest, read_manifest
 from lingraft.data.splits import SplitName
 from lingraft.errors import ArtifactError
+from lingraft.tables import markdown_table
 
 NOT_STATED = "not stated"
 
@@ -92,15 +93,3 @@ def _cells(cost: Cost) -> tuple[str, ...]:
     if not cost.steps:
         return (NOT_STATED,) * 4
     return f"{cost.steps:,}", f"{cost.tokens:,}", f"{cost.flops:.3g}", f"{cost.elapsed_s:,.0f}"
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table in Markdown."""
-    return "\n".join(_lines(header, rows))
-
-
-def _lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    yield "| " + " | ".join(header) + " |"
-    yield "|" + " --- |" * len(header)
-    for row in rows:
-        yield "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) + " |"

@@ -21,7 +21,7 @@ from lingraft.huggingface.tokenizer import import_tokenizer
 from lingraft.huggingface.weights import CheckpointError, ConvertedWeights, from_checkpoint
 from lingraft.model.loading import save_vocabulary
 from lingraft.model.swap import make_vocabulary
-from lingraft.training.learning_curve import write_curve
+from lingraft.training.schedule import write_curve
 
 
 def import_hf(source: str, out: Path, language: str, revision: str | None = None) -> Artifact:

@@ -23,7 +23,7 @@ from lingraft.console import say
 from lingraft.data.bilingual_dictionary import translation_hashes
 from lingraft.jobs.launchable import Input, InputList, Launchable, OptionalInput, Output, Role, none_if_empty
 from lingraft.tasks.fingerprints import marks_of
-from lingraft.training.learning_curve import read_curve
+from lingraft.training.schedule import read_curve
 
 if TYPE_CHECKING:
     from lingraft.config.training import Training

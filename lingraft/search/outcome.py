@@ -40,16 +40,14 @@ def write_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, targe
         ArtifactError: `out` cannot be written.
     """
     result = build_result(shared, trainer, order, target)
-    return results.save_search(
-        result,
-        out,
-        page.render_files(result),
-        language=trainer.search.language,
-        aligned_with=result.primary,
-        data_hashes=trainer.data_hashes,
-        recipe=trainer.search.model_dump(mode="json"),
-        cost=_cost(trainer, result),
-    )
+    facts = {
+        "language": trainer.search.language,
+        "aligned_with": result.primary,
+        "data_hashes": trainer.data_hashes,
+        "recipe": trainer.search.model_dump(mode="json"),
+        "cost": _cost(trainer, result),
+    }
+    return results.save(result, out, facts, files=page.render_files(result))
 
 
 def build_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None) -> SearchResult:

@@ -25,7 +25,12 @@ SIGN, JUDGE = (block.strip().splitlines() for block in _BLOCK.findall((GUIDES / 
 def run(command: str, folder: Path, programs: Path = BIN) -> str:
     path = os.pathsep.join((str(programs), str(BIN), os.environ["PATH"]))
     done = subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
+        ["bash", "-c", command],
+        cwd=folder,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -51,7 +51,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# One\n[a](#one) [b](#two) [c](missing.md) ![d](missing.png) [e](https://x.org)\n```\n[f](no)\n```\n")
+    page.write_text(
+        "# One\n[a](#one) [b](#two) [c](missing.md) ![d](missing.png) [e](https://x.org)\n```\n[f](no)\n```\n"
+    )
     assert [problem.partition(":")[0] for problem in broken(page)] == ["#two", "missing.md", "missing.png"]
 
 
@@ -79,6 +81,14 @@ def test_the_recipe_reference_names_every_key_of_the_shipped_recipes() -> None:
         text = re.sub(r"^\[tasks\.(examples|label_names)\]\n(.+\n)+", "", recipe.read_text("utf-8"), flags=re.MULTILINE)
         keys = re.findall(r"^(\w+) =", text, re.MULTILINE)
         assert [key for key in keys if f"`{key}`" not in page] == []
+
+
+def test_the_example_in_python_is_that_of_the_readme_which_other_tests_run() -> None:
+    of_readme, of_reference = (
+        re.findall(r"^```python\n.*?^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        for page in (ROOT / "README.md", DOCS / "reference" / "python.md")
+    )
+    assert of_readme == of_reference
 
 
 def variables_of(path: Path) -> set[str]:

@@ -2,7 +2,7 @@ import pytest
 
 from lingraft.data.language_detection import DetectedLanguage, LanguageDetector
 from lingraft.errors import RequestError
-from lingraft.serving.detection import resolve_languages
+from lingraft.serving.languages import resolve_languages
 
 GERMAN = "Die alte Mühle am Fluss mahlt im Herbst Weizen und im Winter Roggen."
 ENGLISH = "The old mill by the river grinds wheat in autumn and rye in winter."
