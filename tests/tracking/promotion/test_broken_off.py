@@ -11,7 +11,7 @@ from lingraft.artifacts.names import primary_name, task_name
 from lingraft.stages import results
 from lingraft.stages.results import SourceResult
 from lingraft.steps.source import fetch_source, register_source
-from lingraft.tracking.metrics_queue import UnreachableError
+from lingraft.tracking.client import UnreachableError
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.decisions import DecisionOutcome
 from lingraft.tracking.promotion.promote import rollback
