@@ -117,7 +117,7 @@ def measured(recipe: Recipe, folder: Path) -> dict[str, float]:
 def restored_s(folder: Path) -> float:
     """Seconds that it takes to find the newest checkpoint, check its hashes and read it."""
     began = time.perf_counter()
-    found: TrainingState | None = TimedKeeper(folder).newest()
+    found: TrainingState | None = TimedKeeper(folder).load_newest()
     assert found is not None, "a checkpoint has just been written"
     return time.perf_counter() - began
 

@@ -41,7 +41,7 @@ from lingraft.model.initialisation.aligned import align_rows
 from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.reports.run.page import RunRecords
+from lingraft.reports.run.records import RunRecords
 from lingraft.stages.evaluate import evaluate_language
 from lingraft.stages.results import load_language
 from lingraft.stages.task_scores import evaluate_tasks, load_tasks

@@ -11,8 +11,7 @@ from benchmarks.pages import RECORD_SUFFIX, write_picture, write_record
 from benchmarks.speed.machine import cores
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
-from lingraft.reports.paper.canvas import Drawing, graded_styles, panels
-from lingraft.reports.plotting import COLOURS, percent_ticks, si_ticks
+from lingraft.reports.plotting import COLOURS, Drawing, graded_styles, panels, percent_ticks, si_ticks
 from lingraft.stages.results import SearchResult, Trial
 
 if TYPE_CHECKING:
@@ -197,4 +196,6 @@ def _plot(by_language: dict[str, list[Case]]) -> Drawing:
             percent_ticks(axes.yaxis)
         figure.legend(loc="outside upper center", ncols=len(depths))
 
-    return Drawing(NAME, "", "Scores by compute", "", "Line plots, one a language.", 3.3, paint)
+    return Drawing(
+        title="Scores by compute", caption="", alt="Line plots, one a language.", paint=paint, height_in=3.3, file=NAME
+    )

@@ -316,8 +316,8 @@ MUTATIONS = (
     Mutation(
         "near-maximal performance ignores the baseline",
         "lingraft/reports/paper/efficiency.py",
-        "return baseline + share * (reference - baseline)",
-        "return share * reference",
+        "return baseline + NEAR_MAXIMAL * (reference - baseline)",
+        "return NEAR_MAXIMAL * reference",
         ("reports/paper/test_efficiency.py",),
     ),
     Mutation(

@@ -15,11 +15,7 @@ _PREPOSITIONS = (
 )
 _BEGINNING = re.compile(rf"(?i:{'|'.join(_PREPOSITIONS.split())})\b|What\b|Those\b|The same\b")
 _TO_DO = {
-    "doctor",
     "model",
-    "new_recipe",
-    "preflight",
-    "reports",
     "tasks",
 }
 """Packages and modules whose docstrings are not written anew yet."""

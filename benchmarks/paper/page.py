@@ -21,13 +21,11 @@ from lingraft.comparison.plan import plan_comparison
 from lingraft.comparison.records import count_missing
 from lingraft.config.recipe import Recipe
 from lingraft.reports.paper import report
-from lingraft.reports.paper.cells import ReportTable
-from lingraft.reports.paper.cost_tables import retained_table, speed_up_table
-from lingraft.reports.paper.depth_tables import final_by_depth, target_time_by_depth
-from lingraft.reports.paper.equal_cost import equal_table
+from lingraft.reports.paper.cost_tables import equal_table, retained_table, speed_up_table, target_time_by_depth
 from lingraft.reports.paper.records import PaperRecords
+from lingraft.reports.paper.report_table import ReportTable
 from lingraft.reports.paper.results_table import COMPUTE, MEASURED_SECONDS, ResultsTable
-from lingraft.reports.paper.score_tables import pretraining_table, source_table
+from lingraft.reports.paper.score_tables import final_by_depth, pretraining_table, source_table
 from lingraft.reports.paper.summary import summary
 
 _DRAWN_EVERY_S = 60
@@ -108,7 +106,7 @@ class Page:
         yield from ("## What came out", "")
         final = (final_scores_table(grid, task) for task in grid.records.tasks)
         for table in (*headlines(grid), claims(grid), *final):
-            yield from report.table_lines(table)
+            yield from table.markdown()
         for file, said in _SHOWN.items():
             if (self.folder / f"{file}.png").exists():
                 yield from (f"![{said}]({file}.png)", "", f"{said}.", "")
@@ -128,7 +126,7 @@ class Page:
             "",
         )
         for table in self._tables(grid, trained):
-            yield from report.table_lines(table)
+            yield from table.markdown()
 
     def _what_was_run(self, records: PaperRecords) -> Iterator[str]:
         shape = self.recipe.encoder

@@ -12,8 +12,7 @@ from benchmarks.serving.sections import GIB, SECTIONS, Told, load
 from benchmarks.speed.table import markdown
 from lingraft.artifacts.files import write_text
 from lingraft.bundle.format import TABLE_FORMATS
-from lingraft.reports.paper.canvas import Drawing, write_message
-from lingraft.reports.plotting import COLOURS
+from lingraft.reports.plotting import COLOURS, Drawing, write_message
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +72,8 @@ def plot(told: Told) -> Drawing:
         for axes, (name, draw) in zip(figure.subplots(1, len(there), squeeze=False)[0], there.items(), strict=True):
             draw(axes, told.found[name])
 
-    return Drawing(NAME, "", "Serving", "", "Bars and lines: memory, throughput, rates.", 2.8, paint)
+    alt = "Bars and lines: memory, throughput, rates."
+    return Drawing(title="Serving", caption="", alt=alt, paint=paint, height_in=2.8, file=NAME)
 
 
 def _draw_memory(axes: "Axes", one: dict[str, Any]) -> None:

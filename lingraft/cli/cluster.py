@@ -10,7 +10,7 @@ from lingraft.errors import DeploymentError
 
 if TYPE_CHECKING:
     from lingraft.deployment.rollout import Rollout
-    from lingraft.doctor.findings import Finding
+    from lingraft.doctor import Finding
 
 # Commands import what they need, so that --help does not wait for PyTorch and MLflow.
 
@@ -24,7 +24,7 @@ def doctor(
     Ends with 1 if anything is lacking; a warning is about what only you can tell.
     """
     from lingraft.config.recipe import Recipe
-    from lingraft.doctor.examination import examine
+    from lingraft.doctor import examine
     from lingraft.steps.launch.on_cluster import connect
 
     cluster = Recipe.load(recipe).cluster

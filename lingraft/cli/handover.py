@@ -120,7 +120,9 @@ def report(
 ) -> None:
     """Write the report as one HTML page, and print its table."""
     from lingraft.config.recipe import Recipe
-    from lingraft.reports.run.page import RunRecords, table, write
+    from lingraft.reports.run.page import write
+    from lingraft.reports.run.records import RunRecords
+    from lingraft.reports.run.table import table
     from lingraft.stages.results import load_language, load_search, load_source
 
     languages = [load_language(folder) for folder in evaluation]

@@ -78,7 +78,7 @@ def cost(
     price: Annotated[
         float | None, typer.Option(help="Of an hour, of accelerators that state none, in any currency.")
     ] = None,
-    gpus: Annotated[int, typer.Option(help="Accelerators to plan for, one job at a time on each.")] = 1,
+    gpus: Annotated[int, typer.Option(help="Accelerators of each kind, with one job at a time on each.")] = 1,
     languages: Annotated[int | None, typer.Option(help="Target languages; the recipe's if absent.")] = None,
     system: Annotated[
         list[System] | None,
@@ -92,17 +92,17 @@ def cost(
     ] = None,
     as_machine: Annotated[bool, typer.Option("--json", help="Print JSON, unrounded, in place of tables.")] = False,
 ) -> None:
-    """Price a recipe before training: FLOPs of each system and step, V100-days, and hours, money and a plan.
+    """Price a recipe before training: FLOPs of each system and step, V100-days, and hours and money on your GPUs.
 
-    FLOPs are those of the paper's equations A1, A3 and A4. The plan puts one job at a time on each accelerator: first
-    pretraining (and step 1b), then the languages side by side.
+    FLOPs are those of the paper's equations A1, A3 and A4. With several accelerators, one job at a time runs on each:
+    first pretraining (and step 1b), then the languages side by side.
 
     Try: lingraft cost --recipe recipes/base.toml --accelerator H100 --gpus 8
     """
     from lingraft.config.recipe import Recipe
     from lingraft.reports.cost.accelerators import Accelerator
     from lingraft.reports.cost.bill import bills, searched
-    from lingraft.reports.cost.table import CostReport, as_json, as_text, languages_of
+    from lingraft.reports.cost.table import CostReport, as_json, as_text, language_names
 
     settings = Recipe.load(recipe)
     count = len(settings.targets) if languages is None else languages
@@ -117,7 +117,7 @@ def cost(
         bills=found,
         omitted=left_out,
         search=searched(settings),
-        languages=languages_of(settings, count),
+        languages=language_names(settings, count),
         accelerators=kinds,
         gpus=gpus,
     )

@@ -13,19 +13,13 @@ from typing import Any
 from lingraft.artifacts.artifact import Artifact, Kind, Manifest, require_aligned
 from lingraft.data.tokenizer.pieces import SpecialPieces
 from lingraft.errors import AlignmentError
-from lingraft.huggingface.card_data import (
-    NOT_STATED,
-    TrainingData,
-    TrainingText,
-    cost_table,
-    markdown_table,
-    trace_training_data,
-)
+from lingraft.huggingface.card_data import NOT_STATED, TrainingData, TrainingText, cost_table, trace_training_data
 from lingraft.huggingface.fast_tokenizer import special_pieces
 from lingraft.huggingface.model import HfClass
 from lingraft.model.loading import Embeddings, Primary
 from lingraft.stages import results
 from lingraft.stages.results import LanguageResult, SourceResult, TaskScores
+from lingraft.tables import markdown_table
 from lingraft.tasks.class_scores import class_scores
 from lingraft.tasks.model import TaskModel
 
@@ -112,7 +106,7 @@ def model_card(model: CardSubject, evaluation: Path | None = None, data: Sequenc
     """
     sources = trace_training_data(model.manifests.values(), data)
     judged = _evaluation(model, evaluation) if evaluation else None
-    page = Template(resources.files("lingraft").joinpath("templates", _FILE).read_text(encoding="utf-8"))
+    page = Template(resources.files("lingraft.huggingface").joinpath(_FILE).read_text(encoding="utf-8"))
     return page.substitute(
         front=_front_matter(model, sources),
         title=f"{_title(model)} in {model.language}",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from lingraft.artifacts.artifact import Artifact, Cost, Kind, Manifest, read_manifest
 from lingraft.data.splits import SplitName
 from lingraft.errors import ArtifactError
+from lingraft.tables import markdown_table
 
 NOT_STATED = "not stated"
 
@@ -92,11 +93,3 @@ def _cells(cost: Cost) -> tuple[str, ...]:
     if not cost.steps:
         return (NOT_STATED,) * 4
     return f"{cost.steps:,}", f"{cost.tokens:,}", f"{cost.flops:.3g}", f"{cost.elapsed_s:,.0f}"
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Format rows of cells as a table in Markdown."""
-    lines = [" | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) for row in rows]
-    return "\n".join(
-        ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header), *(f"| {line} |" for line in lines)]
-    )

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Watch = Callable[["TrainingMetrics"], None]
 """A function that is called with every point of a learning curve."""
+_OF_TRAINING = ("source", "encoder", "precision")
+"""Values of a recipe that every masked language modelling depends on."""
 CHECKPOINTS = "checkpoints"
 EMBEDDINGS = "embeddings"
 """Folders in the output of an adaptation with its curve: the embeddings at each checkpoint, and the final ones."""
@@ -44,6 +46,10 @@ class Job(Launchable, frozen=True):
     """A stage with its inputs, output and settings."""
 
     kind: ClassVar[Kind]
+    sections: ClassVar[tuple[str, ...]] = ()
+    """Sections and values of the recipe that the artifact depends on."""
+    bears_failed_inputs: ClassVar[bool] = False
+    """Whether the job has a result even if inputs failed."""
     name_format: ClassVar[str]
     title_format: ClassVar[str]
     failed_result: ClassVar[Any] = {}
@@ -54,13 +60,6 @@ class Job(Launchable, frozen=True):
     """Title for people, in place of that by `title_format`."""
     registered_as: str = ""
     """Name of the model in the registry that the artifact becomes a version of; empty: it is not registered."""
-    records_failure: bool = False
-    """Whether the reason of a failure is written to `out`, so that jobs that do not depend on this one go on."""
-
-    @property
-    def handles_failures(self) -> bool:
-        """Whether a step that runs this job handles failures by itself."""
-        return self.records_failure
 
     @property
     def name(self) -> str:
@@ -74,8 +73,8 @@ class Job(Launchable, frozen=True):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Everything in the recipe that the artifact depends on, as JSON values."""
-        return {}
+        """Everything beside inputs that the artifact depends on, as JSON values."""
+        return self.recipe.model_dump(mode="json", include=set(self.sections))
 
     @property
     def inputs(self) -> dict[str, Path]:
@@ -96,11 +95,6 @@ class Job(Launchable, frozen=True):
     def work(self) -> float:
         """Amount of computation, comparable with jobs of the same kind."""
         return 1.0
-
-    @property
-    def bears_failed_inputs(self) -> bool:
-        """Whether the job has a result even if inputs failed."""
-        return False
 
     def outside(self) -> Mapping[str, Any]:
         """Return hashes of data that no input has, such as files of examples."""
@@ -237,11 +231,12 @@ class TextPreparation(_LanguageJob, frozen=True):
     kind = Kind.TEXT
     name_format = "text-{job.tag}"
     title_format = "text of {job.tag!r}"
+    sections = ("text", "split")
 
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        return {"language": self.tag, **recipe_parts(self.recipe, "text", "split")}
+        return {"language": self.tag, **super().settings}
 
     @override
     def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
@@ -256,13 +251,9 @@ class TokenizerTraining(_LanguageJob, frozen=True):
     kind = Kind.TOKENIZER
     name_format = "tokenizer-{job.tag}"
     title_format = "tokenizer of {job.tag!r}"
+    sections = ("tokenizer",)
     tagged_input = "text"
     text: Input
-
-    @property
-    @override
-    def settings(self) -> Mapping[str, Any]:
-        return recipe_parts(self.recipe, "tokenizer")
 
     @override
     def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
@@ -325,13 +316,9 @@ class Pretraining(Job, frozen=True):
     kind = Kind.PRIMARY
     name_format = "pretrain"
     title_format = "pretraining"
+    sections = (*_OF_TRAINING, "pretraining")
     blocks: Input
     tokenizer: Input
-
-    @property
-    @override
-    def settings(self) -> Mapping[str, Any]:
-        return _training_settings(self.recipe, "pretraining")
 
     @property
     @override
@@ -351,6 +338,7 @@ class MiniBuilding(Job, frozen=True):
     kind = Kind.MINI
     name_format = "build-mini"
     title_format = "mini-model"
+    sections = (*_OF_TRAINING, "mini")
     primary: Input
     blocks: Input
 
@@ -363,7 +351,7 @@ class MiniBuilding(Job, frozen=True):
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        return _training_settings(self.recipe, "mini") | {"depth": self.recipe.adaptation.depth}
+        return {"depth": self.recipe.adaptation.depth, **super().settings}
 
     @property
     @override
@@ -384,6 +372,7 @@ class Finetuning(Job, frozen=True):
     kind = Kind.TASK
     name_format = "finetune-{job.task}-{job.seed}"
     title_format = "finetuning on {job.task!r} with seed {job.seed}"
+    sections = ("precision",)
     task: str
     seed: int
     primary: Input
@@ -409,7 +398,7 @@ class Finetuning(Job, frozen=True):
         }
         task = self.recipe.task(self.task).model_dump(mode="json", exclude=irrelevant)
         layers = self.layers or self.recipe.primary_shape.layers
-        return {"task": task, "layers": layers, "seed": self.seed, **recipe_parts(self.recipe, "precision")}
+        return {"task": task, "layers": layers, "seed": self.seed, **super().settings}
 
     @property
     @override
@@ -453,6 +442,7 @@ class Initialisation(_LanguageJob, frozen=True):
     kind = Kind.EMBEDDINGS
     name_format = "initialise-{job.tag}"
     title_format = "initial embeddings of {job.tag!r}"
+    sections = ("system", "mini")
     tagged_input = "tokenizer"
     primary: Input
     tokenizer: Input
@@ -464,14 +454,8 @@ class Initialisation(_LanguageJob, frozen=True):
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        adaptation = self.recipe.adaptation
-        return {
-            "initialisation": adaptation.initialisation,
-            "seed": adaptation.seed,
-            "system": self.recipe.system,
-            "depth": adaptation.depth,
-            **recipe_parts(self.recipe, "mini"),
-        }
+        adaptation = self.recipe.adaptation.model_dump(mode="json", include={"initialisation", "seed", "depth"})
+        return {**adaptation, **super().settings}
 
     @property
     @override
@@ -510,6 +494,7 @@ class Adaptation(_LanguageJob, frozen=True):
     kind = Kind.EMBEDDINGS
     name_format = "adapt-{job.tag}-{job.depth}"
     title_format = "adaptation of {job.tag!r} over {job.depth} layers"
+    sections = (*_OF_TRAINING, "system", "adaptation")
     depth: int
     """Bottom layers of the primary."""
     primary: Input
@@ -534,7 +519,7 @@ class Adaptation(_LanguageJob, frozen=True):
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        return {"system": self.recipe.system, "depth": self.depth, **_training_settings(self.recipe, "adaptation")}
+        return {"depth": self.depth, **super().settings}
 
     @property
     @override
@@ -626,16 +611,6 @@ class LanguageEvaluation(_LanguageJob, frozen=True):
             initial=none_if_empty(self.initial),
             source_evaluation=none_if_empty(self.source_evaluation),
         )
-
-
-def recipe_parts(recipe: Recipe, *names: str) -> dict[str, Any]:
-    """Return sections and values of a recipe as JSON values."""
-    return recipe.model_dump(mode="json", include=set(names))
-
-
-def _training_settings(recipe: Recipe, stage: str) -> dict[str, Any]:
-    """Everything that masked language modelling depends on, with the settings of one stage."""
-    return recipe_parts(recipe, "source", "encoder", "precision", stage)
 
 
 def _work(layers: int, settings: "Training") -> float:

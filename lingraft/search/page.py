@@ -1,10 +1,9 @@
 """Files of a search's result: PNG plots, and one HTML page that opens from disk and needs no network."""
 
-import base64
 from typing import NamedTuple
 
 from lingraft._version import __version__
-from lingraft.reports.run.page import template_environment
+from lingraft.reports.pages import render_page
 from lingraft.search.plots import cost_rows, search_drawings
 from lingraft.stages.results import SearchResult, Trial
 
@@ -28,21 +27,21 @@ def render_files(result: SearchResult) -> dict[str, bytes]:
     drawings = search_drawings(result)
     pictures = {drawing.file: drawing.png() for drawing in drawings}
     cells = [_cells(trial, result) for trial in result.trials]
-    page = (
-        template_environment()
-        .get_template(PAGE_FILE)
-        .render(
-            result=result,
-            summary=summary(result),
-            head=list(cells[0]),
-            rows=[
+    page = render_page(
+        "lingraft.search",
+        PAGE_FILE,
+        {
+            "result": result,
+            "summary": summary(result),
+            "head": list(cells[0]),
+            "rows": [
                 TrialRow(list(row.values()), trial.number == result.best)
                 for row, trial in zip(cells, result.trials, strict=True)
             ],
-            drawings=drawings,
-            pictures={file: base64.b64encode(png).decode() for file, png in pictures.items()},
-            version=__version__,
-        )
+            "drawings": drawings,
+            "pictures": pictures,
+            "version": __version__,
+        },
     )
     return {f"{file}.png": png for file, png in pictures.items()} | {PAGE_FILE: page.encode()}
 

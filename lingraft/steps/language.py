@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from typing_extensions import override
-
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
 from lingraft.artifacts.failures import (
@@ -90,11 +88,7 @@ class BundleExport(Launchable, frozen=True):
     """Whether the primary may differ from the champion's."""
     new_labels: bool = False
     """Whether kind of task and labels may differ from the champion's."""
-
-    @property
-    @override
-    def handles_failures(self) -> bool:
-        return True
+    records_failure: bool = True
 
 
 def choose_depths(given: DepthChoice, run: Path | None = None) -> list[int]:

@@ -8,8 +8,9 @@ import pydantic
 from lingraft.artifacts.artifact import Artifact, Kind, Manifest
 from lingraft.bundle.format import bundle_languages
 from lingraft.bundle.language_part import language_fingerprint
-from lingraft.huggingface.card_data import cost_table, markdown_table
+from lingraft.huggingface.card_data import cost_table
 from lingraft.model.flops import V100_FLOPS_PER_S
+from lingraft.tables import markdown_table
 
 PARITY = "parity."
 """Prefix of the tags for parity, the largest difference of a logit between ONNX Runtime and PyTorch: by language for

@@ -83,6 +83,14 @@ def test_the_recipe_reference_names_every_key_of_the_shipped_recipes() -> None:
         assert [key for key in keys if f"`{key}`" not in page] == []
 
 
+def test_the_example_in_python_is_that_of_the_readme_which_other_tests_run() -> None:
+    of_readme, of_reference = (
+        re.findall(r"^```python\n.*?^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        for page in (ROOT / "README.md", DOCS / "reference" / "python.md")
+    )
+    assert of_readme == of_reference
+
+
 def variables_of(path: Path) -> set[str]:
     """Environment variables that a module names in strings that are no docstrings and no messages."""
     strings = (node.value for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Constant))

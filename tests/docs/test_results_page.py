@@ -12,7 +12,6 @@ from benchmarks.paper.claims import claims, headline, headlines
 from benchmarks.paper.page import PAGE_RECORDS_FILE, RUN_FILE
 from lingraft.config.recipe import Recipe
 from lingraft.reports.paper.records import PaperRecords
-from lingraft.reports.paper.report import table_lines
 from lingraft.reports.paper.results_table import ResultsTable
 
 ROOT = Path(__file__).parents[2]
@@ -27,13 +26,13 @@ def grid() -> ResultsTable:
 def test_the_page_shows_its_records(grid: ResultsTable) -> None:
     page = (RESULTS / "README.md").read_text(encoding="utf-8")
     for table in (*headlines(grid), claims(grid)):
-        assert "\n".join(table_lines(table)) in page
+        assert "\n".join(table.markdown()) in page
 
 
 def test_the_first_table_of_readme_is_the_pages(grid: ResultsTable) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     [first, *_] = re.findall(r"(?:^\|.*\n)+", readme, re.MULTILINE)
-    assert first.splitlines() == [line for line in table_lines(headline(grid)) if line.startswith("|")]
+    assert first.splitlines() == [line for line in headline(grid).markdown() if line.startswith("|")]
 
 
 def test_results_are_of_the_recipe_that_is_shipped() -> None:

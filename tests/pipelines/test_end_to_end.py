@@ -17,8 +17,8 @@ from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.names import bundle_name, primary_name
 from lingraft.data.languages import name_and_tag
-from lingraft.reports.run.page import PAGE_FILE, RunRecords
-from lingraft.reports.run.records import SampleAnswer
+from lingraft.reports.run.page import PAGE_FILE
+from lingraft.reports.run.records import RunRecords, SampleAnswer
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.models import served_models
 from lingraft.stages import results

@@ -3,7 +3,6 @@
 import gzip
 import json
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -269,12 +268,3 @@ def test_what_is_wrong_with_the_settings_is_said_before_a_bundle_is_opened(
     with pytest.raises(SystemExit) as ended:
         main()
     assert str(ended.value).startswith(said.format(taken=taken))
-
-
-def test_the_command_says_in_one_line_what_is_wrong_and_fails(taken: int, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "lingraft.serving", str(tmp_path / "none"), "--port", str(taken)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    said = f"ServingError: cannot listen on 0.0.0.0, port {taken}: Address already in use."
-    assert (done.returncode, done.stdout) == (1, "")
-    [line] = done.stderr.splitlines()
-    assert line.startswith(said)

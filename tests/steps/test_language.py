@@ -14,7 +14,7 @@ from lingraft.artifacts.names import bundle_kinds, bundle_name, embeddings_name,
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import Finetuning, Task, TaskFile, TaskKindName
 from lingraft.errors import DepthError, PromotionError, TrackingError
-from lingraft.reports.run.page import RunRecords
+from lingraft.reports.run.records import RunRecords
 from lingraft.serving.bundle import Bundle
 from lingraft.stages import results
 from lingraft.steps import data, language, source

@@ -14,12 +14,11 @@ import pytest
 from lingraft.artifacts import sync
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.config.recipe import Recipe
-from lingraft.doctor.rights import required_rights
 from lingraft.jobs.job import Pretraining
 from lingraft.signals import Interruption, interruptible
 from lingraft.steps import data
 from lingraft.steps.launch import launcher
-from lingraft.steps.launch.workload import KINDS
+from lingraft.steps.launch.workload import KINDS, required_rights
 from tests.fixtures import forked
 from tests.steps.launch.api_server import ApiServer
 from tests.steps.launch.node import Node

@@ -5,6 +5,7 @@ Its files are part of the package. They load nothing from other servers, and use
 
 from collections.abc import Awaitable, Callable
 from importlib import resources
+from pathlib import Path
 
 from lingraft.errors import MissingExtraError
 
@@ -15,7 +16,7 @@ except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
 Handler = Callable[[Request], Awaitable[Response]]
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
@@ -42,9 +43,8 @@ async def _without_slash(_: Request) -> Response:
 
 
 HANDLERS: dict[str, Handler] = {
-    f"/ui/{file.name}".removesuffix("/page.html"): _file_handler(
-        file.read_bytes(), _TYPES[file.name.rpartition(".")[2]]
-    )
-    for file in resources.files("lingraft").joinpath("templates", "playground").iterdir()
+    f"/ui/{file.name}".removesuffix("/page.html"): _file_handler(file.read_bytes(), _TYPES[Path(file.name).suffix])
+    for file in resources.files(__name__).iterdir()
+    if Path(file.name).suffix in _TYPES
 } | {"/ui/": _without_slash}
 """Handlers of the page and its files by path; they need no token."""
