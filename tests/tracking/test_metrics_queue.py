@@ -84,6 +84,7 @@ def test_a_server_that_stays_down_is_left_after_the_time_given(server: Server) -
     outbox = MetricsQueue(server.send, batch_points=2)
     for point in range(5):
         outbox.add(point)
+    server.wait_for_attempts(2)
     lost = outbox.close(0.01)
     assert (lost.points, lost.dropped, lost.error) == ([*range(5)], 0, server.error)
 

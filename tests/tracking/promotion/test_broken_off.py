@@ -36,7 +36,7 @@ class Source:
         self.tasks = [self._task(seed, value) for seed in (1, 2)]
         self.evaluation = project.folder / f"judged-{value}"
         mark = self.primary.fingerprint
-        results.save(_judged(mark), Kind.EVALUATION, self.evaluation, language="en", aligned_with=mark)
+        results.save(_judged(mark), self.evaluation, {"language": "en", "aligned_with": mark})
 
     def _task(self, seed: int, value: float) -> Artifact:
         facts = {"task": "topic", "settings": {"kind": "documents"}, "metric": "accuracy", "labels": []}
