@@ -26,7 +26,7 @@ _EMBEDDINGS, _EVALUATION = "embeddings", "evaluation"
 
 
 @dataclass(frozen=True)
-class AddedLanguage:
+class RegisteredLanguage:
     """Result of adding a language: its version, the gate's decision, and the renewed bundles."""
 
     version: int
@@ -35,7 +35,7 @@ class AddedLanguage:
     """Renewals by the bundle's registered name; none if the gate refused the embeddings."""
 
 
-def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = None) -> AddedLanguage:
+def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = None) -> RegisteredLanguage:
     """Register the embeddings of a language, promote them if they pass the gate, and renew the bundles.
 
     These are the bundles of all tasks that the registry has for the primary, and that of the primary itself if there
@@ -68,7 +68,7 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
             version, decided = _register_and_promote(step, embeddings, evaluation, result, gate, asked_by, models)
         accepted = decided.after == version
         renewals = dict(_renew_bundles(run, embeddings, asked_by, models)) if accepted else {}
-    return AddedLanguage(version, decided, renewals)
+    return RegisteredLanguage(version, decided, renewals)
 
 
 def _load_artifacts(folder: Path) -> tuple[Artifact, Artifact]:
