@@ -225,7 +225,7 @@ class _LanguageJob(Job, frozen=True):
         return self.language or str(read_manifest(getattr(self, self.tagged_input)).language)
 
 
-class TextPreparation(_LanguageJob, frozen=True):
+class TextJob(_LanguageJob, frozen=True):
     """Reads, cleans and splits a language's text. The text itself is unknown before, and not part of its provenance."""
 
     kind = Kind.TEXT
@@ -245,7 +245,7 @@ class TextPreparation(_LanguageJob, frozen=True):
         return prepare(self.recipe, self.tag, out or self.out)
 
 
-class TokenizerTraining(_LanguageJob, frozen=True):
+class TokenizerJob(_LanguageJob, frozen=True):
     """Trains a language's tokenizer."""
 
     kind = Kind.TOKENIZER
@@ -262,7 +262,7 @@ class TokenizerTraining(_LanguageJob, frozen=True):
         return train_tokenizer(self.recipe, self.text, out or self.out)
 
 
-class BlockBuilding(_LanguageJob, frozen=True):
+class BlocksJob(_LanguageJob, frozen=True):
     """Packs a language's text into blocks of token ids."""
 
     kind = Kind.BLOCKS
@@ -288,13 +288,13 @@ def language_jobs(recipe: Recipe, language: str, folders: LanguageDirs, records_
     """Return the jobs that prepare a language: its text, its tokenizer, and its blocks."""
     common: dict[str, Any] = {"recipe": recipe, "language": language, "records_failure": records_failure}
     return [
-        TextPreparation(out=folders.text, **common),
-        TokenizerTraining(text=folders.text, out=folders.tokenizer, **common),
-        BlockBuilding(text=folders.text, tokenizer=folders.tokenizer, out=folders.blocks, **common),
+        TextJob(out=folders.text, **common),
+        TokenizerJob(text=folders.text, out=folders.tokenizer, **common),
+        BlocksJob(text=folders.text, tokenizer=folders.tokenizer, out=folders.blocks, **common),
     ]
 
 
-class VectorBuilding(_LanguageJob, frozen=True):
+class VectorsJob(_LanguageJob, frozen=True):
     """Computes static vectors of a language's pieces."""
 
     kind = Kind.VECTORS
@@ -310,7 +310,7 @@ class VectorBuilding(_LanguageJob, frozen=True):
         return build_vectors(self.recipe, self.blocks, self.tokenizer, out or self.out)
 
 
-class Pretraining(Job, frozen=True):
+class PretrainingJob(Job, frozen=True):
     """Trains a primary from random weights, in the source language."""
 
     kind = Kind.PRIMARY
@@ -332,7 +332,7 @@ class Pretraining(Job, frozen=True):
         return pretrain.pretrain(self.recipe, self.blocks, self.tokenizer, out or self.out, watch)
 
 
-class MiniBuilding(Job, frozen=True):
+class MiniBuildingJob(Job, frozen=True):
     """Trains the mini-model of a system that has a step 1b."""
 
     kind = Kind.MINI
@@ -366,7 +366,7 @@ class MiniBuilding(Job, frozen=True):
         return build_mini.build_mini(self.recipe, self.primary, self.blocks, out or self.out, watch)
 
 
-class Finetuning(Job, frozen=True):
+class FinetuningJob(Job, frozen=True):
     """Finetunes a primary, or its mini-model of some layers, on a task in the source language with one seed."""
 
     kind = Kind.TASK
@@ -436,7 +436,7 @@ class Finetuning(Job, frozen=True):
         )
 
 
-class Initialisation(_LanguageJob, frozen=True):
+class InitialisationJob(_LanguageJob, frozen=True):
     """Writes a language's embeddings as they are before training."""
 
     kind = Kind.EMBEDDINGS
@@ -488,7 +488,7 @@ class Initialisation(_LanguageJob, frozen=True):
         )
 
 
-class Adaptation(_LanguageJob, frozen=True):
+class AdaptationJob(_LanguageJob, frozen=True):
     """Learns a language's embeddings over the bottom layers of a primary, or over its mini-model."""
 
     kind = Kind.EMBEDDINGS
@@ -546,7 +546,7 @@ class Adaptation(_LanguageJob, frozen=True):
         )
 
 
-class SourceEvaluation(Job, frozen=True):
+class SourceEvaluationJob(Job, frozen=True):
     """Evaluates a primary and its finetuned tasks on the source language's test split."""
 
     kind = Kind.EVALUATION
@@ -572,7 +572,7 @@ class SourceEvaluation(Job, frozen=True):
         )
 
 
-class LanguageEvaluation(_LanguageJob, frozen=True):
+class LanguageEvaluationJob(_LanguageJob, frozen=True):
     """Evaluates a language's embeddings on its test split: masked accuracy, alignment and zero-shot scores."""
 
     kind = Kind.EVALUATION

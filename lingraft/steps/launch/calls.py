@@ -25,7 +25,7 @@ class Call(pydantic.BaseModel, frozen=True, extra="forbid"):
     """Call of one step, as its process reads it."""
 
     step: str
-    """Name of the launchable's class, such as 'Adaptation'."""
+    """Name of the launchable's class, such as 'AdaptationJob'."""
     run: Path | None = None
     """File with the id of the pipeline's tracking run, for steps that are tracked."""
     arguments: dict[str, Any]
