@@ -1,4 +1,4 @@
-"""`lingraft add-language`: the whole language lane as one command."""
+"""The command `lingraft add-language`, which runs all stages of a new language."""
 
 import os
 import shlex
@@ -96,7 +96,14 @@ def add_language(
     from lingraft.new_language.recipe import Wanted
     from lingraft.new_language.run import add_language as run
 
-    wanted = Wanted(depth, vocabulary, steps, batch, learning_rate, seed)
+    wanted = Wanted(
+        depth=depth,
+        vocabulary=vocabulary,
+        steps=steps,
+        batch_blocks=batch,
+        learning_rate=learning_rate,
+        seed=seed,
+    )
     print(run(text=[*text, *(more_text or [])], language=language, out=out, wanted=wanted, **given).summary())
     if results:
         command = shlex.join(["lingraft", "registry", "add", str(out)])

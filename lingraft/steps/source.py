@@ -1,4 +1,4 @@
-"""Steps that run once for each primary: pretraining, step 1b, finetuning, evaluation, registration."""
+"""Steps that run once for each primary: evaluation, registration, and the way back from the registry."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,70 +9,25 @@ from lingraft.artifacts.names import SEED, mini_name, primary_name, task_name
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.data.languages import language_name, name_and_tag, quoted
-from lingraft.jobs import job as jobs
-from lingraft.jobs.job import SourceDirs
+from lingraft.jobs.job import SourceDirs, SourceEvaluationJob
 from lingraft.stages.results import SourceResult, load_source
 from lingraft.steps.promote import require_champion
-from lingraft.steps.run_job import run_job, single_job
-from lingraft.steps.step_io import (
-    Scores,
-    ScoresAndConfusion,
-    confusion_of,
-    dev_score_and_seed,
-    language_of,
-    recalls,
-)
+from lingraft.steps.run_job import Scores
+from lingraft.steps.step_io import ScoresAndConfusion, confusion_of, dev_score_and_seed, recalls
 from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
 from lingraft.tracking.promotion.promote import languages_to_readapt
 from lingraft.tracking.promotion.registered_source import VECTORS, VECTORS_RUN, download_source
 from lingraft.tracking.versions import versions_of
 
 
-@single_job
-def pretrain(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Scores:
-    """Train the primary."""
-    return run_job(jobs.pretraining(Recipe.parse(recipe), blocks_folder, tokenizer_folder, out), run)
-
-
-@single_job
-def build_vectors(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Scores:
-    """Compute static vectors of the source language's pieces, to align new languages with."""
-    language = language_of(blocks_folder, Kind.BLOCKS)
-    return run_job(jobs.vectors(Recipe.parse(recipe), language, blocks_folder, tokenizer_folder, out), run)
-
-
-@single_job
-def build_mini(recipe: str, run: Path, primary: Path, blocks_folder: Path, out: Path) -> Scores:
-    """Build and register the mini-model of systems that have a step 1b."""
-    settings = Recipe.parse(recipe)
-
-    def register(made: Artifact, stage: tracking.StageRun) -> None:
-        tracking.register(mini_name(settings), made.folder, Kind.MINI, stage, {"recipe": settings.digest()})
-
-    return run_job(jobs.mini_building(settings, primary, blocks_folder, out), run, register=register)
-
-
-@single_job
-def finetune(recipe: str, run: Path, job: str, primary: Path, text_folder: Path, out: Path) -> Scores:
-    """Finetune one task in the source language with one seed; `job` is one of `task_config.finetunings`."""
-    task, seed = job.rsplit("/", 1)
-    wanted = jobs.finetuning(Recipe.parse(recipe), task, int(seed), primary, text_folder, out)
-    return run_job(wanted, run, lambda made: {"dev_score": made.manifest.detail("dev_score", float)})
-
-
-@single_job
-def evaluate_source(
-    recipe: str, run: Path, primary: Path, tasks: Sequence[Path], text_folder: Path, blocks_folder: Path, out: Path
-) -> ScoresAndConfusion:
+def evaluate_source(job: SourceEvaluationJob, run: Path) -> ScoresAndConfusion:
     """Evaluate the source language."""
-    job = jobs.source_evaluation(Recipe.parse(recipe), primary, tasks, text_folder, blocks_folder, out)
-    run_job(job, run, lambda made: _scores_and_recalls(load_source(made.folder)))
-    result = load_source(out)
-    return _scores(result), *confusion_of(result.tasks)
-
-
-def _scores_and_recalls(result: SourceResult) -> Scores:
-    return _scores(result) | recalls(result.tasks)
+    with tracking.stage(run.read_text(), job.name) as stage:
+        made = job.get_or_make()
+        result = load_source(job.out)
+        scores = _scores(result)
+        stage.record(made, scores | recalls(result.tasks))
+    return scores, *confusion_of(result.tasks)
 
 
 def _scores(result: SourceResult) -> Scores:
@@ -110,7 +65,7 @@ def register_source(
             name = Artifact.load(folder, Kind.TASK).manifest.detail("task", str)
             facts = {"seed": seed, "dev_score": score, **common}
             model = task_name(settings, name)
-            champions[model] = tracking.register(model, folder, Kind.TASK, stage, facts, (f"{SEED}{seed}",))
+            champions[model] = tracking.register(model, folder, Kind.TASK, stage, facts, aliases=(f"{SEED}{seed}",))
         mark = Artifact.load(primary, Kind.PRIMARY).fingerprint
         if settings.builds_mini:
             champions |= _mini_version(stage, mini_name(settings), mark)
@@ -158,5 +113,6 @@ def fetch_source(
         NotRegisteredError: there is no primary, or nothing of a task, the mini-model or vectors that belongs to it.
         TrackingError: the registry refuses, or stays down.
     """
+    folders = SourceDirs(primary=primary, tasks=tasks, evaluation=evaluation, mini=mini, vectors=vectors)
     with tracking.stage(run.read_text(), "fetch-source") as stage:
-        download_source(stage.client, Recipe.parse(recipe), SourceDirs(primary, tasks, evaluation, mini, vectors))
+        download_source(stage.client, Recipe.parse(recipe), folders)

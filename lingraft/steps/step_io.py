@@ -1,4 +1,4 @@
-"""Inputs and outputs of steps beside artifacts: scores to show, and the folders that steps share."""
+"""Scores of evaluations to show beside steps, and the folders that steps share."""
 
 import re
 from collections.abc import Sequence
@@ -6,16 +6,11 @@ from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.stages.results import TaskScores
+from lingraft.steps.run_job import Scores
 from lingraft.tasks.class_scores import class_scores
 
-Scores = dict[str, float]
 ScoresAndConfusion = tuple[Scores, list[str], list[list[int]]]
 """Scores to show, then labels and confusion matrix of the first task with classes, both empty without one."""
-
-
-def cost_of(made: Artifact) -> Scores:
-    """Return the cost of training an artifact as scores."""
-    return {key: float(value) for key, value in made.manifest.cost.model_dump().items()}
 
 
 def confusion_of(tasks: Sequence[TaskScores]) -> tuple[list[str], list[list[int]]]:
@@ -44,13 +39,3 @@ def dev_score_and_seed(task: Path) -> tuple[float, int]:
     """Return dev score and seed of a task; the champion has the highest, so all steps choose the same one."""
     manifest = Artifact.load(task, Kind.TASK).manifest
     return manifest.detail("dev_score", float), manifest.detail("seed", int)
-
-
-def non_empty(folder: Path) -> Path | None:
-    """Return the folder, or None if it is empty: inside a loop, KFP has no optional inputs."""
-    return folder if any(folder.iterdir()) else None
-
-
-def language_of(folder: Path, kind: Kind) -> str:
-    """Return the language of an artifact of the expected kind."""
-    return str(Artifact.load(folder, kind).manifest.language)

@@ -1,14 +1,13 @@
 """What decides a job's result beside its inputs."""
 
 from pathlib import Path
+from typing import Any
 
 from lingraft.config.alignment import Alignment
 from lingraft.config.recipe import Recipe
 from lingraft.config.training import Initialisation
 from lingraft.data.bilingual_dictionary import translation_hashes
-from lingraft.jobs import job as jobs
-from lingraft.jobs.job import Job
-from lingraft.jobs.shared_results import cache_key
+from lingraft.jobs.job import Job, LanguageEvaluationJob, SourceEvaluationJob
 from tests.workshop import TINY, Workshop, changed
 
 
@@ -30,17 +29,22 @@ def test_translations_count_by_their_content_where_rows_are_aligned_by_them(tmp_
 
 def judging(workshop: Workshop, recipe: Recipe) -> tuple[Job, Job]:
     """Evaluation of the source, and of German."""
-    shop, tasks, out = workshop, [*workshop.tasks.values()], Path("out")
-    source = jobs.source_evaluation(recipe, shop.primary, tasks, shop.texts["en"], shop.blocks["en"], out)
-    german = jobs.language_evaluation(
-        recipe, "de", 1, shop.primary, None, tasks, shop.embeddings["de"], shop.texts["de"], shop.blocks["de"], out
+    common: dict[str, Any] = {
+        "recipe": recipe,
+        "primary": workshop.primary,
+        "tasks": tuple(workshop.tasks.values()),
+        "out": Path("out"),
+    }
+    source = SourceEvaluationJob(text=workshop.texts["en"], blocks=workshop.blocks["en"], **common)
+    german = LanguageEvaluationJob(
+        embeddings=workshop.embeddings["de"], text=workshop.texts["de"], blocks=workshop.blocks["de"], **common
     )
     return source, german
 
 
 def test_what_the_endpoint_is_asked_about_does_not_decide_scores(workshop: Workshop) -> None:
     def keys(recipe: Recipe) -> list[object]:
-        return [cache_key(job) for job in judging(workshop, recipe)]
+        return [job.shared_provenance for job in judging(workshop, recipe)]
 
     def with_task(**changes: object) -> Recipe:
         return workshop.recipe.model_copy(update={"tasks": (workshop.recipe.task().model_copy(update=changes),)})
@@ -57,8 +61,8 @@ def test_the_sentences_that_alignment_is_measured_over_decide_a_languages_scores
     file = tmp_path / "a.tsv"
     recipe = workshop.recipe.model_copy(update={"alignment": Alignment(parallel={"de": str(file)})})
     file.write_text("a house\tein Haus\n")
-    before = [cache_key(job) for job in judging(workshop, recipe)]
+    before = [job.shared_provenance for job in judging(workshop, recipe)]
     file.write_text("a tree\tein Baum\n")
-    after = [cache_key(job) for job in judging(workshop, recipe)]
+    after = [job.shared_provenance for job in judging(workshop, recipe)]
     assert before[0] == after[0]
     assert before[1] != after[1]

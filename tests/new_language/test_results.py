@@ -1,6 +1,7 @@
 """`lingraft add-language --results`: all that a language needs comes from what a local run left."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -9,8 +10,10 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.cli import app
 from lingraft.config.training import Initialisation
 from lingraft.errors import ArtifactError, RecipeError
+from lingraft.jobs.job import SourceEvaluationJob, VectorsJob
 from lingraft.model.loading import load_embeddings
 from lingraft.steps import data, source
+from lingraft.steps.run_job import run_job
 from tests.new_language.given import files_of
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop, changed
@@ -29,15 +32,18 @@ def add(*arguments: object) -> str:
 def results(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What a run of the source pipeline leaves whose recipe aligns new languages with the source."""
     aligned = changed(workshop.recipe, "adaptation", initialisation=Initialisation.ALIGNED)
-    recipe, folder, tasks = aligned.to_json(), tmp_path / "results", [*workshop.tasks.values()]
+    folder, tasks = tmp_path / "results", tuple(workshop.tasks.values())
     folder.mkdir()
     run, evaluation, vectors = (folder / name for name in ("run", "evaluation", "vectors"))
+    common: dict[str, Any] = {"recipe": aligned, "blocks": workshop.blocks["en"]}
     with sqlite_store(folder):
-        data.open_run(recipe, "source", run)
-        source.build_vectors(recipe, run, workshop.blocks["en"], workshop.tokenizers["en"], vectors)
-        inputs = workshop.primary, tasks, workshop.texts["en"], workshop.blocks["en"]
-        source.evaluate_source(recipe, run, *inputs, evaluation)
-        source.register_source(recipe, run, workshop.primary, tasks, evaluation, [vectors])
+        data.open_run(aligned.to_json(), "source", run)
+        run_job(VectorsJob(tokenizer=workshop.tokenizers["en"], out=vectors, **common), run)
+        judging = SourceEvaluationJob(
+            primary=workshop.primary, tasks=tasks, text=workshop.texts["en"], out=evaluation, **common
+        )
+        source.evaluate_source(judging, run)
+        source.register_source(aligned.to_json(), run, workshop.primary, tasks, evaluation, [vectors])
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///not-there.db")  # the folder goes before it
     return folder
 

@@ -25,8 +25,8 @@ def test_scripts_without_a_font_are_named_once_with_the_packages_that_have_them(
     assert missing_fonts("naïve, ααα 12 – ✓") == ""
     said = missing_fonts("ひらがな 漢字 한국 日本語 and ไทย")
     assert said == (
-        "No font of this machine has characters of Han, Hangul, Hiragana, Thai, so a browser here draws boxes for them. "
-        "On Debian: apt-get install fonts-noto-cjk fonts-noto-core"
+        "No font of this machine has characters of Han, Hangul, Hiragana, Thai, so a browser here draws boxes for "
+        "them. On Debian: apt-get install fonts-noto-cjk fonts-noto-core"
     )
 
 
