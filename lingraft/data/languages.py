@@ -78,7 +78,7 @@ def _meant(code: str) -> str:
     """A question about the code that may be meant: of a country's language, as "jp" is often written, or alike."""
     from babel.languages import get_official_languages
 
-    codes = [each for each in _english().languages if "_" not in each and each not in _NO_LANGUAGES]
+    codes = [each for each in map(str, _english().languages) if "_" not in each and each not in _NO_LANGUAGES]
     alike = difflib.get_close_matches(code, codes, cutoff=_ALIKE)
     alike.sort(key=lambda each: each[0] != code[0])  # of several that are as alike, one with the same first letter
     found = [*get_official_languages(code.upper()), *alike]
