@@ -36,7 +36,7 @@ from lingraft.data.text import load_split, load_text
 from lingraft.data.token_stream import token_stream
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import LingraftError
-from lingraft.jobs.job import Adaptation, LanguageDirs, language_jobs
+from lingraft.jobs.job import AdaptationJob, LanguageDirs, language_jobs
 from lingraft.model.initialisation.aligned import align_rows
 from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.loading import load_primary
@@ -116,7 +116,7 @@ class Demo:
         adaptation = self.recipe.adaptation.model_copy(update={"initialisation": Initialisation.OVERLAP})
         recipe, lane = self.recipe.model_copy(update={"adaptation": adaptation}), self.lane(language)
         learned, out = self.work / f"overlap-{language}", self.work / f"overlap-result-{language}"
-        Adaptation(
+        AdaptationJob(
             recipe=recipe,
             depth=adaptation.depth,
             language=language,

@@ -22,7 +22,7 @@ from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Folder
 from lingraft.console import say
-from lingraft.jobs.job import Adaptation, Job, LanguageDirs, Pretraining, language_jobs
+from lingraft.jobs.job import AdaptationJob, Job, LanguageDirs, PretrainingJob, language_jobs
 from lingraft.search import Inputs, search
 from lingraft.search.trial import ClaimedTrial, Trainer
 from lingraft.stages.results import Trial, load_search
@@ -44,7 +44,7 @@ class Bench:
             for job in language_jobs(self.recipe, language, LanguageDirs.under(self.out, language)):
                 _make(job)
         source = LanguageDirs.under(self.out, self.recipe.source)
-        _make(Pretraining(recipe=self.recipe, blocks=source.blocks, tokenizer=source.tokenizer, out=self.primary))
+        _make(PretrainingJob(recipe=self.recipe, blocks=source.blocks, tokenizer=source.tokenizer, out=self.primary))
 
     @property
     def primary(self) -> Path:
@@ -66,7 +66,7 @@ class Bench:
         """One standard adaptation, over all layers."""
         folders = LanguageDirs.under(self.out, language)
         made = _make(
-            Adaptation(
+            AdaptationJob(
                 recipe=self.recipe,
                 depth=self.recipe.encoder.layers,
                 language=language,

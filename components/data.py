@@ -31,10 +31,10 @@ def prepare_text(
     recipe: str, run: dsl.Input[dsl.Artifact], language: str, text: dsl.Output[dsl.Dataset], isolated: bool = False
 ):
     """Read, split and write one language's text."""
-    from lingraft.jobs.job import TextPreparation
+    from lingraft.jobs.job import TextJob
     from lingraft.steps.launch import launcher
 
-    launcher.run(TextPreparation(recipe=recipe, language=language, out=text.path), run.path, isolated)
+    launcher.run(TextJob(recipe=recipe, language=language, out=text.path), run.path, isolated)
 
 
 @step
@@ -46,10 +46,10 @@ def train_tokenizer(
     isolated: bool = False,
 ):
     """Train one language's SentencePiece tokenizer."""
-    from lingraft.jobs.job import TokenizerTraining
+    from lingraft.jobs.job import TokenizerJob
     from lingraft.steps.launch import launcher
 
-    launcher.run(TokenizerTraining(recipe=recipe, text=text.path, out=tokenizer.path), run.path, isolated)
+    launcher.run(TokenizerJob(recipe=recipe, text=text.path, out=tokenizer.path), run.path, isolated)
 
 
 @step
@@ -62,8 +62,8 @@ def build_blocks(
     isolated: bool = False,
 ):
     """Pack one language's text into blocks of token ids."""
-    from lingraft.jobs.job import BlockBuilding
+    from lingraft.jobs.job import BlocksJob
     from lingraft.steps.launch import launcher
 
-    job = BlockBuilding(recipe=recipe, text=text.path, tokenizer=tokenizer.path, out=blocks.path)
+    job = BlocksJob(recipe=recipe, text=text.path, tokenizer=tokenizer.path, out=blocks.path)
     launcher.run(job, run.path, isolated)

@@ -29,10 +29,10 @@ def initialise(
     isolated: bool = False,
 ):
     """Write one language's embeddings as they are before training, for all that starts from them."""
-    from lingraft.jobs.job import Initialisation
+    from lingraft.jobs.job import InitialisationJob
     from lingraft.steps.launch import launcher
 
-    job = Initialisation(
+    job = InitialisationJob(
         recipe=recipe,
         primary=primary.path,
         tokenizer=tokenizer.path,
@@ -58,10 +58,10 @@ def adapt(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Learn one language's embeddings over the bottom layers, body frozen."""
-    from lingraft.jobs.job import Adaptation
+    from lingraft.jobs.job import AdaptationJob
     from lingraft.steps.launch import launcher
 
-    job = Adaptation(
+    job = AdaptationJob(
         recipe=recipe,
         depth=depth,
         primary=primary.path,

@@ -60,10 +60,10 @@ def build_vectors(
     vectors: dsl.Output[dsl.Artifact],
 ):
     """Compute static vectors of the source language's pieces, which new languages are aligned with."""
-    from lingraft.jobs.job import VectorBuilding
+    from lingraft.jobs.job import VectorsJob
     from lingraft.steps.launch import launcher
 
-    job = VectorBuilding(
+    job = VectorsJob(
         recipe=recipe, blocks=blocks.path, tokenizer=tokenizer.path, out=vectors.path, records_failure=True
     )
     launcher.run(job, run.path, isolated=True)

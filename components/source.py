@@ -17,10 +17,10 @@ def pretrain(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train the primary with all its MLM heads in the source language."""
-    from lingraft.jobs.job import Pretraining
+    from lingraft.jobs.job import PretrainingJob
     from lingraft.steps.launch import launcher
 
-    job = Pretraining(recipe=recipe, blocks=blocks.path, tokenizer=tokenizer.path, out=primary.path)
+    job = PretrainingJob(recipe=recipe, blocks=blocks.path, tokenizer=tokenizer.path, out=primary.path)
     metrics.metadata.update(launcher.run(job, run.path))
 
 
@@ -33,10 +33,10 @@ def build_vectors(
     vectors: dsl.Output[dsl.Artifact],
 ):
     """Compute static vectors of the source language's pieces, which new languages are aligned with."""
-    from lingraft.jobs.job import VectorBuilding
+    from lingraft.jobs.job import VectorsJob
     from lingraft.steps.launch import launcher
 
-    job = VectorBuilding(recipe=recipe, blocks=blocks.path, tokenizer=tokenizer.path, out=vectors.path)
+    job = VectorsJob(recipe=recipe, blocks=blocks.path, tokenizer=tokenizer.path, out=vectors.path)
     launcher.run(job, run.path)
 
 
@@ -50,10 +50,10 @@ def build_mini(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (step 1b)."""
-    from lingraft.jobs.job import MiniBuilding
+    from lingraft.jobs.job import MiniBuildingJob
     from lingraft.steps.launch import launcher
 
-    job = MiniBuilding.registered(recipe=recipe, primary=primary.path, blocks=blocks.path, out=mini.path)
+    job = MiniBuildingJob.registered(recipe=recipe, primary=primary.path, blocks=blocks.path, out=mini.path)
     metrics.metadata.update(launcher.run(job, run.path))
 
 
@@ -68,10 +68,10 @@ def finetune(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Finetune the body on one task in the source language, embeddings frozen, with one seed: `<task>/<seed>`."""
-    from lingraft.jobs.job import Finetuning
+    from lingraft.jobs.job import FinetuningJob
     from lingraft.steps.launch import launcher
 
-    wanted = Finetuning.of_id(job, recipe=recipe, primary=primary.path, text=text.path, out=task.path)
+    wanted = FinetuningJob.of_id(job, recipe=recipe, primary=primary.path, text=text.path, out=task.path)
     metrics.metadata.update(launcher.run(wanted, run.path))
 
 
@@ -88,10 +88,10 @@ def evaluate_source(
     tasks: dsl.Input[List[dsl.Model]] = None,  # noqa: UP006
 ):
     """Judge the primary and its finetuned tasks on the source language's test split."""
-    from lingraft.jobs.job import SourceEvaluation
+    from lingraft.jobs.job import SourceEvaluationJob
     from lingraft.steps.launch import launcher
 
-    job = SourceEvaluation(
+    job = SourceEvaluationJob(
         recipe=recipe,
         primary=primary.path,
         tasks=[task.path for task in tasks or ()],

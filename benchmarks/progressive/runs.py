@@ -18,7 +18,7 @@ from lingraft.console import say
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.jobs.job import Adaptation, Job, LanguageDirs, Pretraining, language_jobs
+from lingraft.jobs.job import AdaptationJob, Job, LanguageDirs, PretrainingJob, language_jobs
 from lingraft.model.flops import UpdateShape
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.model.swap import swap
@@ -40,7 +40,7 @@ def pretrained(recipe: Recipe, out: Path) -> Path:
     """The recipe's primary, with its text, tokenizer and blocks."""
     folders = LanguageDirs.under(out, recipe.source)
     make(language_jobs(recipe, recipe.source, folders))
-    make([Pretraining(recipe=recipe, blocks=folders.blocks, tokenizer=folders.tokenizer, out=out / "primary")])
+    make([PretrainingJob(recipe=recipe, blocks=folders.blocks, tokenizer=folders.tokenizer, out=out / "primary")])
     return out / "primary"
 
 
@@ -89,7 +89,7 @@ class Bench:
         return found
 
     def _learned(self, arm: Arm, folders: LanguageDirs, place: Path) -> Artifact:
-        job = Adaptation(
+        job = AdaptationJob(
             recipe=arm.recipe,
             depth=arm.depth,
             language=self.language,

@@ -47,9 +47,9 @@ def initialise(
     from it, `evaluate --initial` takes the scores before training from it, and `export onnx` serves it as it is.
     """
     from lingraft.config.recipe import Recipe
-    from lingraft.jobs.job import Initialisation
+    from lingraft.jobs.job import InitialisationJob
 
-    job = Initialisation(
+    job = InitialisationJob(
         recipe=Recipe.load(recipe),
         primary=primary,
         tokenizer=tokenizer,
@@ -88,10 +88,10 @@ def adapt(
     fixed schedule or where the dev loss says so.
     """
     from lingraft.config.recipe import Recipe
-    from lingraft.jobs.job import Adaptation
+    from lingraft.jobs.job import AdaptationJob
 
     settings = Recipe.load(recipe)
-    job = Adaptation(
+    job = AdaptationJob(
         recipe=settings,
         depth=settings.adaptation.depth if depth is None else depth,
         primary=primary,
@@ -193,9 +193,9 @@ def evaluate(
 ) -> None:
     """Swap a language's embeddings in, and judge masked and zero-shot accuracy on its test split (step 4)."""
     from lingraft.config.recipe import Recipe
-    from lingraft.jobs.job import LanguageEvaluation
+    from lingraft.jobs.job import LanguageEvaluationJob
 
-    job = LanguageEvaluation(
+    job = LanguageEvaluationJob(
         recipe=Recipe.load(recipe),
         primary=primary,
         embeddings=embeddings,

@@ -50,12 +50,12 @@ def text(
     """Read one language's text, clean it where the recipe asks for it, and split it into train, dev and test."""
     from lingraft.config.recipe import Recipe
     from lingraft.data.cleaning.corpus_stats import format_table
-    from lingraft.jobs.job import TextPreparation
+    from lingraft.jobs.job import TextJob
 
     settings = Recipe.load(recipe)
     if folder:
         settings = settings.with_folder(folder)
-    made = TextPreparation(recipe=settings, language=language, out=out).make()
+    made = TextJob(recipe=settings, language=language, out=out).make()
     print_artifact(made)
     if "cleaning" in made.manifest.details:
         print(format_table(made.manifest.details["cleaning"]))
@@ -64,17 +64,17 @@ def text(
 def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:
     """Train one language's SentencePiece tokenizer."""
     from lingraft.config.recipe import Recipe
-    from lingraft.jobs.job import TokenizerTraining
+    from lingraft.jobs.job import TokenizerJob
 
-    print_artifact(TokenizerTraining(recipe=Recipe.load(recipe), text=text, out=out).make())
+    print_artifact(TokenizerJob(recipe=Recipe.load(recipe), text=text, out=out).make())
 
 
 def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Pack one language's text into fixed-length blocks of token ids."""
     from lingraft.config.recipe import Recipe
-    from lingraft.jobs.job import BlockBuilding
+    from lingraft.jobs.job import BlocksJob
 
-    print_artifact(BlockBuilding(recipe=Recipe.load(recipe), text=text, tokenizer=tokenizer, out=out).make())
+    print_artifact(BlocksJob(recipe=Recipe.load(recipe), text=text, tokenizer=tokenizer, out=out).make())
 
 
 def vectors(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
@@ -84,17 +84,17 @@ def vectors(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOpti
     the new language's itself.
     """
     from lingraft.config.recipe import Recipe
-    from lingraft.jobs.job import VectorBuilding
+    from lingraft.jobs.job import VectorsJob
 
-    print_artifact(VectorBuilding(recipe=Recipe.load(recipe), blocks=blocks, tokenizer=tokenizer, out=out).make())
+    print_artifact(VectorsJob(recipe=Recipe.load(recipe), blocks=blocks, tokenizer=tokenizer, out=out).make())
 
 
 def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Train the primary with all its MLM heads in the source language (step 1 of the paper)."""
     from lingraft.config.recipe import Recipe
-    from lingraft.jobs.job import Pretraining
+    from lingraft.jobs.job import PretrainingJob
 
-    print_artifact(Pretraining(recipe=Recipe.load(recipe), blocks=blocks, tokenizer=tokenizer, out=out).make())
+    print_artifact(PretrainingJob(recipe=Recipe.load(recipe), blocks=blocks, tokenizer=tokenizer, out=out).make())
 
 
 def mini(
@@ -109,11 +109,11 @@ def mini(
 ) -> None:
     """Build MINIPOST's mini-model: fresh layers between a primary's bottom and its head (step 1b)."""
     from lingraft.config.recipe import Recipe
-    from lingraft.jobs.job import MiniBuilding
+    from lingraft.jobs.job import MiniBuildingJob
 
     settings = Recipe.load(recipe)
     wanted = settings if depth is None else settings.over(depth)
-    print_artifact(MiniBuilding(recipe=wanted, primary=primary, blocks=blocks, out=out).make())
+    print_artifact(MiniBuildingJob(recipe=wanted, primary=primary, blocks=blocks, out=out).make())
 
 
 def finetune(
@@ -126,11 +126,11 @@ def finetune(
 ) -> None:
     """Finetune the body on a task of the recipe in the source language, token embeddings frozen (step 3)."""
     from lingraft.config.recipe import Recipe
-    from lingraft.jobs.job import Finetuning
+    from lingraft.jobs.job import FinetuningJob
 
     settings = Recipe.load(recipe)
     name = settings.task(task).name
-    print_artifact(Finetuning(recipe=settings, task=name, seed=seed, primary=primary, text=text, out=out).make())
+    print_artifact(FinetuningJob(recipe=settings, task=name, seed=seed, primary=primary, text=text, out=out).make())
 
 
 def evaluate_source(
@@ -143,9 +143,9 @@ def evaluate_source(
 ) -> None:
     """Judge the primary and its tasks on the source language's test split."""
     from lingraft.config.recipe import Recipe
-    from lingraft.jobs.job import SourceEvaluation
+    from lingraft.jobs.job import SourceEvaluationJob
 
-    job = SourceEvaluation(
+    job = SourceEvaluationJob(
         recipe=Recipe.load(recipe), primary=primary, tasks=tuple(task or ()), text=text, blocks=blocks, out=out
     )
     print_artifact(job.make())

@@ -218,6 +218,7 @@ class ArmEvaluation(Job, frozen=True):
     """`evaluate_language` as a job; it has a result even if all of its inputs failed."""
 
     kind = Kind.EVALUATION
+    bears_failed_inputs = True
     arm: Arm
     models: FinetunedModels
     target: LanguageDirs
@@ -242,11 +243,6 @@ class ArmEvaluation(Job, frozen=True):
         passes = _relative_work(self.models, self.models.tasks_in(self.language))
         return self.models.planned.layers * len(self.recipe.adaptation.checkpoint_steps) * passes
 
-    @property
-    @override
-    def bears_failed_inputs(self) -> bool:
-        return True
-
     @override
     def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
         found = evaluate_language(
@@ -264,6 +260,7 @@ class PrimaryEvaluation(Job, frozen=True):
     """`evaluate_source` as a job; it has a result even if all of its inputs failed."""
 
     kind = Kind.EVALUATION
+    bears_failed_inputs = True
     models: FinetunedModels
     source: LanguageDirs
 
@@ -283,11 +280,6 @@ class PrimaryEvaluation(Job, frozen=True):
     @override
     def work(self) -> float:
         return self.models.planned.layers * _relative_work(self.models, self.models.tasks_in(self.recipe.source))
-
-    @property
-    @override
-    def bears_failed_inputs(self) -> bool:
-        return True
 
     @override
     def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:

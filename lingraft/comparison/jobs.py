@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lingraft.comparison.plan import Arm, FinetuningRun, PlannedPrimary, plan_comparison
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import Adaptation, Finetuning, Initialisation, Job, MiniBuilding, Pretraining
+from lingraft.jobs.job import AdaptationJob, FinetuningJob, InitialisationJob, Job, MiniBuildingJob, PretrainingJob
 
 
 def planned_primary(recipe: str, name: str) -> PlannedPrimary:
@@ -28,7 +28,7 @@ def planned_arm(recipe: str, name: str) -> Arm:
 
 def pretraining(primary: PlannedPrimary, blocks: Path, tokenizer: Path, out: Path) -> Job:
     """Return the job that pretrains a primary in the source language."""
-    return Pretraining(
+    return PretrainingJob(
         recipe=primary.recipe,
         blocks=blocks,
         tokenizer=tokenizer,
@@ -41,7 +41,7 @@ def pretraining(primary: PlannedPrimary, blocks: Path, tokenizer: Path, out: Pat
 
 def mini_building(arm: Arm, primary: Path, blocks: Path, out: Path) -> Job:
     """Return the job that runs step 1b of an arm."""
-    return MiniBuilding(
+    return MiniBuildingJob(
         recipe=arm.recipe,
         primary=primary,
         blocks=blocks,
@@ -62,7 +62,7 @@ def finetuning(planned: PlannedPrimary, wanted: FinetuningRun, primary: Path, te
         text: folder of the source language's text.
         tasks: folder of all finetunings, in which the job has a folder of its own.
     """
-    return Finetuning(
+    return FinetuningJob(
         recipe=planned.recipe,
         task=wanted.task,
         seed=wanted.seed,
@@ -90,7 +90,7 @@ def initialisation(
 ) -> Job:
     """Return the job that writes a language's embeddings at update 0, for all arms of a primary with the same start."""
     by = f" from {start}" if start else ""
-    return Initialisation(
+    return InitialisationJob(
         recipe=planned.arm_with_start(start).recipe,
         language=language,
         primary=primary,
@@ -126,7 +126,7 @@ def adaptation(
         mini: folder of the arm's mini-model, if it has a step 1b.
         initial: one folder of embeddings at update 0 where the recipe's initialisation needs text, else none.
     """
-    return Adaptation(
+    return AdaptationJob(
         recipe=arm.recipe,
         depth=arm.depth,
         language=language,

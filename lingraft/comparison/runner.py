@@ -26,7 +26,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.console import say
 from lingraft.errors import ArtifactError
-from lingraft.jobs.job import Job, LanguageDirs, VectorBuilding, language_jobs
+from lingraft.jobs.job import Job, LanguageDirs, VectorsJob, language_jobs
 from lingraft.reports.paper import report as paper_report
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.reports.paper.report import MARKDOWN_FILE
@@ -103,7 +103,7 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
     if any(_starts_from_text(arm) for arm in comparison.arms):
         source = comparison.recipe.source
         its = LanguageDirs.under(out, source)
-        yield VectorBuilding(
+        yield VectorsJob(
             recipe=comparison.recipe,
             language=source,
             blocks=its.blocks,

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Watch = Callable[["TrainingMetrics"], None]
 """A function that is called with every point of a learning curve."""
+_OF_TRAINING = ("source", "encoder", "precision")
+"""Values of a recipe that every masked language modelling depends on."""
 CHECKPOINTS = "checkpoints"
 EMBEDDINGS = "embeddings"
 """Folders in the output of an adaptation with its curve: the embeddings at each checkpoint, and the final ones."""
@@ -44,6 +46,10 @@ class Job(Launchable, frozen=True):
     """A stage with its inputs, output and settings."""
 
     kind: ClassVar[Kind]
+    sections: ClassVar[tuple[str, ...]] = ()
+    """Sections and values of the recipe that the artifact depends on."""
+    bears_failed_inputs: ClassVar[bool] = False
+    """Whether the job has a result even if inputs failed."""
     name_format: ClassVar[str]
     title_format: ClassVar[str]
     failed_result: ClassVar[Any] = {}
@@ -54,13 +60,6 @@ class Job(Launchable, frozen=True):
     """Title for people, in place of that by `title_format`."""
     registered_as: str = ""
     """Name of the model in the registry that the artifact becomes a version of; empty: it is not registered."""
-    records_failure: bool = False
-    """Whether the reason of a failure is written to `out`, so that jobs that do not depend on this one go on."""
-
-    @property
-    def handles_failures(self) -> bool:
-        """Whether a step that runs this job handles failures by itself."""
-        return self.records_failure
 
     @property
     def name(self) -> str:
@@ -74,8 +73,8 @@ class Job(Launchable, frozen=True):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Everything in the recipe that the artifact depends on, as JSON values."""
-        return {}
+        """Everything beside inputs that the artifact depends on, as JSON values."""
+        return self.recipe.model_dump(mode="json", include=set(self.sections))
 
     @property
     def inputs(self) -> dict[str, Path]:
@@ -96,11 +95,6 @@ class Job(Launchable, frozen=True):
     def work(self) -> float:
         """Amount of computation, comparable with jobs of the same kind."""
         return 1.0
-
-    @property
-    def bears_failed_inputs(self) -> bool:
-        """Whether the job has a result even if inputs failed."""
-        return False
 
     def outside(self) -> Mapping[str, Any]:
         """Return hashes of data that no input has, such as files of examples."""
@@ -231,17 +225,18 @@ class _LanguageJob(Job, frozen=True):
         return self.language or str(read_manifest(getattr(self, self.tagged_input)).language)
 
 
-class TextPreparation(_LanguageJob, frozen=True):
+class TextJob(_LanguageJob, frozen=True):
     """Reads, cleans and splits a language's text. The text itself is unknown before, and not part of its provenance."""
 
     kind = Kind.TEXT
     name_format = "text-{job.tag}"
     title_format = "text of {job.tag!r}"
+    sections = ("text", "split")
 
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        return {"language": self.tag, **recipe_parts(self.recipe, "text", "split")}
+        return {"language": self.tag, **super().settings}
 
     @override
     def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
@@ -250,19 +245,15 @@ class TextPreparation(_LanguageJob, frozen=True):
         return prepare(self.recipe, self.tag, out or self.out)
 
 
-class TokenizerTraining(_LanguageJob, frozen=True):
+class TokenizerJob(_LanguageJob, frozen=True):
     """Trains a language's tokenizer."""
 
     kind = Kind.TOKENIZER
     name_format = "tokenizer-{job.tag}"
     title_format = "tokenizer of {job.tag!r}"
+    sections = ("tokenizer",)
     tagged_input = "text"
     text: Input
-
-    @property
-    @override
-    def settings(self) -> Mapping[str, Any]:
-        return recipe_parts(self.recipe, "tokenizer")
 
     @override
     def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
@@ -271,7 +262,7 @@ class TokenizerTraining(_LanguageJob, frozen=True):
         return train_tokenizer(self.recipe, self.text, out or self.out)
 
 
-class BlockBuilding(_LanguageJob, frozen=True):
+class BlocksJob(_LanguageJob, frozen=True):
     """Packs a language's text into blocks of token ids."""
 
     kind = Kind.BLOCKS
@@ -297,13 +288,13 @@ def language_jobs(recipe: Recipe, language: str, folders: LanguageDirs, records_
     """Return the jobs that prepare a language: its text, its tokenizer, and its blocks."""
     common: dict[str, Any] = {"recipe": recipe, "language": language, "records_failure": records_failure}
     return [
-        TextPreparation(out=folders.text, **common),
-        TokenizerTraining(text=folders.text, out=folders.tokenizer, **common),
-        BlockBuilding(text=folders.text, tokenizer=folders.tokenizer, out=folders.blocks, **common),
+        TextJob(out=folders.text, **common),
+        TokenizerJob(text=folders.text, out=folders.tokenizer, **common),
+        BlocksJob(text=folders.text, tokenizer=folders.tokenizer, out=folders.blocks, **common),
     ]
 
 
-class VectorBuilding(_LanguageJob, frozen=True):
+class VectorsJob(_LanguageJob, frozen=True):
     """Computes static vectors of a language's pieces."""
 
     kind = Kind.VECTORS
@@ -319,19 +310,15 @@ class VectorBuilding(_LanguageJob, frozen=True):
         return build_vectors(self.recipe, self.blocks, self.tokenizer, out or self.out)
 
 
-class Pretraining(Job, frozen=True):
+class PretrainingJob(Job, frozen=True):
     """Trains a primary from random weights, in the source language."""
 
     kind = Kind.PRIMARY
     name_format = "pretrain"
     title_format = "pretraining"
+    sections = (*_OF_TRAINING, "pretraining")
     blocks: Input
     tokenizer: Input
-
-    @property
-    @override
-    def settings(self) -> Mapping[str, Any]:
-        return _training_settings(self.recipe, "pretraining")
 
     @property
     @override
@@ -345,12 +332,13 @@ class Pretraining(Job, frozen=True):
         return pretrain.pretrain(self.recipe, self.blocks, self.tokenizer, out or self.out, watch)
 
 
-class MiniBuilding(Job, frozen=True):
+class MiniBuildingJob(Job, frozen=True):
     """Trains the mini-model of a system that has a step 1b."""
 
     kind = Kind.MINI
     name_format = "build-mini"
     title_format = "mini-model"
+    sections = (*_OF_TRAINING, "mini")
     primary: Input
     blocks: Input
 
@@ -363,7 +351,7 @@ class MiniBuilding(Job, frozen=True):
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        return _training_settings(self.recipe, "mini") | {"depth": self.recipe.adaptation.depth}
+        return {"depth": self.recipe.adaptation.depth, **super().settings}
 
     @property
     @override
@@ -378,12 +366,13 @@ class MiniBuilding(Job, frozen=True):
         return build_mini.build_mini(self.recipe, self.primary, self.blocks, out or self.out, watch)
 
 
-class Finetuning(Job, frozen=True):
+class FinetuningJob(Job, frozen=True):
     """Finetunes a primary, or its mini-model of some layers, on a task in the source language with one seed."""
 
     kind = Kind.TASK
     name_format = "finetune-{job.task}-{job.seed}"
     title_format = "finetuning on {job.task!r} with seed {job.seed}"
+    sections = ("precision",)
     task: str
     seed: int
     primary: Input
@@ -409,7 +398,7 @@ class Finetuning(Job, frozen=True):
         }
         task = self.recipe.task(self.task).model_dump(mode="json", exclude=irrelevant)
         layers = self.layers or self.recipe.primary_shape.layers
-        return {"task": task, "layers": layers, "seed": self.seed, **recipe_parts(self.recipe, "precision")}
+        return {"task": task, "layers": layers, "seed": self.seed, **super().settings}
 
     @property
     @override
@@ -447,12 +436,13 @@ class Finetuning(Job, frozen=True):
         )
 
 
-class Initialisation(_LanguageJob, frozen=True):
+class InitialisationJob(_LanguageJob, frozen=True):
     """Writes a language's embeddings as they are before training."""
 
     kind = Kind.EMBEDDINGS
     name_format = "initialise-{job.tag}"
     title_format = "initial embeddings of {job.tag!r}"
+    sections = ("system", "mini")
     tagged_input = "tokenizer"
     primary: Input
     tokenizer: Input
@@ -464,14 +454,8 @@ class Initialisation(_LanguageJob, frozen=True):
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        adaptation = self.recipe.adaptation
-        return {
-            "initialisation": adaptation.initialisation,
-            "seed": adaptation.seed,
-            "system": self.recipe.system,
-            "depth": adaptation.depth,
-            **recipe_parts(self.recipe, "mini"),
-        }
+        adaptation = self.recipe.adaptation.model_dump(mode="json", include={"initialisation", "seed", "depth"})
+        return {**adaptation, **super().settings}
 
     @property
     @override
@@ -504,12 +488,13 @@ class Initialisation(_LanguageJob, frozen=True):
         )
 
 
-class Adaptation(_LanguageJob, frozen=True):
+class AdaptationJob(_LanguageJob, frozen=True):
     """Learns a language's embeddings over the bottom layers of a primary, or over its mini-model."""
 
     kind = Kind.EMBEDDINGS
     name_format = "adapt-{job.tag}-{job.depth}"
     title_format = "adaptation of {job.tag!r} over {job.depth} layers"
+    sections = (*_OF_TRAINING, "system", "adaptation")
     depth: int
     """Bottom layers of the primary."""
     primary: Input
@@ -534,7 +519,7 @@ class Adaptation(_LanguageJob, frozen=True):
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        return {"system": self.recipe.system, "depth": self.depth, **_training_settings(self.recipe, "adaptation")}
+        return {"depth": self.depth, **super().settings}
 
     @property
     @override
@@ -561,7 +546,7 @@ class Adaptation(_LanguageJob, frozen=True):
         )
 
 
-class SourceEvaluation(Job, frozen=True):
+class SourceEvaluationJob(Job, frozen=True):
     """Evaluates a primary and its finetuned tasks on the source language's test split."""
 
     kind = Kind.EVALUATION
@@ -587,7 +572,7 @@ class SourceEvaluation(Job, frozen=True):
         )
 
 
-class LanguageEvaluation(_LanguageJob, frozen=True):
+class LanguageEvaluationJob(_LanguageJob, frozen=True):
     """Evaluates a language's embeddings on its test split: masked accuracy, alignment and zero-shot scores."""
 
     kind = Kind.EVALUATION
@@ -626,16 +611,6 @@ class LanguageEvaluation(_LanguageJob, frozen=True):
             initial=none_if_empty(self.initial),
             source_evaluation=none_if_empty(self.source_evaluation),
         )
-
-
-def recipe_parts(recipe: Recipe, *names: str) -> dict[str, Any]:
-    """Return sections and values of a recipe as JSON values."""
-    return recipe.model_dump(mode="json", include=set(names))
-
-
-def _training_settings(recipe: Recipe, stage: str) -> dict[str, Any]:
-    """Everything that masked language modelling depends on, with the settings of one stage."""
-    return recipe_parts(recipe, "source", "encoder", "precision", stage)
 
 
 def _work(layers: int, settings: "Training") -> float:

@@ -37,11 +37,8 @@ class Launchable(pydantic.BaseModel, frozen=True, extra="forbid", arbitrary_type
     failed_result: ClassVar[Any] = None
     """Result that the launcher returns if the work failed and others may go on."""
     recipe: RecipeField
-
-    @property
-    def handles_failures(self) -> bool:
-        """Whether it handles failed inputs, and writes the reasons of failures to its outputs, by itself."""
-        return False
+    records_failure: bool = False
+    """Whether it handles failed inputs, and writes the reason of a failure to its outputs, so that others go on."""
 
     def folders(self, role: Role) -> dict[str, list[Path]]:
         """Return the folders and files of a role by field; fields without any are left out."""
@@ -58,8 +55,3 @@ def none_if_empty(folder: Path | None) -> Path | None:
     """Return an optional input; None if it is absent or an empty folder."""
     is_empty = folder is None or (folder.is_dir() and not any(folder.iterdir()))
     return None if is_empty else folder
-
-
-def arguments_of(work: Launchable) -> dict[str, Any]:
-    """Return the fields of a launchable as JSON values, from which its class can be made again."""
-    return work.model_dump(mode="json")

@@ -23,12 +23,12 @@ from lingraft.data.splits import SplitName
 from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train_tokenizer
 from lingraft.errors import MissingExtraError, RecipeError
 from lingraft.jobs.job import (
-    Adaptation,
-    BlockBuilding,
-    Initialisation,
-    LanguageEvaluation,
-    TextPreparation,
-    TokenizerTraining,
+    AdaptationJob,
+    BlocksJob,
+    InitialisationJob,
+    LanguageEvaluationJob,
+    TextJob,
+    TokenizerJob,
     Watch,
     unwatched,
 )
@@ -112,7 +112,7 @@ def add_language(
         return run.run()
 
 
-class _FilesPreparation(TextPreparation, frozen=True):
+class _FilesPreparation(TextJob, frozen=True):
     """Reads text whose provenance is the content of its files, wherever they lie."""
 
     paths: tuple[Path, ...]
@@ -130,7 +130,7 @@ class _FilesPreparation(TextPreparation, frozen=True):
         return {"language": self.tag, "files": files, "split": self.recipe.split.model_dump(), **cleaned}
 
 
-class _FittingTokenizer(TokenizerTraining, frozen=True):
+class _FittingTokenizer(TokenizerJob, frozen=True):
     """Trains a tokenizer whose vocabulary may shrink to what the text supports."""
 
     may_shrink: bool
@@ -157,7 +157,7 @@ class _FittingTokenizer(TokenizerTraining, frozen=True):
                 recipe = recipe.model_copy(update={"tokenizer": fewer})
 
 
-class _ExamplesEvaluation(LanguageEvaluation, frozen=True):
+class _ExamplesEvaluation(LanguageEvaluationJob, frozen=True):
     """An evaluation whose provenance has the test examples of each task."""
 
     examples: dict[str, str]
@@ -208,7 +208,7 @@ class _AddedLanguageRun:
         say(f"{self.language!r} is added by these settings:\n{shown(recipe, train_blocks, len(tokenizer))}")
         initial = self._initial(recipe, pieces, packed)
         learned = run_stage(
-            Adaptation(
+            AdaptationJob(
                 recipe=recipe,
                 depth=recipe.adaptation.depth,
                 language=self.language,
@@ -269,7 +269,7 @@ class _AddedLanguageRun:
                 **common,
             )
         )
-        blocks = BlockBuilding(text=text.folder, tokenizer=pieces.folder, out=self.out / "blocks", **common)
+        blocks = BlocksJob(text=text.folder, tokenizer=pieces.folder, out=self.out / "blocks", **common)
         return text, pieces, run_stage(blocks)
 
     def _examine_tasks(self, text: Artifact, tokenizer: Tokenizer) -> tuple[dict[str, str], dict[str, str]]:
@@ -288,7 +288,7 @@ class _AddedLanguageRun:
         """Embeddings at update 0, where adaptation cannot draw them itself."""
         if self.vectors is None:
             return None
-        job = Initialisation(
+        job = InitialisationJob(
             recipe=recipe,
             language=self.language,
             primary=self.primary,

@@ -7,7 +7,7 @@ from lingraft.artifacts.artifact import Artifact, Cost
 from lingraft.artifacts.cache import cached
 from lingraft.config.recipe import Recipe
 from lingraft.errors import RecipeError
-from lingraft.jobs.job import MiniBuilding
+from lingraft.jobs.job import MiniBuildingJob
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class MiniModels:
                 f"a search over {self.recipe.system}'s depths builds a mini-model of each, in the source language, but "
                 "its blocks are not given. Give the folder that `lingraft blocks` wrote for it (--source-blocks)."
             )
-        job = MiniBuilding(
+        job = MiniBuildingJob(
             recipe=self.recipe.over(depth),
             primary=self.primary,
             blocks=self.source_blocks,

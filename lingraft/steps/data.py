@@ -7,7 +7,7 @@ from lingraft import preflight, tracking
 from lingraft.artifacts.failures import format_error
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import TextPreparation
+from lingraft.jobs.job import TextJob
 from lingraft.tracking.promotion.renewal import require_droppable
 
 
@@ -45,7 +45,7 @@ def open_run(recipe: str, pipeline: str, out: Path) -> None:
     write_text(out, tracking.open_run(Recipe.parse(recipe), pipeline))
 
 
-def prepare_text(job: TextPreparation, run: Path) -> None:
+def prepare_text(job: TextJob, run: Path) -> None:
     """Check one language, then read, split and write its text; it is read each time, since it may have grown."""
     preflight.require_ready(job.recipe, languages=[job.tag])
     with tracking.stage(run.read_text(), job.name) as stage:

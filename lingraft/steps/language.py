@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from typing_extensions import override
-
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
 from lingraft.artifacts.failures import (
@@ -24,7 +22,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import PRIMARY
 from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
-from lingraft.jobs.job import LanguageEvaluation
+from lingraft.jobs.job import LanguageEvaluationJob
 from lingraft.jobs.launchable import Input, InputList, Launchable, Output
 from lingraft.reports.run.records import GateVerdict, RunRecords, TrackedRuns
 from lingraft.stages.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
@@ -52,7 +50,7 @@ class DepthChoice(Launchable, frozen=True):
     out: Output
 
 
-class EvaluateLanguage(LanguageEvaluation, frozen=True):
+class EvaluateLanguage(LanguageEvaluationJob, frozen=True):
     """A language's evaluation on the tasks of a folder, `<task>/seed-<seed>`."""
 
     failed_result: ClassVar[Any] = ({}, [], [])
@@ -90,11 +88,7 @@ class BundleExport(Launchable, frozen=True):
     """Whether the primary may differ from the champion's."""
     new_labels: bool = False
     """Whether kind of task and labels may differ from the champion's."""
-
-    @property
-    @override
-    def handles_failures(self) -> bool:
-        return True
+    records_failure: bool = True
 
 
 def choose_depths(given: DepthChoice, run: Path | None = None) -> list[int]:
@@ -311,7 +305,7 @@ def report(
 
 def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[LanguageResult]) -> dict[str, GateVerdict]:
     """Return the gate's verdict on each language's registered depth."""
-    from lingraft.tracking.promotion.verdicts import last_verdict
+    from lingraft.tracking.promotion.decisions import last_verdict
 
     found = {
         each.language: last_verdict(stage.client, embeddings_name(recipe, each.language), each.embeddings)

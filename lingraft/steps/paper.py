@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from typing_extensions import override
-
 from lingraft import tracking
 from lingraft.artifacts.failures import record_failure
 from lingraft.artifacts.files import atomic_folder
@@ -35,11 +33,7 @@ class _Judging(Launchable, frozen=True):
     tokenizer: Input
     blocks: Input
     out: Output
-
-    @property
-    @override
-    def handles_failures(self) -> bool:
-        return True
+    records_failure: bool = True
 
     @property
     def language_dirs(self) -> LanguageDirs:

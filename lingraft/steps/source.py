@@ -10,7 +10,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.data.languages import language_name, name_and_tag
 from lingraft.errors import NotRegisteredError
-from lingraft.jobs.job import SourceEvaluation
+from lingraft.jobs.job import SourceEvaluationJob
 from lingraft.stages.results import SourceResult, load_source
 from lingraft.steps.promote import require_champion
 from lingraft.steps.run_job import Scores
@@ -27,7 +27,7 @@ _SEED = "seed-"
 """Prefix of a task's folder and alias; the seed follows."""
 
 
-def evaluate_source(job: SourceEvaluation, run: Path) -> ScoresAndConfusion:
+def evaluate_source(job: SourceEvaluationJob, run: Path) -> ScoresAndConfusion:
     """Evaluate the source language."""
     with tracking.stage(run.read_text(), job.name) as stage:
         made = job.make()

@@ -10,7 +10,7 @@ from lingraft.artifacts import cache, sync
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import ArtifactError
-from lingraft.jobs.job import Finetuning, Job, Pretraining
+from lingraft.jobs.job import FinetuningJob, Job, PretrainingJob
 from lingraft.signals import Interruption
 from lingraft.stages import pretrain as pretrain_stage
 from lingraft.training.schedule import TrainingMetrics
@@ -33,7 +33,7 @@ def short(workshop: Workshop) -> Recipe:
 
 
 def pretraining(workshop: Workshop, recipe: Recipe, out: Path) -> Job:
-    return Pretraining(recipe=recipe, blocks=workshop.blocks["en"], tokenizer=workshop.tokenizers["en"], out=out)
+    return PretrainingJob(recipe=recipe, blocks=workshop.blocks["en"], tokenizer=workshop.tokenizers["en"], out=out)
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_finetuning_depends_on_what_its_files_hold(workshop: Workshop, tmp_path:
     raw = workshop.recipe.model_dump(mode="json") | {"tasks": [settings]}
 
     def key() -> dict[str, Any]:
-        job = Finetuning(
+        job = FinetuningJob(
             recipe=Recipe.parse(raw),
             task="pairs",
             seed=1,

@@ -119,7 +119,7 @@ def test_a_damaged_stage_is_named_and_made_again(
 ) -> None:
     out = copied(out_of(added), tmp_path / "tr")
     (out / "tokenizer" / "sentencepiece.model").write_bytes(b"")
-    add_language(workshop.primary, text, "tr", out, recipe=RECIPE)
+    add_language(workshop.primary, text, "tr", out, tasks=[*workshop.tasks.values()], recipe=RECIPE)
     assert "sentencepiece.model was truncated or edited" in capsys.readouterr().err
     assert {path.name.partition("-")[0] for path in out.glob("tokenizer.*")} == {"tokenizer.made", "tokenizer.damaged"}
 

@@ -39,7 +39,7 @@ FAULTS: dict[str, Callable[[Tensor], Tensor]] = {
 def _adapted(call_file: str) -> str | None:
     """The language that a step adapts to, if it does so."""
     call = json.loads(Path(call_file).read_bytes())
-    if call["step"] != "Adaptation":
+    if call["step"] != "AdaptationJob":
         return None
     return str(json.loads((Path(call["arguments"]["blocks"]) / "manifest.json").read_bytes())["language"])
 

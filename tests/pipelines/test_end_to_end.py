@@ -402,7 +402,7 @@ def test_each_language_fails_by_its_own_reason(seen: Seen) -> None:
 
 
 def test_only_what_may_heal_was_tried_again(seen: Seen) -> None:
-    assert "the process of step 'Adaptation' was killed: attempt 2 of 4" in seen.faulty_log
+    assert "the process of step 'AdaptationJob' was killed: attempt 2 of 4" in seen.faulty_log
     assert seen.faulty_log.count("attempt ") == 1
 
 

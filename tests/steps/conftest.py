@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.jobs.job import Adaptation, SourceEvaluation
+from lingraft.jobs.job import AdaptationJob, SourceEvaluationJob
 from lingraft.steps import data, language, source
 from lingraft.steps.run_job import Scores, run_job
 from lingraft.steps.step_io import ScoresAndConfusion
@@ -53,7 +53,7 @@ class Registered:
     def judge(self, run: Path, depth: int, out: Path, recipe: str = "", tasks: Path | None = None) -> tuple[Path, Path]:
         """German embeddings learned over a depth, and their evaluation."""
         embeddings, evaluation = _judged(out, depth)
-        job = Adaptation(
+        job = AdaptationJob(
             recipe=recipe or self.recipe,
             depth=depth,
             primary=self.shop.primary,
@@ -132,7 +132,7 @@ def _register(shop: Workshop, folder: Path) -> None:
     tasks = list(shop.tasks.values())
     with sqlite_store(folder):
         data.open_run(recipe, "source", run)
-        judging = SourceEvaluation(
+        judging = SourceEvaluationJob(
             recipe=recipe,
             primary=shop.primary,
             tasks=tuple(tasks),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import MiniBuilding, SourceEvaluation
+from lingraft.jobs.job import MiniBuildingJob, SourceEvaluationJob
 from lingraft.steps import data, source
 from lingraft.steps.run_job import run_job
 from tests.workshop import Workshop
@@ -22,8 +22,8 @@ def register(shop: Workshop, recipe: Recipe, primary: Path, folder: Path) -> Non
     raw, run, blocks = recipe.to_json(), folder / "run", shop.blocks["en"]
     data.open_run(raw, "source", run)
     if recipe.builds_mini:
-        run_job(MiniBuilding.registered(raw, primary, blocks, folder / "mini"), run)
-    judging = SourceEvaluation(
+        run_job(MiniBuildingJob.registered(raw, primary, blocks, folder / "mini"), run)
+    judging = SourceEvaluationJob(
         recipe=raw, primary=primary, text=shop.texts["en"], blocks=blocks, out=folder / "evaluation"
     )
     source.evaluate_source(judging, run)

@@ -9,7 +9,7 @@ from lingraft.artifacts.names import primary_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.training import MiniBuilding
-from lingraft.jobs.job import Initialisation
+from lingraft.jobs.job import InitialisationJob
 from lingraft.stages import pretrain
 from lingraft.stages.results import SearchResult, load_search
 from lingraft.steps import data, search
@@ -44,7 +44,7 @@ def _searched(shop: Workshop, recipe: Recipe, primary: Path, folder: Path) -> Se
         "blocks": shop.blocks[language],
         "tokenizer": shop.tokenizers[language],
     }
-    run_job(Initialisation(source_vectors=nothing, out=folder / "initial", **common), run)
+    run_job(InitialisationJob(source_vectors=nothing, out=folder / "initial", **common), run)
     common |= {
         "source_blocks": shop.blocks["en"] if recipe.builds_mini else nothing,
         "source_evaluation": folder.parent / "source" / "evaluation",

@@ -17,8 +17,7 @@ from lingraft.config.systems import System
 from lingraft.config.tasks import finetuning_ids
 from lingraft.config.training import Initialisation, MiniBuilding
 from lingraft.errors import NotRegisteredError, RecipeError
-from lingraft.jobs.job import Adaptation, Finetuning, SourceEvaluation, VectorBuilding
-from lingraft.jobs.job import MiniBuilding as MiniJob
+from lingraft.jobs.job import AdaptationJob, FinetuningJob, MiniBuildingJob, SourceEvaluationJob, VectorsJob
 from lingraft.model.loading import load_mini
 from lingraft.stages import pretrain
 from lingraft.stages.results import load_language
@@ -55,13 +54,13 @@ def test_every_task_is_finetuned_with_every_seed(workshop: Workshop) -> None:
 def test_a_job_is_a_task_and_its_seed(registered: Registered, tmp_path: Path) -> None:
     shop, run = registered.shop, registered.begin(tmp_path / "run")
     given = {"recipe": registered.recipe, "primary": shop.primary, "text": shop.texts["en"]}
-    shown = run_job(Finetuning.of_id("topic/2", out=tmp_path / "task", **given), run)
+    shown = run_job(FinetuningJob.of_id("topic/2", out=tmp_path / "task", **given), run)
     made = Artifact.load(tmp_path / "task", Kind.TASK)
     assert made.fingerprint == Artifact.load(shop.tasks[2], Kind.TASK).fingerprint
     assert shown["dev_score"] == made.manifest.details["dev_score"]
     assert shown["steps"] == made.manifest.cost.steps
     with pytest.raises(RecipeError, match="a task 'mood'"):
-        run_job(Finetuning.of_id("mood/1", out=tmp_path / "other", **given), run)
+        run_job(FinetuningJob.of_id("mood/1", out=tmp_path / "other", **given), run)
 
 
 def test_the_source_comes_back_with_a_folder_a_task_and_seed(registered: Registered, tmp_path: Path) -> None:
@@ -95,8 +94,8 @@ def test_static_vectors_are_kept_with_the_primary_and_come_back_where_rows_need_
         for name, settings in (("drawn", recipe), ("aligned", aligned)):
             data.open_run(settings.to_json(), "source", tmp_path / name)
         run = tmp_path / "aligned"
-        run_job(VectorBuilding(recipe=aligned, blocks=blocks, tokenizer=workshop.tokenizers["en"], out=vectors), run)
-        judging = SourceEvaluation(
+        run_job(VectorsJob(recipe=aligned, blocks=blocks, tokenizer=workshop.tokenizers["en"], out=vectors), run)
+        judging = SourceEvaluationJob(
             recipe=aligned, primary=workshop.primary, text=workshop.texts["en"], blocks=blocks, out=judged
         )
         source.evaluate_source(judging, run)
@@ -163,8 +162,8 @@ def register_post(shop: Workshop, recipe: Recipe, folder: Path) -> None:
     pretrain.pretrain(recipe, blocks, shop.tokenizers["en"], primary, ignore_metrics)
     with sqlite_store(folder):
         data.open_run(recipe.to_json(), "source", run)
-        cost = run_job(MiniJob.registered(recipe.to_json(), primary, blocks, folder / "mini"), run)
-        judging = SourceEvaluation(recipe=recipe, primary=primary, text=shop.texts["en"], blocks=blocks, out=judged)
+        cost = run_job(MiniBuildingJob.registered(recipe.to_json(), primary, blocks, folder / "mini"), run)
+        judging = SourceEvaluationJob(recipe=recipe, primary=primary, text=shop.texts["en"], blocks=blocks, out=judged)
         source.evaluate_source(judging, run)
         source.register_source(recipe.to_json(), run, primary, [], judged)
     (folder / "cost.json").write_text(json.dumps(cost))
@@ -183,7 +182,7 @@ def test_a_mini_model_is_registered_fetched_and_adapted_over(workshop: Workshop,
     assert load_mini(found["mini"]).fingerprint == built.fingerprint
     common = {"recipe": recipe, "primary": found["primary"], "mini": found["mini"], "blocks": workshop.blocks["de"]}
     tokenizer, embeddings = workshop.tokenizers["de"], tmp_path / "embeddings"
-    run_job(Adaptation(depth=1, tokenizer=tokenizer, out=embeddings, **common), run)
+    run_job(AdaptationJob(depth=1, tokenizer=tokenizer, out=embeddings, **common), run)
     judging = language.EvaluateLanguage(
         task_folder=found["tasks"],
         embeddings=embeddings,

@@ -8,7 +8,7 @@ from typing import Any
 import pydantic
 
 from lingraft.errors import LingraftError
-from lingraft.jobs.launchable import Launchable, arguments_of
+from lingraft.jobs.launchable import Launchable
 
 _NO_MEMORY = "out of memory"
 
@@ -25,7 +25,7 @@ class Call(pydantic.BaseModel, frozen=True, extra="forbid"):
     """Call of one step, as its process reads it."""
 
     step: str
-    """Name of the launchable's class, such as 'Adaptation'."""
+    """Name of the launchable's class, such as 'AdaptationJob'."""
     run: Path | None = None
     """File with the id of the pipeline's tracking run, for steps that are tracked."""
     arguments: dict[str, Any]
@@ -34,7 +34,7 @@ class Call(pydantic.BaseModel, frozen=True, extra="forbid"):
     @classmethod
     def of(cls, work: Launchable, run: Path | None) -> "Call":
         """Return the call that runs some work under a tracking run."""
-        return cls(step=type(work).__name__, run=run, arguments=arguments_of(work))
+        return cls(step=type(work).__name__, run=run, arguments=work.model_dump(mode="json"))
 
 
 class StepAnswer(pydantic.BaseModel, frozen=True, extra="forbid"):

@@ -52,7 +52,7 @@ def run(
         Interruption: this process was asked to stop, and passed that on to the step.
     """
     try:
-        if not work.handles_failures:
+        if not work.records_failure:
             require_inputs_made([*all_folders(work.folders(Role.INPUT)), *map(Path, after)])
         method = _launch_method(work, Path(tracking_run) if tracking_run else None)
         for number in itertools.count(1):
@@ -63,7 +63,7 @@ def run(
             _prepare_retry(work, ended, number, method.retries)
             time.sleep(0.0 if ended.vanished else pause_s)
     except EXPECTED_ERRORS as error:
-        if not isolated or (work.handles_failures and not isinstance(error, LostError)):
+        if not isolated or (work.records_failure and not isinstance(error, LostError)):
             raise
         say(f"failed: {format_error(error)}")
         for out in all_folders(work.folders(Role.OUTPUT)):

@@ -14,7 +14,7 @@ import pytest
 from lingraft.artifacts import sync
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import Pretraining
+from lingraft.jobs.job import PretrainingJob
 from lingraft.signals import Interruption, interruptible
 from lingraft.steps import data
 from lingraft.steps.launch import launcher
@@ -46,9 +46,9 @@ class Bench:
         return launcher.run(self.job, self.folder / "run", **options)
 
     @property
-    def job(self) -> Pretraining:
+    def job(self) -> PretrainingJob:
         """The pretraining."""
-        return Pretraining(
+        return PretrainingJob(
             recipe=self.recipe,
             blocks=self.shop.blocks["en"],
             tokenizer=self.shop.tokenizers["en"],
@@ -106,7 +106,7 @@ def launched(bench: Bench) -> forked.Child:
     return forked.start(launch, bench.job, bench.folder / "run", log=bench.folder / "launcher.log")
 
 
-def launch(job: Pretraining, run: Path) -> None:
+def launch(job: PretrainingJob, run: Path) -> None:
     """Launch a pretraining as a step of a pipeline does."""
     try:
         with interruptible():

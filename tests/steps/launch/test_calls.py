@@ -6,21 +6,21 @@ import pydantic
 import pytest
 
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import Adaptation, Job, VectorBuilding
+from lingraft.jobs.job import AdaptationJob, Job, VectorsJob
 from lingraft.jobs.launchable import Launchable, Role
 from lingraft.steps import table
 from lingraft.steps.launch.calls import AttemptResult, Call, StepAnswer, out_of_memory
 from tests.workshop import TINY
 
 
-def adaptation(folder: Path) -> Adaptation:
+def adaptation(folder: Path) -> AdaptationJob:
     fields = {name: folder / name for name in ("primary", "mini", "blocks", "tokenizer", "out")}
-    return Adaptation(recipe=Recipe.load(TINY), depth=1, **fields)
+    return AdaptationJob(recipe=Recipe.load(TINY), depth=1, **fields)
 
 
 @pytest.mark.parametrize("step", ["os.system", "Launchable", "adapt", ""])
 def test_nothing_but_steps_is_called(step: str) -> None:
-    with pytest.raises(table.UnknownStepError, match=f"no step '{step}'; there are .*Adaptation"):
+    with pytest.raises(table.UnknownStepError, match=f"no step '{step}'; there are .*AdaptationJob"):
         table.load(Call(step=step, arguments={}))
 
 
@@ -48,7 +48,7 @@ def test_inputs_and_outputs_are_told_by_their_fields_and_an_empty_optional_one_i
 
 def test_every_step_is_a_launchable_whose_function_has_a_name(tmp_path: Path) -> None:
     assert all(issubclass(kind, Launchable) for kind in table.STEPS)
-    assert {kind for kind in table.STEPS if issubclass(kind, Job)} >= {Adaptation, VectorBuilding}
+    assert {kind for kind in table.STEPS if issubclass(kind, Job)} >= {AdaptationJob, VectorsJob}
     assert len({kind.__name__ for kind in table.STEPS}) == len(table.STEPS)
 
 

@@ -15,7 +15,7 @@ from lingraft.artifacts import sync
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.failures import InputFailedError, failure_reason, write_failure
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import Pretraining, TokenizerTraining
+from lingraft.jobs.job import PretrainingJob, TokenizerJob
 from lingraft.signals import Interruption
 from lingraft.steps import data
 from lingraft.steps.launch import child, launcher
@@ -47,8 +47,8 @@ def inputs(workshop: Workshop, run: str) -> dict[str, str]:
     return {"run": run, "blocks": str(workshop.blocks["en"]), "tokenizer": str(workshop.tokenizers["en"])}
 
 
-def pretraining(inputs: dict[str, str], out: Path, recipe: Recipe) -> Pretraining:
-    return Pretraining(recipe=recipe, blocks=inputs["blocks"], tokenizer=inputs["tokenizer"], out=out)
+def pretraining(inputs: dict[str, str], out: Path, recipe: Recipe) -> PretrainingJob:
+    return PretrainingJob(recipe=recipe, blocks=inputs["blocks"], tokenizer=inputs["tokenizer"], out=out)
 
 
 def long(workshop: Workshop) -> Recipe:
@@ -154,7 +154,7 @@ def test_a_tracking_server_that_is_down_may_heal(
 def test_a_step_whose_input_failed_is_left_out(tmp_path: Path) -> None:
     before, out = tmp_path / "before", tmp_path / "out"
     write_failure(before, "text of 'tr': no text")
-    job = TokenizerTraining(recipe=Recipe.load(TINY), text=before, out=out)
+    job = TokenizerJob(recipe=Recipe.load(TINY), text=before, out=out)
     with pytest.raises(InputFailedError, match="no text"):
         launcher.run(job)
     launcher.run(job, isolated=True)

@@ -19,7 +19,6 @@ from lingraft.steps.launch.handover import Handover
 from lingraft.steps.launch.pods import STEP
 from lingraft.steps.launch.workload import train_job
 from tests.steps.launch import small_steps
-from tests.steps.launch.api_server import DROP
 from tests.steps.launch.bench import LONG, SHORT, Bench, a_bench, launched
 from tests.tracking_stores import quiet
 from tests.workshop import TINY, Workshop, changed
@@ -82,7 +81,6 @@ def bench(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.integration
 def test_two_nodes_learn_what_one_process_learns(bench: Bench, workshop: Workshop) -> None:
     bench.recipe = workshop.recipe.model_copy(update={"cluster": bench.recipe.cluster})
-    bench.server.faults["watch", "trainjobs"] = [500, DROP, 410]
     bench.server.faults["POST", "trainjobs"] = [503]
     assert bench.run(pause_s=0.0)["steps"] == workshop.recipe.pretraining.steps
     found = Artifact.load(bench.folder / "out", Kind.PRIMARY)

@@ -14,7 +14,7 @@ from components.step import step
 from lingraft import ranks
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.errors import RecipeError, TrainingError
-from lingraft.jobs.job import Pretraining
+from lingraft.jobs.job import PretrainingJob
 from lingraft.signals import EXIT_CODES
 from lingraft.stages import pretrain
 from lingraft.steps import data
@@ -123,7 +123,7 @@ def test_a_spread_step_has_one_tracking_run_with_its_whole_curve(workshop: Works
     recipe = shop.recipe.to_json()
     with sqlite_store(tmp_path) as uri:
         data.open_run(recipe, "source", run)
-        job = Pretraining(
+        job = PretrainingJob(
             recipe=recipe, blocks=shop.blocks["en"], tokenizer=shop.tokenizers["en"], out=tmp_path / "out"
         )
         shown = run_job(job, run)
