@@ -15,7 +15,6 @@ _PREPOSITIONS = (
 )
 _BEGINNING = re.compile(rf"(?i:{'|'.join(_PREPOSITIONS.split())})\b|What\b|Those\b|The same\b")
 _TO_DO = {
-    "huggingface",
     "model",
     "tasks",
 }

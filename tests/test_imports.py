@@ -14,7 +14,7 @@ import lingraft
 
 LIBRARY = Path(lingraft.__file__).parent
 ORDER = (
-    ("errors", "_version", "ranks", "signals", "console", "tables"),
+    ("errors", "_version", "ranks", "retry", "signals", "console", "tables"),
     ("config",),
     ("artifacts",),
     ("data",),

@@ -67,15 +67,14 @@ def _marks(version: "Version", primary: "Version | None") -> list[str]:
 def show(model: ModelArgument, version: ChosenArgument = None) -> None:
     """Print a version's card, its tags, and what was decided about its model."""
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.promotion import decisions
-    from lingraft.tracking.promotion.promote import project_of
+    from lingraft.tracking.promotion.decisions import history, project_of
 
     with retrying_client() as client:
         found = _version(client, model, version)
-        records = decisions.history(client, project_of(found), model)
+        records = history(client, project_of(found), model)
     print(found.description)
     print("\n".join(["", "## Tags", "", *(f"{key}: {value}" for key, value in sorted(found.tags.items()))]))
-    print("\n".join(["", "## Decisions", "", *(record.says for record in records)]))
+    print("\n".join(["", "## Decisions", "", *(record.summary for record in records)]))
 
 
 def lineage(project: ProjectOption = None) -> None:
@@ -91,7 +90,7 @@ def lineage(project: ProjectOption = None) -> None:
         records = decisions.history(client, chosen)
     print(lineage_tree(found))
     if records:
-        print("\n".join(["", "decisions", *(f"{record.decision.model} {record.says}" for record in records)]))
+        print("\n".join(["", "decisions", *(f"{record.decision.model} {record.summary}" for record in records)]))
 
 
 def verify(
@@ -101,8 +100,7 @@ def verify(
 ) -> None:
     """Download versions, check every file's hash, and that tags, alignment and record are as they must be."""
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.promotion.decisions import missing_numbers
-    from lingraft.tracking.promotion.promote import project_of
+    from lingraft.tracking.promotion.decisions import missing_numbers, project_of
     from lingraft.tracking.promotion.upkeep import find_damage, require_no_problems, unrecorded_champions
     from lingraft.tracking.versions import versions
 
@@ -246,7 +244,8 @@ def gc(
 
 def _conclude(client: "RetryingClient", decided: "PromotionResult", dry_run: bool) -> None:
     """Say what a decision came to, and which languages and other champions a primary leaves behind."""
-    from lingraft.tracking.promotion.promote import misaligned_champions, project_of
+    from lingraft.tracking.promotion.decisions import project_of
+    from lingraft.tracking.promotion.promote import misaligned_champions
     from lingraft.tracking.versions import version_of
 
     would = "would be " if dry_run else ""
@@ -254,7 +253,7 @@ def _conclude(client: "RetryingClient", decided: "PromotionResult", dry_run: boo
     after = decided.after or "none"
     print(f"champion of {decided.model!r}: {would}{after} (before: {before})")
     if decided.record:
-        print(f"decision {decided.record.says}")
+        print(f"decision {decided.record.summary}")
     target = version_of(client, decided.model, decided.after) if decided.after else None
     if target and target.kind == "primary":
         left = misaligned_champions(client, project_of(target), target.fingerprint)
@@ -327,7 +326,7 @@ def add(
     from lingraft.bundle.format import bundle_languages
     from lingraft.config.gate import Gate
     from lingraft.config.recipe import Recipe
-    from lingraft.tracking.promotion.add_language import add_language
+    from lingraft.tracking.promotion.adding import add_language
     from lingraft.tracking.promotion.gate import format_checks, refusal_reason
 
     gate = Recipe.load(recipe).gate if recipe else Gate()
@@ -350,7 +349,7 @@ def add(
 
 
 def _add_artifact(folder: Path, asked_by: str, project: str | None) -> None:
-    from lingraft.tracking.promotion.add_source import add_artifact
+    from lingraft.tracking.promotion.adding import add_artifact
 
     added = add_artifact(folder, asked_by, project)
     print(f"version {added.version} of {added.model!r} is registered; version {added.champion} is champion")

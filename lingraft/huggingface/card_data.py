@@ -1,4 +1,4 @@
-"""What a model was trained on, led back by fingerprints, and what that cost: nothing taken on trust."""
+"""Training data and cost of a model, traced by fingerprints: nothing is taken on trust."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,29 +19,29 @@ class TrainingText(NamedTuple):
     origin: str
     """Kind of the source, and its name where it has one that is no path of a machine."""
     documents: int
-    """Of the training split."""
+    """Number of documents of the training split."""
     characters: int
     fingerprint: str
     licence: str
 
 
 class TrainingData(NamedTuple):
-    """What is known about the data of some trainings."""
+    """Texts that some trainings are known to have used."""
 
     texts: list[TrainingText]
     fingerprints: frozenset[str]
     """Fingerprints of the texts, and of blocks that were packed from them."""
 
     def covers(self, training: Manifest) -> bool:
-        """Whether the text of a training is among them."""
+        """Return whether the text of a training is among these texts."""
         return not self.fingerprints.isdisjoint(training.data_hashes.values())
 
 
 def trace_training_data(manifests: Iterable[Manifest], folders: Sequence[Path]) -> TrainingData:
-    """The texts among `folders`, each led back to what was trained on it; blocks lead from a training to its text.
+    """Return the texts among `folders`, each traced to a training; blocks lead from a training to its text.
 
     Args:
-        manifests: of primary, embeddings and task.
+        manifests: manifests of primary, embeddings and task.
         folders: text artifacts, and blocks that were packed from them.
 
     Raises:
@@ -83,7 +83,7 @@ def _text(found: Artifact) -> TrainingText:
 
 
 def cost_table(costs: Mapping[str, Cost]) -> str:
-    """What trainings cost, by what was trained."""
+    """Format the costs of trainings, by what was trained, as a table in Markdown."""
     return markdown_table(
         ("trained", "updates", "tokens", "FLOPs", "seconds"), [(name, *_cells(c)) for name, c in costs.items()]
     )

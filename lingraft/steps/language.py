@@ -305,7 +305,7 @@ def report(
 
 def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[LanguageResult]) -> dict[str, GateVerdict]:
     """Return the gate's verdict on each language's registered depth."""
-    from lingraft.tracking.promotion.verdicts import last_verdict
+    from lingraft.tracking.promotion.decisions import last_verdict
 
     found = {
         each.language: last_verdict(stage.client, embeddings_name(recipe, each.language), each.embeddings)

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from lingraft.artifacts.cache import list_differences
 from lingraft.artifacts.files import make_folder, write_json
 from lingraft.console import say
 from lingraft.errors import ArtifactError, LingraftError, TrainingError
+from lingraft.retry import retry
 from lingraft.training.distributed import process_group
 from lingraft.training.state import TrainingState
 
@@ -32,8 +34,8 @@ _PART, _FACTS_FILE = "state", "state.json"
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NOT_WRITTEN = (LingraftError, OSError, SafetensorError)
 """Errors of a disk that takes nothing; safetensors reports some of them by an error of its own."""
-_PAUSES_S = (0.5, 1.0, 2.0)
-"""Pauses between attempts to read, since network drives that are lost for a moment come back."""
+_RETRY_S = 4.0
+"""Seconds for which reading is tried again, since network drives that are lost for a moment come back."""
 
 Content = TypeVar("Content")
 
@@ -243,20 +245,20 @@ def _read_with_retries(read: Callable[[Path], Content], place: Path) -> Content:
         ArtifactError: there is nothing.
         TrainingError: the disk cannot be read, so nothing can be said of it.
     """
-    for pause_s in (*_PAUSES_S, None):
-        try:
-            return read(place)
-        except _NO_FILE as error:
-            raise ArtifactError(f"{place} is not whole: {error}.") from error
-        except OSError as error:
-            if pause_s is None:
-                raise TrainingError(
-                    f"{place} cannot be read: {error}. It may be whole, and stays where it is. Run the same again when "
-                    "the disk can be read, or rename it to do without."
-                ) from error
-            say(f"{place} cannot be read yet: {error}. It is tried again in {pause_s} s.")
-            time.sleep(pause_s)
-    raise AssertionError("the last attempt returns or raises")
+    try:
+        return retry(
+            partial(read, place),
+            is_transient=lambda error: isinstance(error, OSError) and not isinstance(error, _NO_FILE),
+            within_s=_RETRY_S,
+            before_pause=lambda error, _: say(f"{place} cannot be read yet: {error}. It is tried again."),
+        )
+    except _NO_FILE as error:
+        raise ArtifactError(f"{place} is not whole: {error}.") from error
+    except OSError as error:
+        raise TrainingError(
+            f"{place} cannot be read: {error}. It may be whole, and stays where it is. Run the same again when "
+            "the disk can be read, or rename it to do without."
+        ) from error
 
 
 def _discard(place: Path) -> None:

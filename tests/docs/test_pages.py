@@ -16,6 +16,9 @@ INCLUDED = DOCS / "results" / "reading.md"
 """A part of a page, which stands in it."""
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^]]*\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"")
+_NAMED = re.compile(
+    r"`((?:lingraft|components|pipelines|benchmarks|tests|recipes|docker|manifests|docs)/[\w./-]+)(?:::(\w+))?`"
+)
 _MOST_BYTES, _MOST_LINES, _README_LINES = 2_000_000, 5_000, 120
 _VARIABLE = re.compile(r"LINGRAFT_[A-Z_]+")
 
@@ -68,7 +71,30 @@ def test_every_page_is_reached_from_the_index_and_stands_in_the_site() -> None:
     pages = {*DOCS.rglob("*.md")} - {INCLUDED}
     assert pages - seen == set()
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    assert [page for page in pages if page.relative_to(DOCS).as_posix() not in site] == []
+    in_site = pages - {*(DOCS / "decisions").glob("0*.md")}  # which their index lists
+    assert [page for page in in_site if page.relative_to(DOCS).as_posix() not in site] == []
+
+
+def test_files_and_tests_that_pages_name_exist() -> None:
+    named = {
+        (page.name, *found)
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for found in _NAMED.findall(page.read_text(encoding="utf-8"))
+    }
+    missing = [
+        (page, path, test)
+        for page, path, test in sorted(named)
+        if not (ROOT / path).exists() or (test and f"def {test}(" not in (ROOT / path).read_text(encoding="utf-8"))
+    ]
+    assert missing == []
+
+
+def test_packages_that_the_concepts_describe_exist() -> None:
+    _, _, section = (DOCS / "concepts.md").read_text(encoding="utf-8").partition("## Reading the code\n")
+    packages = re.findall(r"`(\w+)/`", section.partition("\n## ")[0])
+    top = {"lingraft", "components", "pipelines"}
+    assert [name for name in packages if name not in top and not (ROOT / "lingraft" / name).is_dir()] == []
 
 
 def test_the_recipe_reference_is_of_the_models() -> None:
@@ -89,6 +115,14 @@ def test_the_example_in_python_is_that_of_the_readme_which_other_tests_run() -> 
         for page in (ROOT / "README.md", DOCS / "reference" / "python.md")
     )
     assert of_readme == of_reference
+
+
+def test_the_python_reference_names_objects_that_there_are() -> None:
+    named = re.findall(r"^::: ([\w.]+)\.(\w+)$", (DOCS / "reference" / "python.md").read_text("utf-8"), re.MULTILINE)
+    assert named
+    for module, name in named:
+        source = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+        assert re.search(rf"^(def|class) {name}\b", source, re.MULTILINE), f"{module}.{name}"
 
 
 def variables_of(path: Path) -> set[str]:

@@ -135,7 +135,7 @@ class Drive:
         for reader in ("open", "read_bytes"):
             monkeypatch.setattr(Path, reader, self.refusing(getattr(Path, reader)))
         monkeypatch.setattr(os, "listdir", self.refusing(os.listdir))
-        monkeypatch.setattr("lingraft.training.checkpoint._PAUSES_S", (0.001, 0.001))
+        monkeypatch.setattr("lingraft.retry.time.sleep", lambda _: None)
 
     def refusing(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def read(path: Path, *given: Any, **named: Any) -> Any:
