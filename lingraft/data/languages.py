@@ -1,8 +1,13 @@
 """English names and canonical codes of languages, from the Unicode CLDR."""
 
+import contextlib
+import difflib
+import re
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
+from lingraft.console import say
 from lingraft.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -10,6 +15,11 @@ if TYPE_CHECKING:
 
 _NO_LANGUAGES = {"mis", "mul", "und", "zxx"}
 """Codes for text in several languages, in none, or in an unknown one."""
+_PRIVATE = re.compile(r"q[a-t][a-z]")
+"""Codes that ISO 639 leaves to everybody."""
+_PRIVATE_SUBTAG = "-x-"
+_ALIKE = 0.6
+"""Least similarity, by difflib, of a code to one that may be meant."""
 
 
 def language_name(tag: str) -> str:
@@ -44,6 +54,40 @@ def canonical_code(code: str) -> str | None:
 
     found = str(get_global("language_aliases").get(code, code))
     return found if found in english.languages and found not in _NO_LANGUAGES else None
+
+
+def warn_of_unknown_codes(tags: Iterable[str]) -> None:
+    """Say which tags have codes of no language that the Unicode CLDR knows, and which codes may be meant.
+
+    It knows some 600 of the 8,000 languages that have codes, so that an unknown one is no error. Private codes, such as
+    "qaa" or those behind "-x-", pass. Without Babel nothing is said.
+    """
+    with contextlib.suppress(MissingExtraError):
+        for tag in tags:
+            code = tag.split("-")[0]
+            private = _PRIVATE.fullmatch(code) or _PRIVATE_SUBTAG in tag
+            if not private and canonical_code(code) is None:
+                say(
+                    f"{tag!r} is no code of a language that the Unicode CLDR knows, and is taken as it is."
+                    f"{_meant(code)} Codes are those of ISO 639, such as 'de' or 'swh'; for one of your own take 'qaa' "
+                    "to 'qtz'."
+                )
+
+
+def _meant(code: str) -> str:
+    """A question about the code that may be meant: of a country's language, as "jp" is often written, or alike."""
+    from babel.languages import get_official_languages
+
+    codes = [each for each in _english().languages if "_" not in each and each not in _NO_LANGUAGES]
+    alike = difflib.get_close_matches(code, codes, cutoff=_ALIKE)
+    alike.sort(key=lambda each: each[0] != code[0])  # of several that are as alike, one with the same first letter
+    found = [*get_official_languages(code.upper()), *alike]
+    return f" Is {found[0]!r} ({language_name(found[0])}) meant?" if found else ""
+
+
+def quoted(tags: Iterable[str]) -> str:
+    """Return tags for a sentence, such as "'de', 'it'": without quotes "it" would read as a word; empty for none."""
+    return ", ".join(map(repr, tags))
 
 
 @cache
