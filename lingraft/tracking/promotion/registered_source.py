@@ -14,9 +14,8 @@ from lingraft.errors import NotRegisteredError
 from lingraft.jobs.job import SOURCE_RECIPE, SourceDirs
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
-from lingraft.tracking.registry import CHAMPION, download_run_artifact
 from lingraft.tracking.runs import RECIPE_FILE
-from lingraft.tracking.versions import Version, champion_of, download, versions_of
+from lingraft.tracking.versions import CHAMPION, Version, champion_of, download, download_run_artifact, versions_of
 
 VECTORS = "vectors"
 """Name of the source's static vectors among the artifacts of the register step's run."""
