@@ -66,7 +66,7 @@ def warn_of_unknown_codes(tags: Iterable[str]) -> None:
 
 
 def _meant(code: str) -> str:
-    """Return a question about the code that may be meant: that of a country's language, such as "jp", or a similar one."""
+    """Return a question about the code that may be meant: that of a country's language, as "jp", or a similar one."""
     from babel.languages import get_official_languages
 
     known = map(str, _english().languages)
