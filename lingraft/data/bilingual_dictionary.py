@@ -78,6 +78,23 @@ def translation_hashes(recipe: Recipe, language: str) -> dict[str, str]:
     return pairs.hashes
 
 
+def parallel_hashes(recipe: Recipe, language: str) -> dict[str, str]:
+    """Hash the sentences of [alignment] that a language's alignment is measured over, whatever its rows start from.
+
+    Returns:
+        The SHA-256 under "translations"; an empty dict if there are none.
+
+    Raises:
+        TextError: a file is missing or damaged.
+    """
+    sentences = recipe.alignment.parallel.get(language)
+    if not sentences:
+        return {}
+    pairs = HashedPairs(read_pairs(sentences))
+    deque(pairs, maxlen=0)
+    return pairs.hashes
+
+
 class HashedPairs:
     """Iterator over pairs that hashes them as they pass, so that learning and hashing read the file once."""
 
