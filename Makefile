@@ -45,7 +45,7 @@ $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
 endif
 
 .PHONY: help install demo demo-compare demo-check demo-record demo-is-compared serve ui test test-integration \
-	test-nightly nightly test-all coverage soak soak-serving lint format types golden picture demo-picture images-check pin-images \
+	test-nightly nightly test-all coverage soak soak-serving lint format types golden reference docs picture demo-picture images-check pin-images \
 	system-deps lock clean
 
 help: ## print this list
@@ -151,8 +151,16 @@ golden: install ## write the golden pipeline YAML anew; read the difference befo
 	  $(bin)/python -m pipelines compile --recipe "recipes/$$recipe.toml" --out "tests/golden/$$recipe"; \
 	done
 
-picture: install ## take docs/playground.png anew in Chromium, of a model that the tests train
-	$(bin)/python -m tests.serving.playground.picture docs/playground.png
+reference: install ## write docs/reference/recipe.md anew from the models of recipes
+	$(bin)/python -m docs.recipe_reference
+
+# The packages that build the site are an extra of their own, so that nothing else waits for them.
+docs: install ## build the documentation as a website in .site, and check its links
+	$(pip_install) --quiet --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --quiet
+
+picture: install ## take docs/playground.png anew in Chromium, of the bundle of `make demo`
+	$(bin)/python -m tests.serving.playground.picture $(demo_dir)/bundle docs/playground.png
 
 demo-picture: install ## take docs/demo-report.png anew in Chromium, of the report of `make demo`
 	$(bin)/python -m tests.reports.run.picture $(demo_dir)/report docs/demo-report.png
@@ -171,6 +179,7 @@ system-deps: ## install what the integration tests need from Debian
 
 lock: install ## write constraints.txt anew from what .venv holds
 	@[ $(accelerator) = cpu ] || { echo "Write the lock from a cpu environment." >&2; exit 1; }
+	@$(pip_install) --quiet --editable '.[docs]'
 	@{ grep '^#' constraints.txt; \
 	   $(bin)/pip freeze --all --exclude-editable \
 	     | sed -E 's/\+cpu$$//; s/^onnxruntime==(.*)/&\nonnxruntime-gpu==\1/' | LC_ALL=C sort -f; \
@@ -178,4 +187,4 @@ lock: install ## write constraints.txt anew from what .venv holds
 	@mv constraints.txt.new constraints.txt
 
 clean: ## remove what the targets wrote, except .venv and the cache of downloaded text
-	rm -rf $(demo_dir) dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(demo_dir) .site dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache

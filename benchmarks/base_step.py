@@ -23,11 +23,13 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, System
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
-from lingraft.model.encoder import Encoder, fresh_layers, mini_model
+from lingraft.model.encoder import Encoder, freeze_except, fresh_layers, mini_model
 from lingraft.model.initialisation.rows import InitialRows
 from lingraft.stages.adapt import adaptation_run
+from lingraft.stages.finetune import body_parameters
 from lingraft.tasks.classification import Classification
-from lingraft.training.run import TrainingRun, masked_lm_run, task_run
+from lingraft.training.batches import masked_lm_stream, task_stream
+from lingraft.training.run import TrainingRun, masked_lm_phase, task_phase, training_run
 
 
 def one_update(recipe: Recipe, at_once: int, blocks: int) -> Recipe:
@@ -55,7 +57,8 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
     def pretraining() -> TrainingRun:
         encoder = Encoder(recipe.primary_shape, vocabulary)
         step = recipe.steps_over(depth)[Stage.PRETRAIN]
-        return masked_lm_run(recipe, step, encoder, blocks, recipe.pretraining)
+        phase = masked_lm_phase(recipe, step, encoder, recipe.pretraining)
+        return training_run(recipe, [phase], [*encoder.parameters()], masked_lm_stream(blocks, recipe.pretraining))
 
     def building() -> TrainingRun:
         step = recipe.steps_over(depth, System.MINIPOST)[Stage.BUILD_MINI]
@@ -63,12 +66,15 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
         fresh = fresh_layers(encoder.shape, step.fresh_layers)
         settings = recipe.for_system(System.MINIPOST).require_mini()
         mini = mini_model(encoder, depth, fresh)
-        return masked_lm_run(recipe, step, mini, blocks, settings)
+        trained = freeze_except(mini, fresh.parameters())
+        return training_run(
+            recipe, [masked_lm_phase(recipe, step, mini, settings)], trained, masked_lm_stream(blocks, settings)
+        )
 
     def adaptation() -> TrainingRun:
         mini = mini_model(Encoder(recipe.primary_shape, vocabulary), depth)
         rows = InitialRows(mini.vocabulary.table_VD.detach().clone(), torch.zeros(vocabulary), 0, {}, {})
-        return adaptation_run(recipe, recipe.steps_over(depth)[Stage.ADAPT], mini, rows, blocks, recipe.adaptation)
+        return adaptation_run(recipe, [recipe.steps_over(depth)[Stage.ADAPT]], [mini], rows, blocks, recipe.adaptation)
 
     def finetuning() -> TrainingRun:
         settings = recipe.tasks[0].finetuning
@@ -78,7 +84,11 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
         once = {"epochs": 1, "micro_batch_examples": recipe.pretraining.micro_batch_blocks}
         net = kind.net(Encoder(recipe.primary_shape, vocabulary), LABELS)
         step = recipe.steps_over(depth)[Stage.FINETUNE]
-        return task_run(recipe, step, net, kind, data, settings.model_copy(update=once), seed=1)
+        trained = freeze_except(net, body_parameters(net))
+        training = settings.model_copy(update=once)
+        phase = task_phase(recipe, step, net, kind, data, training, seed=1)
+        stream = task_stream(data, training.batch_examples, training.micro_batch_examples, 1, training.group_by_length)
+        return training_run(recipe, [phase], trained, stream)
 
     yield "finetuning", finetuning
     yield f"adaptation over {depth}", adaptation

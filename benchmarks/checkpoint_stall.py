@@ -25,9 +25,10 @@ from lingraft.config.systems import Stage
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder
+from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.precision import device
-from lingraft.training.run import masked_lm_run
+from lingraft.training.run import masked_lm_phase, training_run
 from lingraft.training.state import TrainingState
 
 BLOCK_TOKENS = 128
@@ -77,17 +78,19 @@ def recipe_of(width: int, layers: int, vocabulary: int, tokens: int, steps: int)
 
 def step_times_s(recipe: Recipe, checkpointer: CheckpointManager | None) -> list[float]:
     """Seconds of every step but the first ones."""
-    blocks = recipe.pretraining.batch_blocks * 4, BLOCK_TOKENS
+    size = recipe.pretraining.batch_blocks * 4, BLOCK_TOKENS
     draw = torch.Generator().manual_seed(1)
-    blocks_NT = torch.randint(len(DEFAULT_SPECIAL_IDS), recipe.tokenizer.vocabulary, blocks, generator=draw)
+    blocks_NT = torch.randint(len(DEFAULT_SPECIAL_IDS), recipe.tokenizer.vocabulary, size, generator=draw)
     encoder = Encoder(recipe.primary_shape, recipe.tokenizer.vocabulary)
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
-    run = masked_lm_run(
-        recipe, step, encoder, blocks_in_memory(blocks_NT), recipe.pretraining, checkpointer=checkpointer
+    phase = masked_lm_phase(recipe, step, encoder, recipe.pretraining)
+    blocks = blocks_in_memory(blocks_NT)
+    run = training_run(
+        recipe, [phase], [*encoder.parameters()], masked_lm_stream(blocks, recipe.pretraining), checkpointer
     )
     elapsed_s = [point.elapsed_s for point in run.points]
     if checkpointer:
-        checkpointer.settle()
+        checkpointer.wait()
     return [after - before for before, after in itertools.pairwise(elapsed_s)][_WARM - 1 :]
 
 
@@ -114,7 +117,7 @@ def measured(recipe: Recipe, folder: Path) -> dict[str, float]:
 def restored_s(folder: Path) -> float:
     """Seconds that it takes to find the newest checkpoint, check its hashes and read it."""
     began = time.perf_counter()
-    found: TrainingState | None = TimedKeeper(folder).newest()
+    found: TrainingState | None = TimedKeeper(folder).load_newest()
     assert found is not None, "a checkpoint has just been written"
     return time.perf_counter() - began
 

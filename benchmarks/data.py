@@ -23,6 +23,7 @@ from typing import Any
 import zstandard
 
 from benchmarks.data_page import page
+from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from benchmarks.process_tree import CommandError, Ran, run
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.files import write_json, write_text
@@ -224,7 +225,7 @@ def record(path: Path, found: dict[str, Any], name: str, measured: Callable[[], 
     if name not in found:
         found[name] = measured()
         print(name, json.dumps(found[name]), flush=True)
-        write_json(path, found)
+        write_record(path, found)
 
 
 def main() -> None:
@@ -237,12 +238,12 @@ def main() -> None:
     parser.add_argument("--sample-lines", type=int, default=100_000, help="on which a tokenizer is trained, at most")
     parser.add_argument("--block-tokens", type=int, default=512)
     parser.add_argument("--work", type=Path, help="where temporary folders lie")
-    parser.add_argument("--out", type=Path, required=True, help="records (.json) and page (.md), without the suffix")
+    parser.add_argument("--out", type=Path, required=True, help="records (.json.xz) and page (.md), without the suffix")
     settings = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     files = {path.name.partition(".")[0]: path for path in sorted(settings.data.glob("*.txt*"))}
-    records = settings.out.with_suffix(".json")
-    found: dict[str, Any] = json.loads(records.read_text()) if records.exists() else {}
+    records = settings.out.with_suffix(RECORD_SUFFIX)
+    found: dict[str, Any] = read_record(records) if records.exists() else {}
     for language in settings.languages or files:
         record(records, found, language, lambda: measure(language, files[language], settings))  # noqa: B023
     if settings.flat:

@@ -17,8 +17,7 @@ from typing import NamedTuple
 from benchmarks import demo_record
 from lingraft.config.recipe import Recipe
 from lingraft.errors import LingraftError
-from lingraft.reports.run.page import RunRecords
-from lingraft.reports.run.records import SampleAnswer
+from lingraft.reports.run.records import RunRecords, SampleAnswer
 from lingraft.stages.results import LanguageResult, TaskScores
 from pipelines.demo import TIME_FILE
 

@@ -36,13 +36,12 @@ from lingraft.data.text import load_split, load_text
 from lingraft.data.token_stream import token_stream
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import LingraftError
-from lingraft.jobs import job as jobs
-from lingraft.jobs import shared_results
+from lingraft.jobs.job import AdaptationJob, LanguageDirs, language_jobs
 from lingraft.model.initialisation.aligned import align_rows
 from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.reports.run.page import RunRecords
+from lingraft.reports.run.records import RunRecords
 from lingraft.stages.evaluate import evaluate_language
 from lingraft.stages.results import load_language
 from lingraft.stages.task_scores import evaluate_tasks, load_tasks
@@ -104,12 +103,12 @@ class Demo:
             for seed in task.finetuning.seeds
         ]
 
-    def lane(self, language: str) -> jobs.LanguageDirs:
+    def lane(self, language: str) -> LanguageDirs:
         """Text, tokenizer and blocks of a language, taken from the demo's results where they are there."""
-        folders = jobs.LanguageDirs.under(self.work, language)
-        for job in jobs.language_jobs(self.recipe, language, folders):
+        folders = LanguageDirs.under(self.work, language)
+        for job in language_jobs(self.recipe, language, folders):
             if not job.out.exists():
-                shared_results.get_or_run(job, lambda point: None)
+                job.get_or_make()
         return folders
 
     def overlap(self, language: str) -> Scores:
@@ -117,9 +116,15 @@ class Demo:
         adaptation = self.recipe.adaptation.model_copy(update={"initialisation": Initialisation.OVERLAP})
         recipe, lane = self.recipe.model_copy(update={"adaptation": adaptation}), self.lane(language)
         learned, out = self.work / f"overlap-{language}", self.work / f"overlap-result-{language}"
-        folders = {"blocks_folder": lane.blocks, "tokenizer_folder": lane.tokenizer, "out": learned}
-        job = jobs.adaptation(recipe, adaptation.depth, language, self.primary, None, **folders)
-        shared_results.get_or_run(job, lambda point: None)
+        AdaptationJob(
+            recipe=recipe,
+            depth=adaptation.depth,
+            language=language,
+            primary=self.primary,
+            blocks=lane.blocks,
+            tokenizer=lane.tokenizer,
+            out=learned,
+        ).get_or_make()
         evaluate_language(recipe, self.primary, learned, self.tasks, lane.text, lane.blocks, out)
         found = load_language(out)
         task = found.task_scores[only_task(recipe)]

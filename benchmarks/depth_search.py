@@ -17,13 +17,12 @@ from benchmarks.depth_search_page import Case, Found, Ran, write
 from benchmarks.samples import sample
 from lingraft.artifacts import sync
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import get_or_make
+from lingraft.artifacts.cache import cached
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Folder
 from lingraft.console import say
-from lingraft.jobs import job as jobs
-from lingraft.jobs.job import Job, LanguageDirs
+from lingraft.jobs.job import AdaptationJob, Job, LanguageDirs, PretrainingJob, language_jobs
 from lingraft.search import Inputs, search
 from lingraft.search.trial import ClaimedTrial, Trainer
 from lingraft.stages.results import Trial, load_search
@@ -42,10 +41,10 @@ class Bench:
     def prepare(self) -> None:
         """Text to blocks of all languages, and the primary."""
         for language in self.recipe.languages:
-            for job in jobs.language_jobs(self.recipe, language, LanguageDirs.under(self.out, language)):
+            for job in language_jobs(self.recipe, language, LanguageDirs.under(self.out, language)):
                 _make(job)
         source = LanguageDirs.under(self.out, self.recipe.source)
-        _make(jobs.pretraining(self.recipe, source.blocks, source.tokenizer, self.primary))
+        _make(PretrainingJob(recipe=self.recipe, blocks=source.blocks, tokenizer=source.tokenizer, out=self.primary))
 
     @property
     def primary(self) -> Path:
@@ -65,10 +64,17 @@ class Bench:
 
     def standard(self, language: str) -> Ran:
         """One standard adaptation, over all layers."""
-        lane, layers = LanguageDirs.under(self.out, language), self.recipe.encoder.layers
-        out = self.out / "standard" / language
+        folders = LanguageDirs.under(self.out, language)
         made = _make(
-            jobs.adaptation(self.recipe, layers, language, self.primary, None, lane.blocks, lane.tokenizer, out)
+            AdaptationJob(
+                recipe=self.recipe,
+                depth=self.recipe.encoder.layers,
+                language=language,
+                primary=self.primary,
+                blocks=folders.blocks,
+                tokenizer=folders.tokenizer,
+                out=self.out / "standard" / language,
+            )
         )
         return Ran(flops=made.manifest.cost.flops, training_s=made.manifest.cost.elapsed_s)
 
@@ -115,7 +121,8 @@ def _to_its_end(depth: int, place: Path) -> ClaimedTrial:
 
 def _make(job: Job) -> Artifact:
     say(job.title)
-    return get_or_make(job.made, job.kind, job.made_from, lambda: job.make(job.out, ignore_metrics))
+    with cached(job.made, job.kind, job.provenance) as found:
+        return found or job.make()
 
 
 def main() -> None:
@@ -126,7 +133,7 @@ def main() -> None:
     parser.add_argument("--recipe", type=Path, default=RECIPE, help="sizes; its text is replaced by that of --data")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--megabytes", type=float, default=12.0, help="of text of a language, at most about")
-    parser.add_argument("--page", type=Path, help="depth-search.json, .md and .png go here; --out if absent")
+    parser.add_argument("--page", type=Path, help="depth-search.json.xz, .md and .png go here; --out if absent")
     given = parser.parse_args()
     os.environ.pop(sync.RESULTS_VARIABLE, None)  # what was made for something else would cost nothing here
     recipe = Recipe.load(given.recipe)

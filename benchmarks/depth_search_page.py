@@ -1,6 +1,5 @@
 """What `benchmarks.depth_search` found: records, a page in Markdown, and a plot."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -8,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
+from benchmarks.pages import RECORD_SUFFIX, write_picture, write_record
 from benchmarks.speed.machine import cores
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
-from lingraft.reports.paper.canvas import Drawing, graded_styles, panels
-from lingraft.reports.plotting import COLOURS, percent_ticks, si_ticks
+from lingraft.reports.plotting import COLOURS, Drawing, graded_styles, panels, percent_ticks, si_ticks
 from lingraft.stages.results import SearchResult, Trial
 
 if TYPE_CHECKING:
@@ -105,9 +104,9 @@ def write(recipe: Recipe, primary: Ran, cases: Sequence[Case], folder: Path) -> 
         "verdicts": [verdict.model_dump(mode="json") | {"within": verdict.within} for verdict in verdicts],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / f"{NAME}.json", json.dumps(records, indent=1) + "\n")
+    write_record(folder / f"{NAME}{RECORD_SUFFIX}", records)
     write_text(folder / f"{NAME}.md", page(recipe, primary, by_language, verdicts))
-    (folder / f"{NAME}.png").write_bytes(_plot(by_language).png())
+    write_picture(folder / f"{NAME}.png", _plot(by_language).png())
 
 
 def page(recipe: Recipe, primary: Ran, by_language: dict[str, list[Case]], verdicts: Sequence[Verdict]) -> str:
@@ -197,4 +196,6 @@ def _plot(by_language: dict[str, list[Case]]) -> Drawing:
             percent_ticks(axes.yaxis)
         figure.legend(loc="outside upper center", ncols=len(depths))
 
-    return Drawing(NAME, "", "Scores by compute", "", "Line plots, one a language.", 3.3, paint)
+    return Drawing(
+        title="Scores by compute", caption="", alt="Line plots, one a language.", paint=paint, height_in=3.3, file=NAME
+    )

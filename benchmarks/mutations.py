@@ -70,23 +70,23 @@ class Outcome(NamedTuple):
 MUTATIONS = (
     Mutation(
         "the body is not frozen during adaptation",
-        "lingraft/training/freezing.py",
+        "lingraft/model/encoder.py",
         "    model.requires_grad_(False)\n",
         "    model.requires_grad_(True)\n",
         ("stages/test_stages.py", "stages/test_method.py"),
     ),
     Mutation(
         "adaptation trains the layers beside the embeddings",
-        "lingraft/training/freezing.py",
-        "TrainedPart.EMBEDDINGS: encoder.vocabulary.parameters,",
-        "TrainedPart.EMBEDDINGS: encoder.parameters,",
+        "lingraft/stages/adapt.py",
+        "trained = freeze_except(mini, vocabulary.parameters())",
+        "trained = freeze_except(mini, mini.parameters())",
         ("stages/test_stages.py", "stages/test_method.py"),
     ),
     Mutation(
         "finetuning trains the vocabulary",
-        "lingraft/training/freezing.py",
-        "fixed = {*encoder.vocabulary.parameters(), *encoder.heads.parameters()}",
-        "fixed = {*encoder.heads.parameters()}",
+        "lingraft/stages/finetune.py",
+        "fixed = {*net.encoder.vocabulary.parameters(), *net.encoder.heads.parameters()}",
+        "fixed = {*net.encoder.heads.parameters()}",
         ("stages/test_stages.py", "stages/test_method.py"),
     ),
     Mutation(
@@ -281,8 +281,8 @@ MUTATIONS = (
     Mutation(
         "dropout is the same in every step",
         "lingraft/training/loop.py",
-        'derive_seed("dropout", plan.seed, step, first + number)',
-        'derive_seed("dropout", plan.seed, 1, first + number)',
+        'derive_seed("dropout", seed, step, first + number)',
+        'derive_seed("dropout", seed, 1, first + number)',
         ("training/test_loop.py", "stages/test_method.py"),
     ),
     Mutation(
@@ -316,15 +316,15 @@ MUTATIONS = (
     Mutation(
         "near-maximal performance ignores the baseline",
         "lingraft/reports/paper/efficiency.py",
-        "return baseline + share * (reference - baseline)",
-        "return share * reference",
+        "return baseline + NEAR_MAXIMAL * (reference - baseline)",
+        "return NEAR_MAXIMAL * reference",
         ("reports/paper/test_efficiency.py",),
     ),
     Mutation(
         "the best dev score's weights are not put back",
-        "lingraft/training/early_stopping.py",
-        "                parameter.copy_(weight)\n",
-        "                pass\n",
+        "lingraft/training/state.py",
+        "            parameter.copy_(weight)\n",
+        "            pass\n",
         ("training/test_loop_endings.py", "training/test_loop.py"),
     ),
     Mutation(

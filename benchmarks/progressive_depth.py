@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages import RECORD_SUFFIX, write_record
 from benchmarks.progressive.page import draw, page
 from benchmarks.progressive.runs import Bench, known, pretrained
 from benchmarks.speed.machine import commit, cores
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.files import write_json, write_text
+from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.training.precision import device
 
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--languages", nargs="+", help="targets; the recipe's if absent")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument(
-        "--page", type=Path, help="writes PAGE.md, PAGE.json and PAGE.png; OUT/progressive-depth if absent"
+        "--page", type=Path, help="writes PAGE.md, PAGE.json.xz and PAGE.png; OUT/progressive-depth if absent"
     )
     given = parser.parse_args(arguments)
     recipe = Recipe.load(given.recipe).with_folder(given.text)
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"python -m benchmarks.progressive_depth {_told(sys.argv[1:] if arguments is None else arguments)}"
     )
     at = given.page or given.out / "progressive-depth"
-    write_json(at.with_suffix(".json"), found)
+    write_record(at.with_suffix(RECORD_SUFFIX), found)
     draw(found, at.with_suffix(".png"))
     write_text(at.with_suffix(".md"), page(found, at.with_suffix(".png").name))
     print(at.with_suffix(".md").read_text(encoding="utf-8"))

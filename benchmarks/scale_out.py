@@ -1,6 +1,6 @@
 """Tokens per second of a pretraining and an adaptation against the number of processes, and what agreeing costs.
 
-    python -m benchmarks.scale_out --layouts 1x2 2x1 --shape small [--out docs/benchmarks/scale-out.json]
+    python -m benchmarks.scale_out --layouts 1x2 2x1 --shape small [--out scale-out.json]
 
 A layout is processes x CPU threads of each; on GPUs, one a process, the threads matter little. Every layout trains the
 same global batch by the library's own loop, checkpoints excepted; layouts alternate, and medians are printed. `--out`
@@ -21,14 +21,16 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.speed.machine import commit, cores, described
+from lingraft import ranks
 from lingraft.artifacts.files import write_json
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.shards import blocks_in_memory
-from lingraft.model.encoder import Encoder, mini_model
+from lingraft.model.encoder import Encoder, freeze_except, mini_model
+from lingraft.training.batches import masked_lm_stream
 from lingraft.training.distributed import process_group
 from lingraft.training.precision import device
-from lingraft.training.run import TrainingRun, masked_lm_run
+from lingraft.training.run import TrainingRun, masked_lm_phase, training_run
 
 SHAPES = {"small": (256, 4, 8_000), "base": (768, 12, 50_000)}
 """Width, attention heads, vocabulary; 12 layers."""
@@ -85,10 +87,15 @@ def begun(recipe: Recipe, kind: str, vocabulary: int) -> TrainingRun:
     encoder, settings = Encoder(recipe.encoder, vocabulary), recipe.pretraining
     blocks = blocks_in_memory(torch.randint(5, vocabulary, (1024, TOKENS)))
     if kind == PRETRAINING:
-        return masked_lm_run(recipe, recipe.steps_over(MINI)[Stage.PRETRAIN], encoder, blocks, settings)
+        phase = masked_lm_phase(recipe, recipe.steps_over(MINI)[Stage.PRETRAIN], encoder, settings)
+        return training_run(recipe, [phase], [*encoder.parameters()], masked_lm_stream(blocks, settings))
     depth = LAYERS if kind == ADAPTATION else MINI
     step = recipe.steps_over(depth)[Stage.ADAPT]
-    return masked_lm_run(recipe, step, mini_model(encoder, depth), blocks, settings)
+    mini = mini_model(encoder, depth)
+    trained = freeze_except(mini, mini.vocabulary.parameters())
+    return training_run(
+        recipe, [masked_lm_phase(recipe, step, mini, settings)], trained, masked_lm_stream(blocks, settings)
+    )
 
 
 def tokens_per_s(run: TrainingRun) -> float:
@@ -132,7 +139,7 @@ def work(shape: str, blocks: int, steps: int, precision: str, out: Path) -> None
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     found: dict[str, Any] = {kind: tokens_per_s(begun(recipe, kind, vocabulary)) for kind in KINDS}
     found |= {"agreeing": agreeing_s(), "beginning": beginning_s(recipe, vocabulary), "device": device().type}
-    if process_group.is_rank_zero():
+    if ranks.is_rank_zero():
         out.write_text(json.dumps(found), encoding="utf-8")
 
 

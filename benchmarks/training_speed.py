@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.pages import RECORD_SUFFIX
 from benchmarks.speed.cells import Cell, cells
 from benchmarks.speed.machine import described
 from benchmarks.speed.measure import compared, tuned
@@ -48,7 +49,7 @@ def main() -> None:
     given.out.parent.mkdir(parents=True, exist_ok=True)
     chosen = cells(given.tokens)
     try:
-        records = Records(given.out.with_suffix(".json"), f"{given.tokens} tokens an update", described())
+        records = Records(given.out.with_suffix(RECORD_SUFFIX), f"{given.tokens} tokens an update", described())
     except OtherMachineError as error:
         parser.error(str(error))
     for cell in chosen:

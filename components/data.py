@@ -31,10 +31,10 @@ def prepare_text(
     recipe: str, run: dsl.Input[dsl.Artifact], language: str, text: dsl.Output[dsl.Dataset], isolated: bool = False
 ):
     """Read, split and write one language's text."""
+    from lingraft.jobs.job import TextJob
     from lingraft.steps.launch import launcher
 
-    folders = {"run": run.path}, {"out": text.path}
-    launcher.run("data.prepare_text", *folders, isolated, recipe=recipe, language=language)
+    launcher.run(TextJob(recipe=recipe, language=language, out=text.path), run.path, isolated)
 
 
 @step
@@ -46,10 +46,10 @@ def train_tokenizer(
     isolated: bool = False,
 ):
     """Train one language's SentencePiece tokenizer."""
+    from lingraft.jobs.job import TokenizerJob
     from lingraft.steps.launch import launcher
 
-    inputs = {"run": run.path, "text_folder": text.path}
-    launcher.run("data.train_tokenizer", inputs, {"out": tokenizer.path}, isolated, recipe=recipe)
+    launcher.run(TokenizerJob(recipe=recipe, text=text.path, out=tokenizer.path), run.path, isolated)
 
 
 @step
@@ -62,7 +62,8 @@ def build_blocks(
     isolated: bool = False,
 ):
     """Pack one language's text into blocks of token ids."""
+    from lingraft.jobs.job import BlocksJob
     from lingraft.steps.launch import launcher
 
-    inputs = {"run": run.path, "text_folder": text.path, "tokenizer_folder": tokenizer.path}
-    launcher.run("data.build_blocks", inputs, {"out": blocks.path}, isolated, recipe=recipe)
+    job = BlocksJob(recipe=recipe, text=text.path, tokenizer=tokenizer.path, out=blocks.path)
+    launcher.run(job, run.path, isolated)

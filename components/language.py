@@ -10,11 +10,11 @@ from components.step import step
 @step
 def depths_of(recipe: str, language: str, compare: bool, depths: dsl.Output[dsl.Artifact]) -> list:
     """Depths to adapt a language over: the recipe's, the searched one, and all layers for comparison."""
+    from lingraft.steps.language import DepthChoice
     from lingraft.steps.launch import launcher
 
-    nothing = {"isolated": True, "otherwise": [0]}  # an adaptation that fails by `depths`, for its language to fail by
-    values = {"recipe": recipe, "language": language, "compare": compare}
-    return launcher.run("language.depths_of", {}, {"out": depths.path}, **nothing, **values)
+    choice = DepthChoice(recipe=recipe, language=language, compare=compare, out=depths.path)
+    return launcher.run(choice, isolated=True)
 
 
 @step
@@ -29,16 +29,18 @@ def initialise(
     isolated: bool = False,
 ):
     """Write one language's embeddings as they are before training, for all that starts from them."""
+    from lingraft.jobs.job import InitialisationJob
     from lingraft.steps.launch import launcher
 
-    inputs = {
-        "run": run.path,
-        "primary": primary.path,
-        "tokenizer_folder": tokenizer.path,
-        "blocks_folder": blocks.path,
-        "vectors": vectors.path,
-    }
-    launcher.run("language.initialise", inputs, {"out": initial.path}, isolated, recipe=recipe)
+    job = InitialisationJob(
+        recipe=recipe,
+        primary=primary.path,
+        tokenizer=tokenizer.path,
+        blocks=blocks.path,
+        source_vectors=vectors.path,
+        out=initial.path,
+    )
+    launcher.run(job, run.path, isolated)
 
 
 @step
@@ -56,20 +58,20 @@ def adapt(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Learn one language's embeddings over the bottom layers, body frozen."""
+    from lingraft.jobs.job import AdaptationJob
     from lingraft.steps.launch import launcher
 
-    inputs = {
-        "run": run.path,
-        "primary": primary.path,
-        "mini": mini.path,
-        "blocks_folder": blocks.path,
-        "tokenizer_folder": tokenizer.path,
-        "initial": initial.path,
-    }
-    alone = {"isolated": True, "otherwise": {}, "after": [depths.path]}
-    values = {"recipe": recipe, "depth": depth}
-    found = launcher.run("language.adapt", inputs, {"out": embeddings.path}, **alone, **values)
-    metrics.metadata.update(found)
+    job = AdaptationJob(
+        recipe=recipe,
+        depth=depth,
+        primary=primary.path,
+        mini=mini.path,
+        blocks=blocks.path,
+        tokenizer=tokenizer.path,
+        initial=initial.path,
+        out=embeddings.path,
+    )
+    metrics.metadata.update(launcher.run(job, run.path, isolated=True, after=[depths.path]))
 
 
 @step
@@ -89,22 +91,22 @@ def evaluate_language(
     confusion: dsl.Output[dsl.ClassificationMetrics],
 ):
     """Swap a language's embeddings into the primary and the tasks, and judge both on its test split."""
+    from lingraft.steps.language import EvaluateLanguage
     from lingraft.steps.launch import launcher
 
-    inputs = {
-        "run": run.path,
-        "primary": primary.path,
-        "mini": mini.path,
-        "tasks": tasks.path,
-        "embeddings": embeddings.path,
-        "initial": initial.path,
-        "text_folder": text.path,
-        "blocks_folder": blocks.path,
-        "source_evaluation": source_evaluation.path,
-    }
-    alone = {"isolated": True, "otherwise": ({}, [], [])}
-    found = launcher.run("language.evaluate_language", inputs, {"out": evaluation.path}, **alone, recipe=recipe)
-    scores, labels, matrix = found
+    job = EvaluateLanguage(
+        recipe=recipe,
+        primary=primary.path,
+        mini=mini.path,
+        task_folder=tasks.path,
+        embeddings=embeddings.path,
+        initial=initial.path,
+        text=text.path,
+        blocks=blocks.path,
+        source_evaluation=source_evaluation.path,
+        out=evaluation.path,
+    )
+    scores, labels, matrix = launcher.run(job, run.path, isolated=True)
     metrics.metadata.update(scores)
     confusion.log_confusion_matrix(labels, matrix)
 
@@ -124,13 +126,19 @@ def register_language(
     """Register the embeddings of the language's own depth, promote them if the gate lets them, and say what became."""
     from pathlib import Path
 
-    from lingraft.artifacts.outcomes import write_outcome
+    from lingraft.artifacts.failures import write_outcome
+    from lingraft.steps.language import LanguageRegistration
     from lingraft.steps.launch import launcher
 
-    made = [[item.path for item in items] for items in (embeddings, evaluations)]
-    inputs = {"run": run.path, "tasks": tasks.path, "embeddings": made[0], "evaluations": made[1]}
-    outputs = {"chosen": chosen.path, "results": results.path}
-    refused = launcher.run("language.register_language", inputs, outputs, isolated=True, recipe=recipe)
+    registration = LanguageRegistration(
+        recipe=recipe,
+        tasks=tasks.path,
+        embeddings=[item.path for item in embeddings],
+        evaluations=[item.path for item in evaluations],
+        chosen=chosen.path,
+        results=results.path,
+    )
+    refused = launcher.run(registration, run.path, isolated=True)
     write_outcome(language, Path(results.path), Path(outcome.path), refused)
 
 
@@ -149,17 +157,21 @@ def export_bundle(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Export one body with the champion's languages and this run's, and promote the bundle if the gate lets it pass."""
+    from lingraft.steps.language import BundleExport
     from lingraft.steps.launch import launcher
 
-    inputs = {
-        "run": run.path,
-        "primary": primary.path,
-        "tasks": tasks.path,
-        "embeddings": [item.path for item in embeddings],
-    }
-    allowed = {"drop_languages": drop_languages, "new_primary": new_primary, "new_labels": new_labels}
-    values = {"recipe": recipe, "task": task, "bears_failed_inputs": True, **allowed}
-    metrics.metadata.update(launcher.run("language.bundle", inputs, {"out": bundle.path}, **values))
+    export = BundleExport(
+        recipe=recipe,
+        task=task,
+        primary=primary.path,
+        tasks=tasks.path,
+        embeddings=[item.path for item in embeddings],
+        drop_languages=drop_languages,
+        new_primary=new_primary,
+        new_labels=new_labels,
+        out=bundle.path,
+    )
+    metrics.metadata.update(launcher.run(export, run.path))
 
 
 @step
@@ -177,8 +189,14 @@ def write_report(
 
     from lingraft.steps import language
 
-    folders = [[Path(item.path) for item in items] for items in (results, outcomes)]
-    html = language.report(recipe, Path(run.path), Path(evaluation.path), *folders, Path(report.path))
+    html = language.report(
+        recipe=recipe,
+        run=Path(run.path),
+        evaluation=Path(evaluation.path),
+        results=[Path(item.path) for item in results],
+        outcomes=[Path(item.path) for item in outcomes],
+        out=Path(report.path),
+    )
     Path(page.path).write_text(html, encoding="utf-8")
 
 

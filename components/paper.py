@@ -18,10 +18,12 @@ def prepare_language(
 ):
     """Read a language's text, train its tokenizer, and pack its blocks."""
     from lingraft.steps.launch import launcher
+    from lingraft.steps.paper import LanguagePreparation
 
-    outputs = {"text": text.path, "tokenizer": tokenizer.path, "blocks": blocks.path}
-    values = {"recipe": recipe, "language": language}
-    launcher.run("paper.prepare_language", {"run": run.path}, outputs, isolated=True, **values)
+    preparation = LanguagePreparation(
+        recipe=recipe, language=language, text=text.path, tokenizer=tokenizer.path, blocks=blocks.path
+    )
+    launcher.run(preparation, run.path, isolated=True)
 
 
 @step
@@ -35,12 +37,18 @@ def pretrain(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train one of the comparison's primaries in the source language."""
+    from pathlib import Path
+
+    from lingraft.comparison import jobs
     from lingraft.steps.launch import launcher
 
-    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
-    inputs = {"run": run.path, "blocks": blocks.path, "tokenizer": tokenizer.path}
-    found = launcher.run("paper.pretrain", inputs, {"out": primary.path}, **alone, recipe=recipe, name=name)
-    metrics.metadata.update(found)
+    job = jobs.pretraining(
+        primary=jobs.planned_primary(recipe, name),
+        blocks=Path(blocks.path),
+        tokenizer=Path(tokenizer.path),
+        out=Path(primary.path),
+    )
+    metrics.metadata.update(launcher.run(job, run.path, isolated=True))
 
 
 @step
@@ -52,11 +60,13 @@ def build_vectors(
     vectors: dsl.Output[dsl.Artifact],
 ):
     """Compute static vectors of the source language's pieces, which new languages are aligned with."""
+    from lingraft.jobs.job import VectorsJob
     from lingraft.steps.launch import launcher
 
-    alone = {"isolated": True, "bears_failed_inputs": True}
-    inputs = {"run": run.path, "blocks": blocks.path, "tokenizer": tokenizer.path}
-    launcher.run("paper.build_vectors", inputs, {"out": vectors.path}, **alone, recipe=recipe)
+    job = VectorsJob(
+        recipe=recipe, blocks=blocks.path, tokenizer=tokenizer.path, out=vectors.path, records_failure=True
+    )
+    launcher.run(job, run.path, isolated=True)
 
 
 @step
@@ -70,12 +80,15 @@ def build_mini(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train the fresh layers of an arm that has a step 1b."""
+    from pathlib import Path
+
+    from lingraft.comparison import jobs
     from lingraft.steps.launch import launcher
 
-    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
-    inputs = {"run": run.path, "primary": primary.path, "blocks": blocks.path}
-    found = launcher.run("paper.build_mini", inputs, {"out": mini.path}, **alone, recipe=recipe, arm=arm)
-    metrics.metadata.update(found)
+    job = jobs.mini_building(
+        arm=jobs.planned_arm(recipe, arm), primary=Path(primary.path), blocks=Path(blocks.path), out=Path(mini.path)
+    )
+    metrics.metadata.update(launcher.run(job, run.path, isolated=True))
 
 
 @step
@@ -90,12 +103,20 @@ def finetune(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Finetune one of a primary's models on one task in the source language, with one seed."""
+    from pathlib import Path
+
+    from lingraft.comparison import jobs
     from lingraft.steps.launch import launcher
 
-    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
-    inputs = {"run": run.path, "primary": primary.path, "text": text.path}
-    values = {"recipe": recipe, "name": name, "job": job}
-    metrics.metadata.update(launcher.run("paper.finetune", inputs, {"out": task.path}, **alone, **values))
+    planned = jobs.planned_primary(recipe, name)
+    wanted = jobs.finetuning(
+        planned=planned,
+        wanted=planned.finetuning(job),
+        primary=Path(primary.path),
+        text=Path(text.path),
+        tasks=Path(task.path),
+    )
+    metrics.metadata.update(launcher.run(wanted, run.path, isolated=True))
 
 
 @step
@@ -114,18 +135,20 @@ def judge_source(
 ):
     """Gather a primary's finetunings, and judge them in the source language."""
     from lingraft.steps.launch import launcher
+    from lingraft.steps.paper import SourceJudging
 
-    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
-    inputs = {
-        "run": run.path,
-        "finetuned": [item.path for item in finetuned or ()],
-        "primary": primary.path,
-        "text": text.path,
-        "tokenizer": tokenizer.path,
-        "blocks": blocks.path,
-    }
-    outputs, values = {"tasks": tasks.path, "out": evaluation.path}, {"recipe": recipe, "name": name}
-    metrics.metadata.update(launcher.run("paper.judge_source", inputs, outputs, **alone, **values))
+    judging = SourceJudging(
+        recipe=recipe,
+        name=name,
+        primary=primary.path,
+        finetuned=[item.path for item in finetuned or ()],
+        text=text.path,
+        tokenizer=tokenizer.path,
+        blocks=blocks.path,
+        tasks=tasks.path,
+        out=evaluation.path,
+    )
+    metrics.metadata.update(launcher.run(judging, run.path, isolated=True))
 
 
 @step
@@ -141,18 +164,21 @@ def initialise(
     initial: dsl.Output[dsl.Model],
 ):
     """Write a language's embeddings at update 0 for one of the comparison's primaries."""
+    from pathlib import Path
+
+    from lingraft.comparison import jobs
     from lingraft.steps.launch import launcher
 
-    alone = {"isolated": True, "bears_failed_inputs": True}
-    inputs = {
-        "run": run.path,
-        "primary": primary.path,
-        "blocks": blocks.path,
-        "tokenizer": tokenizer.path,
-        "vectors": vectors.path,
-    }
-    values = {"recipe": recipe, "name": name, "language": language}
-    launcher.run("paper.initialise", inputs, {"out": initial.path}, **alone, **values)
+    job = jobs.initialisation(
+        planned=jobs.planned_primary(recipe, name),
+        language=language,
+        primary=Path(primary.path),
+        blocks=Path(blocks.path),
+        tokenizer=Path(tokenizer.path),
+        vectors=Path(vectors.path),
+        out=Path(initial.path),
+    )
+    launcher.run(job, run.path, isolated=True)
 
 
 @step
@@ -169,18 +195,21 @@ def adapt(
     initial: dsl.Input[dsl.Model] = None,
 ):
     """Learn a language's embeddings over a cut of the primary, and keep them along the way."""
+    from pathlib import Path
+
+    from lingraft.comparison import jobs
     from lingraft.steps.launch import launcher
 
-    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
-    inputs = {
-        "run": run.path,
-        "primary": primary.path,
-        "blocks": blocks.path,
-        "tokenizer": tokenizer.path,
-        "initial": [start.path for start in filter(None, [initial])],
-    }
-    values = {"recipe": recipe, "arm": arm, "language": language}
-    metrics.metadata.update(launcher.run("paper.adapt", inputs, {"out": curve.path}, **alone, **values))
+    job = jobs.adaptation(
+        arm=jobs.planned_arm(recipe, arm),
+        language=language,
+        primary=Path(primary.path),
+        blocks=Path(blocks.path),
+        tokenizer=Path(tokenizer.path),
+        initial=[Path(start.path) for start in filter(None, [initial])],
+        out=Path(curve.path),
+    )
+    metrics.metadata.update(launcher.run(job, run.path, isolated=True))
 
 
 @step
@@ -198,19 +227,22 @@ def adapt_over_mini(
     initial: dsl.Input[dsl.Model] = None,
 ):
     """Learn a language's embeddings over the mini-model of step 1b, and keep them along the way."""
+    from pathlib import Path
+
+    from lingraft.comparison import jobs
     from lingraft.steps.launch import launcher
 
-    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
-    inputs = {
-        "run": run.path,
-        "primary": primary.path,
-        "mini": mini.path,
-        "blocks": blocks.path,
-        "tokenizer": tokenizer.path,
-        "initial": [start.path for start in filter(None, [initial])],
-    }
-    values = {"recipe": recipe, "arm": arm, "language": language}
-    metrics.metadata.update(launcher.run("paper.adapt", inputs, {"out": curve.path}, **alone, **values))
+    job = jobs.adaptation(
+        arm=jobs.planned_arm(recipe, arm),
+        language=language,
+        primary=Path(primary.path),
+        blocks=Path(blocks.path),
+        tokenizer=Path(tokenizer.path),
+        mini=Path(mini.path),
+        initial=[Path(start.path) for start in filter(None, [initial])],
+        out=Path(curve.path),
+    )
+    metrics.metadata.update(launcher.run(job, run.path, isolated=True))
 
 
 @step
@@ -230,19 +262,21 @@ def judge_language(
 ):
     """Swap every checkpoint of a language into the primary and all finetuned bodies, and judge them."""
     from lingraft.steps.launch import launcher
+    from lingraft.steps.paper import LanguageJudging
 
-    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
-    inputs = {
-        "run": run.path,
-        "primary": primary.path,
-        "tasks": tasks.path,
-        "curve": curve.path,
-        "text": text.path,
-        "tokenizer": tokenizer.path,
-        "blocks": blocks.path,
-    }
-    values = {"recipe": recipe, "arm": arm, "language": language}
-    metrics.metadata.update(launcher.run("paper.judge_language", inputs, {"out": evaluation.path}, **alone, **values))
+    judging = LanguageJudging(
+        recipe=recipe,
+        arm=arm,
+        language=language,
+        primary=primary.path,
+        tasks=tasks.path,
+        curve=curve.path,
+        text=text.path,
+        tokenizer=tokenizer.path,
+        blocks=blocks.path,
+        out=evaluation.path,
+    )
+    metrics.metadata.update(launcher.run(judging, run.path, isolated=True))
 
 
 @step

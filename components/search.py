@@ -24,19 +24,21 @@ def try_depths(
 ):
     """Try depths, as one of several workers that share a storage, until all have been tried."""
     from lingraft.steps.launch import launcher
+    from lingraft.steps.search import DepthTrials
 
-    inputs = {
-        "run": run.path,
-        "primary": primary.path,
-        "blocks_folder": blocks.path,
-        "tokenizer_folder": tokenizer.path,
-        "source_blocks": source_blocks.path,
-        "initial": initial.path,
-        "source_evaluation": source_evaluation.path,
-        "text_folder": text.path,
-    }
-    values = {"recipe": recipe, "worker": worker}
-    metrics.metadata.update(launcher.run("search.try_depths", inputs, {"out": worked.path}, **values))
+    trials = DepthTrials(
+        recipe=recipe,
+        worker=worker,
+        primary=primary.path,
+        blocks=blocks.path,
+        tokenizer=tokenizer.path,
+        source_blocks=source_blocks.path,
+        initial=initial.path,
+        source_evaluation=source_evaluation.path,
+        text=text.path,
+        out=worked.path,
+    )
+    metrics.metadata.update(launcher.run(trials, run.path))
 
 
 @step
@@ -59,18 +61,20 @@ def search_depth(
     from pathlib import Path
 
     from lingraft.steps.launch import launcher
+    from lingraft.steps.search import DepthSearch
 
-    inputs = {
-        "run": run.path,
-        "primary": primary.path,
-        "blocks_folder": blocks.path,
-        "tokenizer_folder": tokenizer.path,
-        "source_blocks": source_blocks.path,
-        "initial": initial.path,
-        "source_evaluation": source_evaluation.path,
-        "text_folder": text.path,
-        "worked": [item.path for item in worked],
-    }
-    metrics.metadata.update(launcher.run("search.search_depth", inputs, {"out": search.path}, recipe=recipe))
+    conclusion = DepthSearch(
+        recipe=recipe,
+        primary=primary.path,
+        blocks=blocks.path,
+        tokenizer=tokenizer.path,
+        source_blocks=source_blocks.path,
+        initial=initial.path,
+        source_evaluation=source_evaluation.path,
+        text=text.path,
+        worked=[item.path for item in worked],
+        out=search.path,
+    )
+    metrics.metadata.update(launcher.run(conclusion, run.path))
     html = (Path(search.path) / "search.html").read_text(encoding="utf-8")
     Path(page.path).write_text(html, encoding="utf-8")

@@ -17,10 +17,11 @@ def pretrain(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train the primary with all its MLM heads in the source language."""
+    from lingraft.jobs.job import PretrainingJob
     from lingraft.steps.launch import launcher
 
-    inputs = {"run": run.path, "blocks_folder": blocks.path, "tokenizer_folder": tokenizer.path}
-    metrics.metadata.update(launcher.run("source.pretrain", inputs, {"out": primary.path}, recipe=recipe))
+    job = PretrainingJob(recipe=recipe, blocks=blocks.path, tokenizer=tokenizer.path, out=primary.path)
+    metrics.metadata.update(launcher.run(job, run.path))
 
 
 @step
@@ -32,10 +33,11 @@ def build_vectors(
     vectors: dsl.Output[dsl.Artifact],
 ):
     """Compute static vectors of the source language's pieces, which new languages are aligned with."""
+    from lingraft.jobs.job import VectorsJob
     from lingraft.steps.launch import launcher
 
-    inputs = {"run": run.path, "blocks_folder": blocks.path, "tokenizer_folder": tokenizer.path}
-    launcher.run("source.build_vectors", inputs, {"out": vectors.path}, recipe=recipe)
+    job = VectorsJob(recipe=recipe, blocks=blocks.path, tokenizer=tokenizer.path, out=vectors.path)
+    launcher.run(job, run.path)
 
 
 @step
@@ -48,10 +50,11 @@ def build_mini(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (step 1b)."""
+    from lingraft.jobs.job import MiniBuildingJob
     from lingraft.steps.launch import launcher
 
-    inputs = {"run": run.path, "primary": primary.path, "blocks_folder": blocks.path}
-    metrics.metadata.update(launcher.run("source.build_mini", inputs, {"out": mini.path}, recipe=recipe))
+    job = MiniBuildingJob.registered(recipe=recipe, primary=primary.path, blocks=blocks.path, out=mini.path)
+    metrics.metadata.update(launcher.run(job, run.path))
 
 
 @step
@@ -65,10 +68,11 @@ def finetune(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Finetune the body on one task in the source language, embeddings frozen, with one seed: `<task>/<seed>`."""
+    from lingraft.jobs.job import FinetuningJob
     from lingraft.steps.launch import launcher
 
-    inputs = {"run": run.path, "primary": primary.path, "text_folder": text.path}
-    metrics.metadata.update(launcher.run("source.finetune", inputs, {"out": task.path}, recipe=recipe, job=job))
+    wanted = FinetuningJob.of_id(job, recipe=recipe, primary=primary.path, text=text.path, out=task.path)
+    metrics.metadata.update(launcher.run(wanted, run.path))
 
 
 @step
@@ -84,13 +88,18 @@ def evaluate_source(
     tasks: dsl.Input[List[dsl.Model]] = None,  # noqa: UP006
 ):
     """Judge the primary and its finetuned tasks on the source language's test split."""
+    from lingraft.jobs.job import SourceEvaluationJob
     from lingraft.steps.launch import launcher
 
-    finetuned = [task.path for task in tasks or ()]
-    inputs = {"run": run.path, "primary": primary.path, "text_folder": text.path, "blocks_folder": blocks.path}
-    outputs = {"out": evaluation.path}
-    found = launcher.run("source.evaluate_source", inputs | {"tasks": finetuned}, outputs, recipe=recipe)
-    scores, labels, matrix = found
+    job = SourceEvaluationJob(
+        recipe=recipe,
+        primary=primary.path,
+        tasks=[task.path for task in tasks or ()],
+        text=text.path,
+        blocks=blocks.path,
+        out=evaluation.path,
+    )
+    scores, labels, matrix = launcher.run(job, run.path)
     metrics.metadata.update(scores)
     confusion.log_confusion_matrix(labels, matrix)
 
@@ -109,9 +118,14 @@ def register_source(
 
     from lingraft.steps import source
 
-    folders = [Path(task.path) for task in tasks or ()]
-    kept = [Path(each.path) for each in filter(None, [vectors])]
-    source.register_source(recipe, Path(run.path), Path(primary.path), folders, Path(evaluation.path), kept)
+    source.register_source(
+        recipe=recipe,
+        run=Path(run.path),
+        primary=Path(primary.path),
+        tasks=[Path(task.path) for task in tasks or ()],
+        evaluation=Path(evaluation.path),
+        vectors=[Path(each.path) for each in filter(None, [vectors])],
+    )
 
 
 @step
@@ -129,5 +143,12 @@ def fetch_source(
 
     from lingraft.steps import source
 
-    outputs = primary, tasks, evaluation, mini, vectors
-    source.fetch_source(recipe, Path(run.path), *(Path(output.path) for output in outputs))
+    source.fetch_source(
+        recipe=recipe,
+        run=Path(run.path),
+        primary=Path(primary.path),
+        tasks=Path(tasks.path),
+        evaluation=Path(evaluation.path),
+        mini=Path(mini.path),
+        vectors=Path(vectors.path),
+    )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """What stands for the whole lane is imported when it is asked for: it needs PyTorch, and most steps do not."""
+    """Import a public name when it is used, since it needs PyTorch, and most steps do not."""
     if name in _PLACES:
         import importlib
 

@@ -58,7 +58,8 @@ def _pace(number: int, total: int | None, elapsed_s: float) -> str:
     return f"{f'/{total}' if total else ''}, {rate:,.0f} a second{left}"
 
 
-_MINUTE_S, _HOUR_S = 60, 3600
+_MINUTE_S = 60
+_HOUR_S = 3600
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class PlannedStep:
     kind: str
     """Steps of one kind take about as long as each other."""
     flops: float | None = 0.0
-    """Of its training, by the paper's formulas; 0 if it takes little time, None if nobody knows yet how much."""
+    """FLOPs of its training by the paper's formulas; 0 if it takes little time, None if unknown."""
     at_once: int = 1
     """Steps of this kind that share the machine."""
     like: tuple[str, float] | None = None
@@ -84,14 +85,15 @@ class RunningStep:
     headline: str = ""
     """Says which step of how many this is, and about how long all of them will still take."""
     told: tuple[float, float, float] | None = None
-    """What its training last said: when, and how many seconds it still takes and takes in all."""
+    """Last report of its training: when it came, how many seconds remain, and how many it takes in all."""
 
 
 class TotalProgress:
     """Counts steps as they start and end, in threads if they run at once."""
 
     def __init__(self, planned: Iterable[PlannedStep], clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._began_s = clock, clock()
+        self._clock = clock
+        self._began_s = clock()
         self._lock = threading.Lock()
         self._waiting: Counter[str] = Counter()
         self._flops: dict[str, float | None] = {}
@@ -99,7 +101,8 @@ class TotalProgress:
         self._like: dict[str, tuple[str, float]] = {}
         for each in planned:
             self._waiting[each.kind] += 1
-            self._flops[each.kind], self._at_once[each.kind] = each.flops, each.at_once
+            self._flops[each.kind] = each.flops
+            self._at_once[each.kind] = each.at_once
             if each.like:
                 self._like[each.kind] = each.like
         self._running: list[RunningStep] = []
@@ -129,7 +132,8 @@ class TotalProgress:
                 self._waiting[kind] -= 1
             step = RunningStep(kind, self._clock())
             self._running.append(step)
-            left, total = self._left(), self._started + self._waiting.total()
+            left = self._left()
+            total = self._started + self._waiting.total()
             step.headline = f"step {self._started} of {total}: {title}{f', {left}' if left else ''}"
             return step
 
@@ -142,7 +146,8 @@ class TotalProgress:
             total_s: seconds that all of it takes, those before an interruption included.
         """
         with self._lock:
-            step.told, self._has_trained = (self._clock(), left_s, total_s), True
+            step.told = (self._clock(), left_s, total_s)
+            self._has_trained = True
             if (flops := self._flops.get(step.kind)) and total_s > 0:
                 self._flops_per_s = flops * self._at_once[step.kind] / total_s
             return self._left()
@@ -171,7 +176,7 @@ class TotalProgress:
             _SHOWN.reset(token)
 
     def _left(self) -> str:
-        """About how long all steps still take, such as 'about 4 min left'; empty if that cannot be known yet."""
+        """Estimate of the time that all steps still take, such as 'about 4 min left'; empty if unknown."""
         lefts = [self._left_of(step) for step in self._running]
         for kind, count in self._waiting.items():
             expected_s = self._expected_s(kind)
@@ -183,7 +188,8 @@ class TotalProgress:
         return f"{'at least' if is_partial else 'about'} {format_duration(sum(known))} left"
 
     def _left_of(self, step: RunningStep) -> float | None:
-        now_s, at_once = self._clock(), self._at_once.get(step.kind, 1)
+        now_s = self._clock()
+        at_once = self._at_once.get(step.kind, 1)
         if step.told:
             told_at_s, left_s, _ = step.told
             return max(0.0, left_s - (now_s - told_at_s)) / at_once
@@ -191,7 +197,7 @@ class TotalProgress:
         return None if expected_s is None else max(0.0, expected_s - (now_s - step.started_s) / at_once)
 
     def _expected_s(self, kind: str) -> float | None:
-        """What a step of a kind adds to the whole, in seconds; None if that cannot be known yet."""
+        """Expected seconds of a step of a kind; None if unknown."""
         if took_s := self._took_s.get(kind):
             return statistics.fmean(took_s)
         other, factor = self._like.get(kind, ("", 0.0))
@@ -221,7 +227,7 @@ def start_step(kind: str, title: str) -> tuple[str, Callable[[bool], None]]:
 
 
 def remaining_note(left_s: float, total_s: float) -> str:
-    """What a line of a training adds: about how long all steps still take; empty if unknown, or none are shown.
+    """Return a note on how long all steps still take, for lines of a training; empty if unknown, or none are shown.
 
     Args:
         left_s: seconds that the training still takes.

@@ -1,4 +1,4 @@
-"""Errors a user can mend: each says what was wrong, the actual value, and what to do."""
+"""Errors that a user can fix: each message says what was wrong, the actual value, and what to do."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -10,7 +10,7 @@ class LingraftError(ValueError):
     """Root of all errors that lingraft raises on bad input."""
 
     heals = False
-    """Whether the same may succeed a while later, with nobody mending anything."""
+    """Whether the same call may succeed later without a fix."""
 
 
 def raise_errors(items: "Iterable[Item | LingraftError]") -> Iterator[Item]:
@@ -42,7 +42,7 @@ class ArtifactError(LingraftError):
 
 
 class InUseError(ArtifactError):
-    """Another process trains into the same folder; it may have ended a while later, or its machine may be gone."""
+    """Another process writes the same folder; it may end later."""
 
     heals = True
 
@@ -64,7 +64,7 @@ class TrainingError(LingraftError):
 
 
 class PeerLostError(TrainingError):
-    """Of several machines that train together one was lost, or a process on it, without a word."""
+    """One of several machines that train together was lost without a message, or a process on it."""
 
     heals = True
 
@@ -74,7 +74,7 @@ class TrackingError(LingraftError):
 
 
 class NotRegisteredError(TrackingError):
-    """The registry answers, and has no such model or alias."""
+    """The registry has no such model or alias."""
 
 
 class NoStoreError(NotRegisteredError):
@@ -82,7 +82,7 @@ class NoStoreError(NotRegisteredError):
 
 
 class GateError(LingraftError):
-    """What the gate is to compare cannot be compared, or evidence that it needs is not there."""
+    """The gate lacks evidence, or its evidence cannot be compared."""
 
 
 class PromotionError(LingraftError):
@@ -104,7 +104,7 @@ class RequestError(LingraftError):
 
 
 class OverloadedError(RequestError):
-    """The endpoint has as much to do as it may take on."""
+    """The endpoint's queue is full."""
 
     heals = True
 
@@ -114,7 +114,7 @@ class OverloadedError(RequestError):
 
 
 class StoppingError(RequestError):
-    """The endpoint is about to end, and takes on nothing new; another replica may answer."""
+    """The endpoint is stopping, and refuses new requests; another replica may answer."""
 
     heals = True
 

@@ -11,7 +11,10 @@ ALL_PROCESSES = "all"
 """Its value for one process an accelerator, or one where there is none."""
 NODES_FOLDER_VARIABLE = "LINGRAFT_NODES_FOLDER"
 """Variable: the folder in which nodes that train together find what to do; Kubeflow's own say how many there are."""
-_NODES, _NODE, _ADDRESS, _PORT = "PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"
+_NODES = "PET_NNODES"
+_NODE = "PET_NODE_RANK"
+_ADDRESS = "PET_MASTER_ADDR"
+_PORT = "PET_MASTER_PORT"
 
 
 def node_count() -> int:

@@ -27,7 +27,7 @@ class Interruption(BaseException):
 
 
 class _WorkAborted(BaseException):
-    """What is done at the moment need not be finished."""
+    """Ends work that need not be finished."""
 
 
 class StopRequest:
@@ -44,7 +44,7 @@ class StopRequest:
             raise _WorkAborted
 
     def unless_asked(self, work: Callable[[], float]) -> float | None:
-        """What work gives that takes long and can wait; None if there is notice before it is done."""
+        """Return the result of long work; None if a stop is requested before it is done."""
         self._breaks_off = True
         try:
             return None if self.signal_number else work()
@@ -137,7 +137,7 @@ def restore_signal_handlers(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES
 
 
 def not_ignored(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> list[signal.Signals]:
-    """Those that are not ignored, as a shell has its background jobs ignore Ctrl-C, which is meant for others."""
+    """Return the signals that are not ignored; a shell has its background jobs ignore Ctrl-C."""
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 

@@ -1,9 +1,7 @@
 """The pipelines by name."""
 
-import importlib
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lingraft.errors import LingraftError
 
@@ -15,16 +13,35 @@ if TYPE_CHECKING:
 # Importing KFP takes a second, for which --help and refusals do not wait.
 
 
-def _built(module: str, function: str, recipe: "Recipe") -> "base_component.BaseComponent":
-    made: Any = getattr(importlib.import_module(f"pipelines.{module}"), function)
-    return made(recipe)
+def _source(recipe: "Recipe") -> "base_component.BaseComponent":
+    from pipelines import build
+
+    return build.source_pipeline(recipe)
+
+
+def _depth_search(recipe: "Recipe") -> "base_component.BaseComponent":
+    from pipelines import build
+
+    return build.depth_search_pipeline(recipe)
+
+
+def _language(recipe: "Recipe") -> "base_component.BaseComponent":
+    from pipelines import build
+
+    return build.language_pipeline(recipe)
+
+
+def _paper(recipe: "Recipe") -> "base_component.BaseComponent":
+    from pipelines import paper
+
+    return paper.paper_pipeline(recipe)
 
 
 PIPELINES: "dict[str, Callable[[Recipe], base_component.BaseComponent]]" = {
-    "source": partial(_built, "build", "source_pipeline"),
-    "depth-search": partial(_built, "build", "depth_search_pipeline"),
-    "language": partial(_built, "build", "language_pipeline"),
-    "paper": partial(_built, "paper", "paper_pipeline"),
+    "source": _source,
+    "depth-search": _depth_search,
+    "language": _language,
+    "paper": _paper,
 }
 """Builders of the pipelines: three for one system up to its endpoint, and one that compares systems."""
 

@@ -20,8 +20,9 @@ from lingraft.data.languages import name_and_tag
 from lingraft.errors import NotRegisteredError, RequestError
 from lingraft.new_recipe.machine import Machine
 from lingraft.reports.run.note import REPORT
-from lingraft.reports.run.page import PAGE_FILE, RunRecords, brief_table, write
-from lingraft.reports.run.records import SampleAnswer
+from lingraft.reports.run.page import PAGE_FILE, write
+from lingraft.reports.run.records import RunRecords, SampleAnswer
+from lingraft.reports.run.table import brief_table
 from lingraft.serving.client import Query, query_server, run_server
 from lingraft.tracking.promotion.renewal import require_droppable
 from pipelines import build, local

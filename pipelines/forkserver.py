@@ -32,7 +32,7 @@ IMPORTS = (
     _EXECUTOR,
     "torch",
     "torch._dynamo",  # which optimizers import
-    *(f"lingraft.steps.{module}" for module in ("data", "language", "paper", "search", "source")),
+    "lingraft.steps.table",
     *(f"lingraft.stages.{module}" for module in ("pretrain", "build_mini", "finetune", "adapt", "evaluate")),
     *(f"lingraft.{module}" for module in ("search", "data.text", "data.tokenizer.tokenizer")),
     # MLflow imports its stores, and SQLAlchemy and alembic with them, when a step first asks for a run.

@@ -19,8 +19,8 @@ from kfp.dsl import base_component
 from kfp.local import subprocess_task_handler
 
 from lingraft.artifacts import sync
+from lingraft.artifacts.failures import OUTCOME_PREFIX
 from lingraft.artifacts.files import make_folder
-from lingraft.artifacts.outcomes import OUTCOME_PREFIX
 from lingraft.config.search import SEARCH_STORAGE
 from lingraft.console import RunningStep, TotalProgress
 from lingraft.errors import LingraftError
@@ -173,7 +173,7 @@ class _RunningSteps:
 def set_up(out: Path) -> None:
     """Put the stores of runs, searches and results under `out`, unless the environment names others.
 
-    A pipeline that is run again continues with the results that `lingraft.jobs.shared_results` finds there.
+    A pipeline that is run again continues with the results that `lingraft.artifacts.cache` finds there.
 
     Raises:
         ArtifactError: `out` cannot be written.

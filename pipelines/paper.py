@@ -62,13 +62,13 @@ def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
             starts = _initial_embeddings(bodies, in_language, vectors, target, step_settings) if vectors else {}
             judged = {
                 arm.name: _arm_steps(
-                    arm,
-                    in_language,
-                    bodies[arm.primary],
-                    minis.get(arm.name),
-                    starts.get(arm.primary),
-                    target,
-                    step_settings,
+                    arm=arm,
+                    common=in_language,
+                    bodies=bodies[arm.primary],
+                    mini=minis.get(arm.name),
+                    start=starts.get(arm.primary),
+                    target=target,
+                    step_settings=step_settings,
                 )
                 for arm in comparison.arms
             }

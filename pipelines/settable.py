@@ -1,13 +1,14 @@
 """Pipeline parameters for the resources of stages, which each run can set without compiling again."""
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from lingraft.config.cluster import Cluster, StageName
 from pipelines.cluster import StepSettings, tolerated
-from pipelines.stacks import without_sources
 
 
 def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -31,7 +32,7 @@ def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., An
         def with_step_settings(*values: Any) -> Any:
             given = signature.bind(*values).arguments
             asks = {name: given.pop(name) for name in defaults}
-            with without_sources():
+            with _without_source_lines():
                 return pipeline(**given, step_settings=StepSettings(cluster, asks))
 
         with_step_settings.__signature__ = signature  # type: ignore[attr-defined]
@@ -49,3 +50,31 @@ def _asked(cluster: Cluster, stage: StageName) -> dict[str, Any]:
     if profile.accelerator:
         asked |= {"accelerator": profile.accelerator, "accelerator_count": str(profile.accelerator_count)}
     return {f"{stage}_{name}": value for name, value in asked.items()}
+
+
+_ORIGINAL_STACK = inspect.stack
+
+
+@contextlib.contextmanager
+def _without_source_lines() -> Iterator[None]:
+    """Keep `inspect.stack` from looking up source lines, as KFP calls it for each setting of a step.
+
+    It looks for the source of every frame. If a frame has none, as two of `python -m`, it searches all modules:
+    three quarters of the time of `python -m pipelines compile`.
+    """
+    inspect.stack = _stack
+    try:
+        yield
+    finally:
+        inspect.stack = _ORIGINAL_STACK  # always the original: two threads may overlap
+
+
+def _stack(context: int = 1) -> list[inspect.FrameInfo]:
+    """Return the caller's stack, innermost frame first, without source lines."""
+    found = []
+    frame = sys._getframe(1)
+    while frame:
+        code = frame.f_code
+        found.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+        frame = frame.f_back
+    return found

@@ -1,11 +1,39 @@
-"""Plans of trainings without a stage around them."""
+"""Trainings of one phase without a stage around them."""
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
-from lingraft.training.schedule import Schedule
+from torch import nn
+
+from lingraft.training.checkpoint import CheckpointManager
+from lingraft.training.loop import Phase, Stream, TrainingLoop
+from lingraft.training.schedule import Schedule, TrainingMetrics
+from lingraft.training.state import TrainingState
 
 
 def planned(**changes: Any) -> Schedule:
-    """A plan without weight decay that is told every four steps; say how many steps there are, and which warm up."""
+    """A schedule without weight decay that logs every four steps; say how many steps there are, and which warm up."""
     plain = {"learning_rate": 0.1, "weight_decay": 0.0, "clip_norm": 1.0, "log_every_steps": 4}
     return Schedule(**(plain | {"tokens_per_step": 64, "flops_per_step": 1e6} | changes))
+
+
+def train(
+    loss_of: nn.Module,
+    parameters: Sequence[nn.Parameter],
+    stream: Stream,
+    schedule: Schedule,
+    state: TrainingState | None = None,
+    checkpointer: CheckpointManager | None = None,
+    dev_score: Callable[[], float] | None = None,
+) -> Iterator[TrainingMetrics]:
+    """Train in one phase, in float32."""
+    loop = TrainingLoop(
+        parameters=parameters,
+        stream=stream,
+        autocast=nullcontext,
+        checkpointer=checkpointer,
+        dev_score=dev_score,
+        state=state or TrainingState(),
+    )
+    return loop.run([Phase(loss_of, schedule)])

@@ -15,26 +15,8 @@ _PREPOSITIONS = (
 )
 _BEGINNING = re.compile(rf"(?i:{'|'.join(_PREPOSITIONS.split())})\b|What\b|Those\b|The same\b")
 _TO_DO = {
-    "__init__.py",
-    "artifacts",
-    "cli",
-    "config",
-    "console.py",
-    "deployment",
-    "doctor",
-    "errors.py",
-    "huggingface",
-    "jobs",
     "model",
-    "new_language",
-    "new_recipe",
-    "preflight",
-    "reports",
-    "serving",
-    "signals.py",
-    "stages",
     "tasks",
-    "training",
 }
 """Packages and modules whose docstrings are not written anew yet."""
 _Named = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

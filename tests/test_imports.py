@@ -14,7 +14,7 @@ import lingraft
 
 LIBRARY = Path(lingraft.__file__).parent
 ORDER = (
-    ("errors", "_version", "ranks", "signals", "console"),
+    ("errors", "_version", "ranks", "retry", "signals", "console", "tables"),
     ("config",),
     ("artifacts",),
     ("data",),
@@ -26,10 +26,10 @@ ORDER = (
     ("huggingface",),
     ("bundle",),
     ("export",),
+    ("jobs",),
     ("new_language",),
     ("reports",),
     ("new_recipe",),
-    ("jobs",),
     ("serving",),
     ("search",),
     ("comparison",),

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "guides" / "add-a-language.md").read_text(encoding="utf-8")
 EXTRAS = "huggingface,export,cpu"
 FOREIGN = {"pytest", "kfp", "mlflow", "kserve", "datasets", "optuna"}
 """Packages of our environment that what was asked for does not bring."""
@@ -83,8 +84,8 @@ def test_the_environment_has_the_wheel_and_no_more_than_it_asks_for(bin_folder: 
     assert {"torch", "transformers", "onnx-ir"} <= installed
 
 
-def test_the_readmes_command_and_python_add_a_language_there(bin_folder: Path, project: Path) -> None:
-    [command] = re.findall(r"^lingraft (add-language .*)$", README, re.MULTILINE)
+def test_the_guides_command_and_the_readmes_python_add_a_language_there(bin_folder: Path, project: Path) -> None:
+    [command] = re.findall(r"^lingraft (add-language .*)$", GUIDE, re.MULTILINE)
     [code] = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     summary = run(bin_folder / "lingraft", *command.split(), cwd=project)
     assert "topic: accuracy without any training example" in summary

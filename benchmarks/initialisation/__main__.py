@@ -3,7 +3,8 @@
 Languages are learned by BL_BASE, BL_SMALL, MINIPOST, MINIJOINT and progressively, with rows that start as the
 paper's, or aligned by text alone, by FreeDict's dictionaries or by sentence pairs. Everything is made under `--out`,
 once: stopped at any moment, the same command goes on, also with more languages, starts, systems or seeds. JSON and page
-are written anew after every evaluation.
+are written anew after every evaluation. What the JSON of `--json` already holds of other languages, starts, systems or
+seeds stays in it, so that a table may be gathered on several machines.
 
 Without `--data`, the text is the recipe's: LibreOffice's help, of which parallel paragraphs of the training split are
 the sentence pairs. `--data` has the text and examples that a recipe of kind 'folder' names, such as recipes/small.toml.
@@ -21,6 +22,7 @@ from benchmarks.initialisation import table
 from benchmarks.initialisation.arms import SYSTEMS, Resources, Start, compared
 from benchmarks.initialisation.page import page
 from benchmarks.initialisation.resources import dictionary, write_pairs
+from benchmarks.pages import RECORD_SUFFIX, write_record
 from benchmarks.paper.data import on_data
 from benchmarks.speed.machine import commit, described
 from lingraft.artifacts import sync
@@ -55,16 +57,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     recipe = _recipe(given, out)
     resources = _resources(recipe, given, out)
     comparison = compared(recipe, given.starts, given.systems, given.seeds, resources)
-    found = {
+    json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
+    sizes = _sizes(comparison)
+    earlier = table.read(json, sizes)
+    run = {
         "command": f"python -m benchmarks.initialisation {_told(sys.argv[1:] if arguments is None else arguments)}",
-        "machine": {"device": described()["device"], "commit": commit()},
-        "sizes": _sizes(comparison),
+        "device": described()["device"],
+        "commit": commit(),
     }
-    json, markdown = given.json or out / "initialisation.json", given.page or out / "initialisation.md"
-    _write(found, comparison, out, json, markdown)
-    for job in run_jobs([*comparison_jobs(comparison, out)], out):
+
+    def write_results() -> None:
+        found = table.merge(earlier, run, [*table.records(comparison, out)], sizes)
+        write_record(json, found)
+        markdown.parent.mkdir(parents=True, exist_ok=True)
+        write_text(markdown, page(found))
+
+    write_results()
+    for job in run_jobs([*comparison_jobs(comparison, out)]):
         if job.kind is Kind.EVALUATION:
-            _write(found, comparison, out, json, markdown)
+            write_results()
     print(markdown)
 
 
@@ -103,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of <source>-<language>.tsv, written there from parallel documents if missing; OUT/pairs if absent",
     )
     parser.add_argument("--quick", action="store_true", help="models of a few thousand parameters, to try the command")
-    parser.add_argument("--json", type=Path, help="OUT/initialisation.json if absent")
+    parser.add_argument("--json", type=Path, help="OUT/initialisation.json.xz if absent")
     parser.add_argument("--page", type=Path, help="OUT/initialisation.md if absent")
     return parser
 
@@ -135,10 +146,9 @@ def _resources(recipe: Recipe, given: argparse.Namespace, out: Path) -> Resource
         words = {language: dictionary(source, language, folder) for language in recipe.targets}
         resources[Start.DICTIONARY] = {language: path for language, path in words.items() if path}
     if Start.PAIRS in given.starts:
-        for _ in run_jobs(
-            [job for one in recipe.languages for job in language_jobs(recipe, one, LanguageDirs.under(out, one))], out
-        ):
-            pass
+        for one in recipe.languages:
+            for _ in run_jobs(language_jobs(recipe, one, LanguageDirs.under(out, one))):
+                pass
         folder = (given.pairs or out / "pairs").resolve()
         places = {language: folder / f"{source}-{language}.tsv" for language in recipe.targets}
         texts = {language: load_text(LanguageDirs.under(out, language).text, language) for language in recipe.languages}
@@ -164,13 +174,6 @@ def _sizes(comparison: Comparison) -> dict[str, Any]:
         "adaptation": {start: [one.steps, one.learning_rate] for start, one in schedules.items()},
         "text": recipe.text.kind,
     }
-
-
-def _write(found: dict[str, Any], comparison: Comparison, out: Path, json: Path, markdown: Path) -> None:
-    now = found | {"records": [*table.records(comparison, out)]}
-    table.write(now, json)
-    markdown.parent.mkdir(parents=True, exist_ok=True)
-    write_text(markdown, page(now))
 
 
 def _told(arguments: Sequence[str]) -> str:

@@ -100,10 +100,10 @@ def _introduction(found: dict[str, Any]) -> list[str]:
         f"from {_NAMES[Start(start)]} {steps:,} updates at a rate of up to {rate:g}"
         for start, (steps, rate) in sizes["adaptation"].items()
     )
+    runs = "; ".join(f"`{run['command']}` on {run['device']}, commit {run['commit']}" for run in found["runs"])
     return [
-        f"`{found['command']}`, on {found['machine']['device']}, commit {found['machine']['commit']}. The primary has "
-        f"{sizes['layers']} layers of width {sizes['width']}; MINIJOINT, MINIPOST and BL_SMALL adapt over "
-        f"{sizes['depth']}, progressive adaptation over {', '.join(map(str, sizes['heads']))} in turn. Pretraining "
+        f"{runs}. The primary has {sizes['layers']} layers of width {sizes['width']}; MINIJOINT, MINIPOST and BL_SMALL "
+        f"adapt over {sizes['depth']}, progressive over {', '.join(map(str, sizes['heads']))} in turn. Pretraining "
         f"takes {sizes['pretraining_steps']:,} updates, step 1b {sizes['mini_steps']:,}. Adaptation takes {schedules} "
         f"(progressive: the FLOPs of as many over all layers). Text: {sizes['text']}.",
         "Scores are of the primary with the language's embeddings, on test text, before and after adaptation: accuracy "

@@ -1,13 +1,12 @@
 """What was found, as numbers: one record a language, start, system and seed, with its learning curve."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.initialisation.arms import PROGRESSIVE
+from benchmarks.pages import read_record
 from lingraft.artifacts.artifact import read_manifest
-from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison
 from lingraft.comparison.records import load_eval_result
 from lingraft.comparison.runner import evaluation_dir, initial_dir, vectors_dir
@@ -59,9 +58,36 @@ def _alignment(arm: Arm, language: str, out: Path) -> dict[str, Any]:
     return {"alignment_s": round(elapsed_s, 1), "quality": kept}
 
 
-def write(found: dict[str, Any], path: Path) -> None:
-    """Write JSON with a record a line."""
-    lines = ",\n".join(f"  {json.dumps(record, sort_keys=True, ensure_ascii=False)}" for record in found["records"])
-    facts = json.dumps({name: value for name, value in found.items() if name != "records"}, indent=1, sort_keys=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, f'{facts.removesuffix(chr(10) + "}")},\n "records": [\n{lines}\n ]\n}}\n')
+def read(path: Path, sizes: dict[str, Any]) -> dict[str, Any]:
+    """Read what earlier runs have found; nothing if there is no file.
+
+    Raises:
+        ValueError: those runs were of other sizes, so that their records cannot stand in one table with new ones.
+    """
+    if not path.exists():
+        return {"runs": [], "sizes": sizes, "records": []}
+    found: dict[str, Any] = read_record(path)
+    other = {name: (found["sizes"].get(name), size) for name, size in sizes.items()}
+    other = {name: pair for name, pair in other.items() if pair[0] != pair[1] and name != "adaptation"}
+    if other:
+        raise ValueError(f"{path} has results of other sizes: {other} (there, now). Give another file as --json.")
+    return found
+
+
+def merge(
+    earlier: dict[str, Any], run: dict[str, Any], new: list[dict[str, Any]], sizes: dict[str, Any]
+) -> dict[str, Any]:
+    """Add a run and its records to what earlier runs found; a new record replaces the earlier one of its adaptation."""
+    replaced = {_adaptation(record) for record in new}
+    records = [record for record in earlier["records"] if _adaptation(record) not in replaced] + new
+    schedules = earlier["sizes"]["adaptation"] | sizes["adaptation"]
+    return {
+        "runs": [*(one for one in earlier["runs"] if one != run), run],
+        "sizes": sizes | {"adaptation": schedules},
+        "records": sorted(records, key=_adaptation),
+    }
+
+
+def _adaptation(record: dict[str, Any]) -> tuple[Any, ...]:
+    """What is one adaptation: language, start, system and seed."""
+    return record["language"], record["start"], record["system"], record["seed"]

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 
 from lingraft.comparison.plan import MASKED
 from lingraft.config.systems import System
-from lingraft.reports.paper.cells import ReportTable, TableRow, format_mean
-from lingraft.reports.paper.cost_tables import format_ratio, format_share
 from lingraft.reports.paper.efficiency import Ratios
 from lingraft.reports.paper.published import RETAINED_PERCENT, SPEED_UPS
 from lingraft.reports.paper.records import PaperRecords, TaskFacts
+from lingraft.reports.paper.report_table import ReportTable, TableRow, format_mean, format_ratio
 from lingraft.reports.paper.results_table import (
     COMPUTE,
     MEASURED_SECONDS,
@@ -21,6 +20,7 @@ from lingraft.reports.paper.results_table import (
 )
 from lingraft.reports.paper.score_tables import final_spread_table, final_table
 from lingraft.stages.results import SeedScores
+from lingraft.tables import percent
 
 _NOTHING = "–"
 _COUNTED = (
@@ -126,11 +126,11 @@ def _speed_ups(grid: ResultsTable, variant: Variant) -> list[TableRow]:
 def _kept(grid: ResultsTable, variant: Variant) -> TableRow:
     printed = f"{RETAINED_PERCENT[variant.system]}%" if variant.system in RETAINED_PERCENT else "clearly below"
     what = f"{variant.system}: share of BL_BASE's final score"
-    return _row(grid, what, printed, lambda task: _ratio(grid.retained(variant, task), format_share))
+    return _row(grid, what, printed, lambda task: _ratio(grid.retained(variant, task), percent))
 
 
 def _ratio(ratios: Ratios, show: Callable[[float], str]) -> str:
-    return format_mean(ratios.by_language, len(ratios.by_language) + len(ratios.left_out), show)
+    return format_mean(ratios.by_language, ratios.count, show)
 
 
 def _in_source(grid: ResultsTable) -> TableRow:

@@ -3,6 +3,7 @@
 Numbers come from records alone, words about them from `reading.md`, which a person writes.
 """
 
+import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,26 +11,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages import RECORD_SUFFIX, write_picture, write_record
 from benchmarks.paper.claims import claims, final_scores_table, headlines, pretrained_again
 from benchmarks.paper.spent import pretraining_table as losses_table
 from benchmarks.paper.spent import spent, stages_table, truncations
 from benchmarks.speed.machine import commit, cores
-from lingraft.artifacts.files import write_json, write_text
+from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import plan_comparison
 from lingraft.comparison.records import count_missing
 from lingraft.config.recipe import Recipe
 from lingraft.reports.paper import report
-from lingraft.reports.paper.cells import ReportTable
-from lingraft.reports.paper.cost_tables import retained_table, speed_up_table
-from lingraft.reports.paper.depth_tables import final_by_depth, target_time_by_depth
-from lingraft.reports.paper.equal_cost import equal_table
-from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
+from lingraft.reports.paper.cost_tables import equal_table, retained_table, speed_up_table, target_time_by_depth
+from lingraft.reports.paper.records import PaperRecords
+from lingraft.reports.paper.report_table import ReportTable
 from lingraft.reports.paper.results_table import COMPUTE, MEASURED_SECONDS, ResultsTable
-from lingraft.reports.paper.score_tables import pretraining_table, source_table
+from lingraft.reports.paper.score_tables import final_by_depth, pretraining_table, source_table
 from lingraft.reports.paper.summary import summary
 
 _DRAWN_EVERY_S = 60
-READING_FILE, DATA_FILE, RUN_FILE, NUMBERS_FILE = "reading.md", "data.md", "run.json", "numbers.md"
+READING_FILE, DATA_FILE, NUMBERS_FILE = "reading.md", "data.md", "numbers.md"
+PAGE_RECORDS_FILE, RUN_FILE = f"records{RECORD_SUFFIX}", f"run{RECORD_SUFFIX}"
 
 
 @dataclass
@@ -59,9 +60,9 @@ class Page:
         records = self._without_paths(records)
         self.folder.mkdir(parents=True, exist_ok=True)
         trained = spent(plan_comparison(self.recipe), self.out)
-        write_text(self.folder / RECORDS_FILE, records.model_dump_json(indent=1) + "\n")
+        write_record(self.folder / PAGE_RECORDS_FILE, json.loads(records.model_dump_json()))
         write_text(self.folder / report.MARKDOWN_FILE, report.markdown(records))
-        write_json(self.folder / RUN_FILE, self._run(trained))
+        write_record(self.folder / RUN_FILE, self._run(trained))
         grid = ResultsTable(records)
         write_text(self.folder / NUMBERS_FILE, "\n".join(self._numbers(grid, trained)) + "\n")
         write_text(self.file, "\n".join(self._lines(grid, trained)) + "\n")
@@ -70,7 +71,7 @@ class Page:
         """Draw all plots of what is there so far."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for file, png in report.pictures(records).items():
-            (self.folder / f"{file}.png").write_bytes(png)
+            write_picture(self.folder / f"{file}.png", png)
         self._drawn_at = time.monotonic()
 
     def _without_paths(self, records: PaperRecords) -> PaperRecords:
@@ -105,7 +106,7 @@ class Page:
         yield from ("## What came out", "")
         final = (final_scores_table(grid, task) for task in grid.records.tasks)
         for table in (*headlines(grid), claims(grid), *final):
-            yield from report.table_lines(table)
+            yield from table.markdown()
         for file, said in _SHOWN.items():
             if (self.folder / f"{file}.png").exists():
                 yield from (f"![{said}]({file}.png)", "", f"{said}.", "")
@@ -113,8 +114,8 @@ class Page:
         yield from ("## What is not shown", "", *self._limits(grid, trained), "")
         yield (
             f"More: scores at equal cost, speed-ups, depths, losses and seconds by stage in {_link(NUMBERS_FILE)}; all "
-            f"of the paper's tables and figures in {_link(report.MARKDOWN_FILE)}; records in {_link(RECORDS_FILE)}, "
-            f"settings in {_link(RUN_FILE)}."
+            f"of the paper's tables and figures in {_link(report.MARKDOWN_FILE)}; records in `{PAGE_RECORDS_FILE}`, "
+            f"settings in `{RUN_FILE}`."
         )
 
     def _numbers(self, grid: ResultsTable, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -125,7 +126,7 @@ class Page:
             "",
         )
         for table in self._tables(grid, trained):
-            yield from report.table_lines(table)
+            yield from table.markdown()
 
     def _what_was_run(self, records: PaperRecords) -> Iterator[str]:
         shape = self.recipe.encoder

@@ -8,8 +8,9 @@ from lingraft.artifacts.artifact import MANIFEST, Kind, Manifest, read_manifest
 from lingraft.comparison import runner
 from lingraft.comparison.plan import Comparison
 from lingraft.jobs.job import Job
-from lingraft.reports.paper.cells import ReportTable, TableRow, format_flops
-from lingraft.training.learning_curve import read_curve
+from lingraft.reports.paper.report_table import ReportTable, TableRow
+from lingraft.tables import format_flops
+from lingraft.training.schedule import read_curve
 
 _STAGES = {
     Kind.PRIMARY: "pretraining",

@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from benchmarks.pages import write_picture
 from benchmarks.progressive.arms import DEV_LOSS, FIXED
 from lingraft.reports.plotting import COLOURS
 
@@ -162,7 +163,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
         axes.set(title=language, xlabel="TFLOP (equation A3)", ylabel="masked accuracy of the primary, %")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8, loc="lower right")
-    figure.savefig(path, dpi=130, metadata={"Software": None})
+    write_picture(path, figure)
 
 
 def _in_order(by_arm: dict[str, list[dict[str, Any]]]) -> list[tuple[str, list[dict[str, Any]]]]:

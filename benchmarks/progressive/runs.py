@@ -11,22 +11,19 @@ from torch import Tensor
 
 from benchmarks.progressive.arms import Arm, arms
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import get_or_make
+from lingraft.artifacts.cache import cached
 from lingraft.artifacts.files import write_json
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.jobs import job as jobs
-from lingraft.jobs.job import Job, LanguageDirs, language_jobs
+from lingraft.jobs.job import AdaptationJob, Job, LanguageDirs, PretrainingJob, language_jobs
 from lingraft.model.flops import UpdateShape
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.model.swap import swap
-from lingraft.stages.adapt import adapt
 from lingraft.training import masked_lm, precision
-from lingraft.training.learning_curve import read_curve
-from lingraft.training.schedule import TrainingMetrics
+from lingraft.training.schedule import read_curve
 
 _CURVE_BLOCKS, _TEST_BLOCKS = 256, 1024
 
@@ -34,14 +31,16 @@ _CURVE_BLOCKS, _TEST_BLOCKS = 256, 1024
 def make(planned: Iterable[Job]) -> None:
     """Do what has not been done."""
     for job in planned:
-        get_or_make(job.made, job.kind, job.made_from, lambda: job.make(job.out, _unwatched))  # noqa: B023  called at once
+        with cached(job.made, job.kind, job.provenance) as found:
+            if not found:
+                job.make()
 
 
 def pretrained(recipe: Recipe, out: Path) -> Path:
     """The recipe's primary, with its text, tokenizer and blocks."""
     folders = LanguageDirs.under(out, recipe.source)
     make(language_jobs(recipe, recipe.source, folders))
-    make([jobs.pretraining(recipe, folders.blocks, folders.tokenizer, out / "primary")])
+    make([PretrainingJob(recipe=recipe, blocks=folders.blocks, tokenizer=folders.tokenizer, out=out / "primary")])
     return out / "primary"
 
 
@@ -90,11 +89,18 @@ class Bench:
         return found
 
     def _learned(self, arm: Arm, folders: LanguageDirs, place: Path) -> Artifact:
-        job = jobs.adaptation(
-            arm.recipe, arm.depth, self.language, self.primary, None, *folders[2:0:-1], place / "last"
+        job = AdaptationJob(
+            recipe=arm.recipe,
+            depth=arm.depth,
+            language=self.language,
+            primary=self.primary,
+            blocks=folders.blocks,
+            tokenizer=folders.tokenizer,
+            checkpoints=place / "along",
+            out=place / "last",
         )
-        given = arm.recipe, self.primary, folders.blocks, folders.tokenizer, arm.depth, place / "last", _unwatched
-        return get_or_make(job.made, job.kind, job.made_from, lambda: adapt(*given, checkpoints=place / "along"))
+        make([job])
+        return Artifact.load(job.made, job.kind)
 
     def _judged(self, folders: LanguageDirs, made: Artifact, place: Path) -> dict[str, Any]:
         """Masked accuracy of the primary, with the rows swapped in, on test text: along the way, and in the end."""
@@ -141,7 +147,3 @@ def _accuracy(primary: Primary, embeddings: Path, blocks_NT: Tensor) -> float:
 def _spread(blocks: Blocks, count: int) -> Tensor:
     """So many blocks (N, T) from all over a split, whose neighbours are of one document."""
     return blocks.take(torch.linspace(0, len(blocks) - 1, min(count, len(blocks))).long())
-
-
-def _unwatched(point: TrainingMetrics) -> None:
-    """Every artifact has its own history."""

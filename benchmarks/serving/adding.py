@@ -22,7 +22,7 @@ from lingraft.bundle.format import TABLE_FORMATS, TableFormat
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.client import run_server
 from lingraft.serving.publishing.publish import publish, withdraw
-from lingraft.serving.tasks.classification import ClassificationHandler
+from lingraft.serving.tasks.classification import TEXT_CLASSIFICATION
 from lingraft.serving.tasks.handler import TaskInput, run_batch
 
 _LANGUAGES = 6
@@ -81,9 +81,7 @@ def _seconds(models: Models, rounds: int) -> dict[str, list[float]]:
 def _expected(models: Models, text: str) -> list[float]:
     """Probabilities that the added language's first right answer has."""
     bundle = Bundle.load(models.addition("float32", TOPIC))
-    encoded = ClassificationHandler(pairs=False).encode(
-        bundle, TaskInput({"text": [text]}, [ADDED], {"truncate": False})
-    )
+    encoded = TEXT_CLASSIFICATION.encode(bundle, TaskInput({"text": [text]}, [ADDED], {"truncate": False}))
     found: list[float] = encoded.decode(run_batch(bundle, encoded.rows))["probabilities"][0].tolist()
     return found
 

@@ -19,7 +19,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.export.bundling import body_facts, language_facts
 from lingraft.export.exported_model import ExportedModel, write_bodies
-from lingraft.export.language import ExportedLanguage, tokenizer_facts, write_language
+from lingraft.export.language import ExportedLanguage, write_language
 from lingraft.export.parity import compare_languages
 from lingraft.export.standalone import write_standalone_model
 from lingraft.model.encoder import Encoder
@@ -139,11 +139,11 @@ def _bundle(
             draft.share(bodies, [name for name in bodies.manifest.files if "/" not in name])
         else:
             write_bodies(draft, exported, PRECISIONS)
-        for brought in _languages(models, tags):
-            write_language(draft, brought, exported, tables)
-            described[brought.tokenizer.language] = tokenizer_facts(brought)
+        for brought in _languages(models, tags, tables):
+            write_language(draft, brought, exported)
+            described[brought.tag] = brought.tokenizer_facts()
             if known:
-                _share_table(draft, known, brought.tokenizer.language)
+                _share_table(draft, known, brought.tag)
         parity = bodies.manifest.record["parity"] if bodies else _parity(draft, exported, models, tables)
         draft.facts = {
             "language": tags[0],
@@ -155,10 +155,8 @@ def _bundle(
 
 def _parity(draft: Draft, exported: ExportedModel, models: Models, tables: TableFormat) -> dict[Precision, Any]:
     """How near a body comes to PyTorch: in one language, since the body is the same for all."""
-    first = [*_languages(models, models.plan.tags[:1])]
-    return {
-        precision: compare_languages(draft.folder, exported, first, precision, tables, {}) for precision in PRECISIONS
-    }
+    first = [*_languages(models, models.plan.tags[:1], tables)]
+    return {precision: compare_languages(draft.folder, exported, first, precision) for precision in PRECISIONS}
 
 
 def _share_table(draft: Draft, known: Artifact, language: str) -> None:
@@ -167,13 +165,13 @@ def _share_table(draft: Draft, known: Artifact, language: str) -> None:
     draft.share(known, [name])
 
 
-def _languages(models: Models, tags: list[str]) -> Iterator[ExportedLanguage]:
+def _languages(models: Models, tags: list[str], tables: TableFormat) -> Iterator[ExportedLanguage]:
     """Languages with tables of their own, made one after the other."""
     for tag in tags:
         generator = torch.Generator().manual_seed(int.from_bytes(tag.encode()) % 2**32)
         table_VD = torch.empty(models.plan.vocabulary, models.plan.shape.width).normal_(std=_STD, generator=generator)
         pieces = _own_pieces(models, tag)
-        yield ExportedLanguage(make_vocabulary(table_VD, torch.zeros(len(table_VD)), pieces.special), pieces)
+        yield ExportedLanguage(make_vocabulary(table_VD, torch.zeros(len(table_VD)), pieces.special), pieces, tables)
 
 
 def _own_pieces(models: Models, tag: str) -> Tokenizer:
@@ -196,7 +194,7 @@ def _separate(models: Models, exported: ExportedModel) -> None:
     out = models.separate(exported.name)
     beside = out.with_suffix("")
     beside.mkdir(parents=True)
-    (brought,) = _languages(models, models.plan.tags[:1])
+    (brought,) = _languages(models, models.plan.tags[:1], "float32")
     written = write_standalone_model(beside, exported, brought)
     onnx_ir.save(onnx_ir.external_data.load_to_model(onnx_ir.load(written)), out)
     for file in beside.iterdir():

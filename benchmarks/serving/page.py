@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.pages import RECORD_SUFFIX, write_picture, write_record
 from benchmarks.serving import aims, pipelines, streams
 from benchmarks.serving.aims import Aim
 from benchmarks.serving.made import PRECISIONS
 from benchmarks.serving.sections import GIB, SECTIONS, Told, load
 from benchmarks.speed.table import markdown
-from lingraft.artifacts.files import write_json, write_text
+from lingraft.artifacts.files import write_text
 from lingraft.bundle.format import TABLE_FORMATS
-from lingraft.reports.paper.canvas import Drawing, write_message
-from lingraft.reports.plotting import COLOURS
+from lingraft.reports.plotting import COLOURS, Drawing, write_message
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,9 +25,9 @@ _NOT_RUN = "Not run."
 def write(told: Told, folder: Path) -> None:
     """Write page, records and plot."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / f"{NAME}.json", told._asdict())
+    write_record(folder / f"{NAME}{RECORD_SUFFIX}", told._asdict())
     write_text(folder / f"{NAME}.md", page(told))
-    (folder / f"{NAME}.png").write_bytes(plot(told).png())
+    write_picture(folder / f"{NAME}.png", plot(told).png())
 
 
 def page(told: Told) -> str:
@@ -72,7 +72,8 @@ def plot(told: Told) -> Drawing:
         for axes, (name, draw) in zip(figure.subplots(1, len(there), squeeze=False)[0], there.items(), strict=True):
             draw(axes, told.found[name])
 
-    return Drawing(NAME, "", "Serving", "", "Bars and lines: memory, throughput, rates.", 2.8, paint)
+    alt = "Bars and lines: memory, throughput, rates."
+    return Drawing(title="Serving", caption="", alt=alt, paint=paint, height_in=2.8, file=NAME)
 
 
 def _draw_memory(axes: "Axes", one: dict[str, Any]) -> None:

@@ -283,7 +283,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--rows", type=int, default=8000, help="of each table")
     add("--memory-share", type=float, default=verdict.Bounds.memory_share, help="by which memory may grow")
     add("--work", type=Path, help="new folder for all that is made, to be looked at afterwards")
-    add("--page", type=Path, help="folder for serving-soak.md, .json and .png")
+    add("--page", type=Path, help="folder for serving-soak.md, .json.xz and .png")
     return parser
 
 

@@ -17,11 +17,13 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
-from lingraft.model.encoder import Encoder, fresh_layers, mini_model
+from lingraft.model.encoder import Encoder, freeze_except, fresh_layers, mini_model
+from lingraft.stages.finetune import body_parameters
 from lingraft.tasks.classification import Classification, Classified
 from lingraft.tasks.pairs import Encoded
+from lingraft.training.batches import masked_lm_stream, task_stream
 from lingraft.training.prefetch import Prefetcher, prefetch
-from lingraft.training.run import TrainingRun, masked_lm_run, task_run
+from lingraft.training.run import TrainingRun, masked_lm_phase, task_phase, training_run
 
 _RECIPE = Path("recipes/base.toml")
 _ENDLESS = 1_000_000
@@ -101,7 +103,10 @@ def _run(cell: Cell, blocks: Blocks) -> TrainingRun:
         return _finetuning(recipe, cell, primary, blocks)
     fresh = fresh_layers(primary.shape, step.fresh_layers)
     model = mini_model(primary, step.layers - step.fresh_layers, fresh)
-    return masked_lm_run(recipe, step, model, blocks, recipe.pretraining)
+    parts = {Stage.PRETRAIN: model, Stage.BUILD_MINI: fresh, Stage.ADAPT: model.vocabulary}
+    trained = freeze_except(model, parts[step.stage].parameters())
+    phase = masked_lm_phase(recipe, step, model, recipe.pretraining)
+    return training_run(recipe, [phase], trained, masked_lm_stream(blocks, recipe.pretraining))
 
 
 def _finetuning(recipe: Recipe, cell: Cell, primary: Encoder, blocks: Blocks) -> TrainingRun:
@@ -112,7 +117,11 @@ def _finetuning(recipe: Recipe, cell: Cell, primary: Encoder, blocks: Blocks) ->
         update={"epochs": _ENDLESS, "batch_examples": cell.shape.blocks, "micro_batch_examples": None, **_PACE}
     )
     kind = Classification(pairs=True)
-    return task_run(recipe, cell.training.step, kind.net(primary, LABELS), kind, data, training, seed=1)
+    net = kind.net(primary, LABELS)
+    trained = freeze_except(net, body_parameters(net))
+    phase = task_phase(recipe, cell.training.step, net, kind, data, training, seed=1)
+    stream = task_stream(data, training.batch_examples, training.micro_batch_examples, 1, training.group_by_length)
+    return training_run(recipe, [phase], trained, stream)
 
 
 def in_place_of_pairs(rows: list[list[int]], labels_N: Tensor) -> Classified:

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from benchmarks.pages import write_picture
 from benchmarks.speed.cells import Cell, Training
 from benchmarks.speed.table import share_of_peak
 from lingraft.reports.plotting import COLOURS
@@ -36,7 +37,7 @@ def draw(cells: Sequence[Cell], found: dict[str, Any], path: Path) -> None:
     share.set_xlabel("% of the matrix-multiplication peak, FLOPs by the paper's formulas")
     handles, names = faster.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
-    figure.savefig(path, dpi=130, metadata={"Software": None})
+    write_picture(path, figure)
 
 
 def _bars(axes: Axes, cells: Sequence[Cell], labels: Sequence[str], values: Sequence[float], text: str) -> None:

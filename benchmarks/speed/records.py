@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lingraft.artifacts.files import write_json
+from benchmarks.pages import read_record, write_record
 from lingraft.errors import LingraftError
 
 
@@ -28,7 +28,7 @@ class Records:
             OtherMachineError: they were measured with another batch, on another device or with other versions.
         """
         self._path = path
-        self.found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        self.found: dict[str, Any] = read_record(path) if path.exists() else {}
         held = self.found.setdefault("machine", {batch: machine})
         if held != {batch: machine}:
             raise OtherMachineError(
@@ -42,5 +42,5 @@ class Records:
         if name not in of_kind:
             of_kind[name] = measure()
             print(kind, name, json.dumps(of_kind[name])[:200], sep=" | ", flush=True)
-            write_json(self._path, self.found)
+            write_record(self._path, self.found)
         return of_kind[name]

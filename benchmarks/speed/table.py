@@ -20,8 +20,8 @@ def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
     parts = [
         "# Training speed and memory",
         f"`python -m benchmarks.training_speed` on {machine['device']}; {versions}; {batch}.",
-        "Trainer is `transformers.Trainer` with the recipe of run_mlm (run_glue for finetuning), at the fastest of its "
-        "settings tried below, no dropout on either side, equal shape, batch, length and clipping. A "
+        "Trainer is `transformers.Trainer` with the recipe of run_mlm (run_glue for finetuning), at the fastest of the "
+        "settings that were tried, no dropout on either side, equal shape, batch, length and clipping. A "
         "mini-model adaptation stands against "
         "Trainer's adaptation over all layers, which is what it takes the place of. Both sides run in turns, each in a "
         "process of its own; ratios are medians over the rounds. lingraft reads its blocks from shards on disk, "
@@ -37,7 +37,8 @@ def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
         "## Peak memory of the process, the first step, and waiting for data",
         "Waiting is that for the third and later batches of a round: the first two were made while Trainer trained.",
         _memory(cells, found),
-        "## Trainer's settings tried",
+        "## Trainer's settings",
+        "The fastest of those that were tried; the records have all.",
         _tuning(found),
     ]
     return "\n\n".join(parts) + "\n"
@@ -102,13 +103,13 @@ def _memory(cells: Iterable[Cell], found: dict[str, Any]) -> str:
 
 
 def _tuning(found: dict[str, Any]) -> str:
-    head = ["what Trainer trains", "settings", "seconds a step", "first step", "taken"]
+    head = ["what Trainer trains", "settings", "seconds a step", "first step", "of settings tried"]
     rows = []
     for name, record in found["tuning"].items():
         for trial in record["trials"]:
-            times = [f"{trial[key]:.3f}" if trial[key] is not None else "fails" for key in ("step_s", "warmup_s")]
-            taken = "yes" if trial["settings"] == record["chosen"] else ""
-            rows.append([name, str(Settings(**trial["settings"])), *times, taken])
+            if trial["settings"] == record["chosen"]:
+                times = [f"{trial[key]:.3f}" for key in ("step_s", "warmup_s")]
+                rows.append([name, str(Settings(**trial["settings"])), *times, str(len(record["trials"]))])
     return markdown(head, rows, left=2)
 
 

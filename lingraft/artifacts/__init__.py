@@ -1,1 +1,1 @@
-"""Artifacts and the places they are kept in: folders with a manifest, locks, caches, object storage."""
+"""Artifacts, which are folders with a manifest, and how they are locked, cached, shared, signed and fetched."""

@@ -4,12 +4,12 @@ import re
 
 
 def sqlite_file(address: str) -> str:
-    """The file that a SQLite address such as `sqlite:///mlflow.db` names; empty if it names none."""
+    """Return the file of a SQLite address such as `sqlite:///mlflow.db`; empty if it names none."""
     name = re.sub(r"^sqlite(\+\w+)?://(/|$)", "", address).partition("?")[0]
     return "" if name == ":memory:" or name.startswith("sqlite") else name
 
 
 def without_password(address: str) -> str:
-    """The address with asterisks in place of its password, for messages and logs."""
+    """Return the address with asterisks in place of its password, for messages and logs."""
     hidden = re.sub(r"(?<=://)([^:/@]*):[^/]*@", r"\1:***@", address)
     return re.sub(r"(?<=[?&]password=)[^&]*", "***", hidden)

@@ -51,7 +51,7 @@ FileHashes = dict[
 
 
 class Kind(StrEnum):
-    """The nouns of the house; each is one folder on disk."""
+    """Kinds of artifacts."""
 
     TEXT = "text"
     TOKENIZER = "tokenizer"
@@ -72,7 +72,7 @@ class Kind(StrEnum):
 
 
 class Cost(pydantic.BaseModel, frozen=True, extra="forbid"):
-    """What training an artifact took."""
+    """Cost of training an artifact."""
 
     steps: int = 0
     tokens: int = 0
@@ -81,7 +81,7 @@ class Cost(pydantic.BaseModel, frozen=True, extra="forbid"):
 
 
 class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
-    """Everything known about an artifact, beside its tensors."""
+    """Facts about an artifact, and hashes of its files and tensors."""
 
     kind: Kind
     format_version: int = FORMAT_VERSION
@@ -107,15 +107,15 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the manifest without `NOT_FINGERPRINTED`: equal content, equal fingerprint."""
-        return hashlib.sha256(_canonical(self.model_dump(mode="json", exclude={*NOT_FINGERPRINTED}))).hexdigest()
+        return json_fingerprint(self.model_dump(mode="json", exclude={*NOT_FINGERPRINTED}))
 
     @property
     def file_names(self) -> list[str]:
-        """All files of the artifact but its manifest, as relative paths."""
+        """Relative paths of all files but the manifest."""
         return [*self.files, *self.logs]
 
     def hash_of(self, name: str) -> str:
-        """SHA-256 of a file.
+        """Return the SHA-256 of a file.
 
         Raises:
             ArtifactError: the manifest names no such file.
@@ -126,7 +126,7 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
         return found
 
     def fingerprint_of(self, part: str) -> str:
-        """Fingerprint of a part's tensors.
+        """Return the fingerprint of a part's tensors.
 
         Raises:
             ArtifactError: the manifest names no such part.
@@ -136,10 +136,10 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
         return self.fingerprints[part]
 
     def detail(self, name: str, of: Any) -> Any:
-        """One of the details, converted to a type.
+        """Return one of the details, converted to a type.
 
         Args:
-            name: of the detail.
+            name: name of the detail.
             of: type, as pydantic understands it, such as `list[str]`.
 
         Raises:
@@ -148,7 +148,7 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
         return self._typed("details", self.details, name, of)
 
     def recorded(self, name: str, of: Any) -> Any:
-        """One entry of the record, converted to a type.
+        """Return an entry of the record, converted to a type.
 
         Raises:
             ArtifactError: the entry is missing, or of another type.
@@ -179,12 +179,17 @@ def _adapter(of: Any) -> pydantic.TypeAdapter[Any]:
 
 
 def _canonical(value: Any) -> bytes:
-    """JSON of which there is one form only: docs/registry.md says how others compute the same."""
+    """JSON in its canonical form; docs/guides/registry.md says how other programs compute it."""
     return json.dumps(value, sort_keys=True).encode()
 
 
+def json_fingerprint(value: Any) -> str:
+    """Return the SHA-256 of a JSON value in its canonical form."""
+    return hashlib.sha256(_canonical(value)).hexdigest()
+
+
 def fingerprint(tensors: "Mapping[str, Tensor]") -> str:
-    """SHA-256 over names, dtypes, shapes and bytes of tensors, in the order of their names."""
+    """Return the SHA-256 over names, dtypes, shapes and bytes of tensors, in the order of their names."""
     import torch
 
     digest = hashlib.sha256()
@@ -197,7 +202,7 @@ def fingerprint(tensors: "Mapping[str, Tensor]") -> str:
 
 @dataclass
 class Draft:
-    """An artifact being written: put files into `folder`, tensors through `tensors`, facts into `facts`."""
+    """An artifact that is being written: its files go into `folder`, its tensors to `tensors`, its facts to `facts`."""
 
     folder: Path
     kind: Kind
@@ -224,11 +229,11 @@ class Draft:
         self._logs.add(name)
 
     def share(self, other: "Artifact", names: Iterable[str]) -> None:
-        """Take files of another artifact over, by hard links where the file system has them, and what is known of them.
+        """Share files with another artifact, by hard links where the file system has them, and copy their fingerprints.
 
         Args:
-            other: whose files were verified.
-            names: of the files, relative to its folder.
+            other: artifact whose files were verified.
+            names: paths of the files, relative to its folder.
         """
         for name in names:
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -242,7 +247,7 @@ class Draft:
                     self._parts.setdefault(fact, {})[part] = known[part]
 
     def manifest(self) -> Manifest:
-        """The manifest of what has been put in so far."""
+        """Return the manifest of everything written so far."""
         hashes = {
             path.relative_to(self.folder).as_posix(): sha256_of(path)
             for path in sorted(self.folder.rglob("*"))
@@ -267,7 +272,7 @@ def create(folder: Path, kind: Kind) -> Iterator[Draft]:
 
 @dataclass(frozen=True)
 class Artifact:
-    """An artifact on disk, whose files are verified before they are used."""
+    """An artifact on disk, whose files are verified before their use."""
 
     folder: Path
     manifest: Manifest
@@ -292,7 +297,7 @@ class Artifact:
     def open(cls, folder: Path, kind: Kind) -> Self:
         """Open an artifact of the kind expected, whose files are hashed by `verify` before they are used.
 
-        For one with so many bytes that reading all of them would hold the work up.
+        It suits an artifact with so many bytes that reading all of them would delay the work.
 
         Raises:
             ArtifactError: no manifest, another kind or format, or a file that is missing or surplus.
@@ -330,7 +335,7 @@ class Artifact:
             shutil.copytree(self.folder, temporary, dirs_exist_ok=True)
 
     def tensors(self, part: str) -> "dict[str, Tensor]":
-        """Tensors of one part, on the CPU.
+        """Load the tensors of one part, on the CPU.
 
         Raises:
             ArtifactError: the artifact has no such part, or it was edited.
@@ -350,7 +355,7 @@ class Artifact:
 
     @property
     def fingerprint(self) -> str:
-        """That of the manifest: equal content, equal fingerprint."""
+        """Fingerprint of the manifest: equal content, equal fingerprint."""
         return self.manifest.fingerprint
 
     def require_fingerprint(self, expected: str) -> None:
@@ -370,7 +375,7 @@ class Artifact:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an artifact, of whatever kind; its files are not checked.
+    """Load the manifest of an artifact of any kind; its files are not checked.
 
     Raises:
         ArtifactError: there is none, it is damaged, or of another format.
@@ -394,6 +399,15 @@ def read_manifest(folder: Path) -> Manifest:
     if differing := [name for name in written if name not in raw or _canonical(written[name]) != _canonical(raw[name])]:
         raise ArtifactError(f"{path} is damaged: {differing} are not as lingraft writes them. {_REMEDY}")
     return manifest
+
+
+def artifact_fingerprint(folder: Path) -> str:
+    """Return the fingerprint of an artifact from its manifest alone; its files are not read.
+
+    Raises:
+        ArtifactError: there is no artifact, or its manifest is damaged.
+    """
+    return read_manifest(folder).fingerprint
 
 
 def _require_format(path: Path, version: object) -> None:

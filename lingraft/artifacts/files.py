@@ -1,4 +1,4 @@
-"""Writing that a crash cannot tear: a temporary name, fsync, then rename."""
+"""Atomic writes of files and folders: a temporary name, fsync, then rename."""
 
 import contextlib
 import errno
@@ -23,11 +23,11 @@ _NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO}
 _IN_THE_WAY = {errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG}
 _REFUSALS = _FULL | _NOT_OURS | _IN_THE_WAY
 _NO_PLACE = _REFUSALS | {errno.ENOENT}
-"""Where nothing is read, what is not there can only be the place to write to, such as in /proc."""
+"""Error codes of writes that read nothing: whatever is absent can only be the place to write to, such as in /proc."""
 
 
 def sha256_of(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes."""
+    """Return the SHA-256 of a file's bytes in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(_CHUNK_BYTES):
@@ -45,7 +45,7 @@ def _fsync(path: Path) -> None:
 
 @contextlib.contextmanager
 def explain_write_errors(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusal to write into an error that names the path and the way out.
+    """Turn the operating system's refusal to write into an error with the path and a remedy.
 
     The body may read inputs too: one that is absent stays a FileNotFoundError.
 
@@ -57,7 +57,7 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those that it lies in, unless it is there.
+    """Create a folder and its parents, unless they exist.
 
     Raises:
         ArtifactError: there cannot be one.
@@ -79,7 +79,7 @@ def _explain_errors(path: Path, refusals: Set[int]) -> Iterator[None]:
 
 
 def _errno_of(error: OSError | SafetensorError) -> int | None:
-    """What the operating system said; safetensors and shutil.copytree have it in their text alone."""
+    """Error number of the operating system; safetensors and shutil.copytree have it in their text alone."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     found = re.search(r"\(os error (\d+)\)|\[Errno (\d+)\]", str(error))
@@ -112,7 +112,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def cache_folder(name: str) -> Path:
-    """Where what was fetched is kept for the next time; `LINGRAFT_CACHE` says where all of it goes."""
+    """Return a folder for fetched files, in `LINGRAFT_CACHE` or the user's cache folder."""
     if chosen := os.environ.get("LINGRAFT_CACHE"):
         return Path(chosen) / name
     base = os.environ.get("XDG_CACHE_HOME")
@@ -120,7 +120,7 @@ def cache_folder(name: str) -> Path:
 
 
 def require_new(folder: Path) -> None:
-    """Refuse an output before long work, rather than after it.
+    """Refuse an output before long work instead of after it.
 
     Raises:
         ArtifactError: `folder` holds something, or cannot be written.
@@ -137,7 +137,12 @@ def _temporary_sibling(folder: Path) -> Path:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 text file atomically; one that is there keeps its permissions.
+    """Write a UTF-8 text file as `write_bytes` does."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically; an existing file keeps its permissions.
 
     Raises:
         ArtifactError: the path cannot be written.
@@ -145,12 +150,10 @@ def write_text(path: Path, text: str) -> None:
     with _explain_errors(path, _NO_PLACE):
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o644
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False
-        ) as stream:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as stream:
             temporary = Path(stream.name)
             try:
-                stream.write(text)
+                stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
                 temporary.chmod(mode)

@@ -1,85 +1,97 @@
-"""One at a time: two processes that train into the same place would remove what the other has written."""
+"""Locks by `filelock`, so that one process at a time writes a folder; the kernel releases those of a killed process."""
 
 import contextlib
 import errno
-import fcntl
 import glob
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from lingraft.artifacts.files import explain_write_errors, make_folder
 from lingraft.console import say
 from lingraft.errors import ArtifactError, InUseError
 
-_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EBADF, errno.ENOSYS}
-"""What file systems answer that cannot lock, such as some that stand for object storage."""
-
+_CANNOT_LOCK = {errno.ENOLCK, errno.ENOTSUP, errno.EBADF}
+"""Error codes of file systems without locks, such as some that stand for object storage."""
 _RANDOM_LETTERS = 8
-"""How many tempfile puts behind the prefix of a folder being written."""
+"""Length of tempfile's random suffix in the name of a folder that is being written."""
+_POLL_S = 0.5
 
 
 @contextlib.contextmanager
-def folder_lock(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if need be; a process that ends holds nothing, however it ends.
+def folder_lock(folder: Path, wait: bool = False) -> Iterator[None]:
+    """Hold the lock of a folder, which need not exist; an empty folder is removed at the end.
 
-    Where there can be no folder, nobody can write into it, and there is nothing to hold.
+    Nobody can write where no folder can be made, so that there is nothing to lock.
+
+    Args:
+        folder: folder to write.
+        wait: whether to wait for the process that holds the lock.
 
     Raises:
-        ArtifactError: another process holds it.
+        InUseError: another process holds the lock, and `wait` is false.
     """
-    descriptor = _open_and_lock(folder)
+    lock = _acquire(folder, wait)
     try:
         yield
     finally:
-        if descriptor is not None:
-            with contextlib.suppress(OSError):  # something is in it, or it has been removed
+        if lock:
+            with contextlib.suppress(OSError):  # something is in it, or it does not exist
                 folder.rmdir()
-            os.close(descriptor)
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+
+
+@contextlib.contextmanager
+def try_file_lock(path: Path) -> Iterator[bool]:
+    """Try to lock a file, without waiting; yields whether this process has the lock."""
+    lock = FileLock(_lock_file(path))
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
 
 
 def remove_partial_writes(folder: Path) -> None:
-    """Remove what a process that was killed while it wrote an artifact has left beside it; nobody else may write it."""
+    """Remove what a process that was killed while it wrote an artifact has left beside it; call it under the lock."""
     for torn in folder.parent.glob(glob.escape(f".{folder.name}-") + "?" * _RANDOM_LETTERS):
         shutil.rmtree(torn, ignore_errors=True)
 
 
-def _open_and_lock(folder: Path) -> int | None:
-    while True:
-        try:
-            make_folder(folder)
-            with explain_write_errors(folder):
-                descriptor = os.open(folder, os.O_RDONLY)
-        except ArtifactError as error:
-            say(f"no checkpoints can be kept: {error} Training goes on without.")
-            return None
-        except FileNotFoundError:  # whoever held it has removed it meanwhile
-            continue
-        _lock(descriptor, folder)
-        if _is_same_folder(descriptor, folder):
-            return descriptor
-        os.close(descriptor)
+def _lock_file(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
 
 
-def _is_same_folder(descriptor: int, folder: Path) -> bool:
+def _acquire(folder: Path, wait: bool) -> FileLock | None:
+    lock = FileLock(_lock_file(folder))
     try:
-        return os.path.samestat(os.fstat(descriptor), folder.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        make_folder(folder.parent)
+        with explain_write_errors(folder):
+            try:
+                lock.acquire(blocking=False)
+            except Timeout as error:
+                if not wait:
+                    raise InUseError(
+                        f"{folder} is in use by another process, which makes the same at this moment. Wait until it "
+                        "has ended, or choose another output."
+                    ) from error
+                say(f"{folder} is being made by another process, which is waited for")
+                lock.acquire(poll_interval=_POLL_S)
+    except InUseError:
+        raise
+    except ArtifactError as error:
+        say(f"no checkpoints can be kept: {error} Training goes on without.")
+        return None
     except OSError as error:
-        if error.errno in _NO_LOCKS:
-            say(f"{folder} cannot be locked: {error}. See to it that no other process trains into it.")
-            return
-        os.close(descriptor)
-        if not isinstance(error, BlockingIOError):
+        if error.errno not in _CANNOT_LOCK:
             raise
-        raise InUseError(
-            f"{folder} is in use by another process, which trains the same at this moment. Wait until it has ended, "
-            "or choose another output."
-        ) from error
+        say(f"{folder} cannot be locked: {error}. See to it that no other process writes it.")
+        return None
+    return lock

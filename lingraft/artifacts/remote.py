@@ -1,21 +1,21 @@
-"""Artifacts in object storage: the manifest first, then file by file when needed, through a cache on this machine."""
+"""Artifacts in object storage, whose files are fetched when they are needed, into a cache on this machine."""
 
 import asyncio
 import contextlib
-import fcntl
 import functools
 import hashlib
 import os
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, read_manifest
 from lingraft.artifacts.files import cache_folder, explain_write_errors, sha256_of, write_text
+from lingraft.artifacts.locks import try_file_lock
 from lingraft.artifacts.token_ids import Ids, map_ids
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 RETRY_AFTER_S = (0.5, 2.0, 8.0)
-"""Pauses before a failed fetch is tried again; after the last, the failure is an error."""
+"""Seconds before each retry of a failed fetch; after the last one, the failure is an error."""
 STALL_S = 120.0
-"""Without a byte arriving, a fetch is given up."""
+"""Seconds without a byte after which a fetch fails."""
 _LOCK_POLL_S = 0.1
 _ATTEMPTS = 3
 _URI = re.compile(r"([a-z][a-z0-9+.-]+):(/{1,3})(.+)", re.IGNORECASE)
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
-"""By protocol, the extra that brings its client."""
+"""Extras of lingraft with the client of each protocol."""
 
 
 def uri_of(folder: Path | str) -> str | None:
-    """The URI that a folder is given as, such as s3://bucket/blocks; None for a folder on this machine.
+    """Return the URI of a folder such as s3://bucket/blocks; None for a folder on this machine.
 
-    Where a command line made a Path of it, and so took a slash away, it is put back.
+    A slash that was lost when the URI became a Path is restored.
     """
     found = _URI.fullmatch(str(folder))
     if not found:
@@ -51,9 +51,9 @@ def open_remote(uri: str, kind: Kind, cache: Path | None = None) -> Artifact:
     """Open an artifact in object storage; its files are fetched when they are needed.
 
     Args:
-        uri: of its folder, as fsspec understands it.
-        kind: that is expected.
-        cache: folder for what is fetched; in $LINGRAFT_CACHE or the user's cache folder if absent.
+        uri: URI of its folder, as fsspec understands it.
+        kind: expected kind.
+        cache: folder for fetched files; in $LINGRAFT_CACHE or the user's cache folder if absent.
 
     Raises:
         ArtifactError: there is no manifest, it is damaged or of another kind, or the storage cannot be reached.
@@ -80,26 +80,28 @@ def open_remote(uri: str, kind: Kind, cache: Path | None = None) -> Artifact:
 
 
 class RemoteShards:
-    """Files of an artifact in object storage, each compared with its hash when it has been fetched.
+    """Files of an artifact in object storage, each verified against its hash when it has been fetched.
 
-    Several processes may use one cache: whoever needs a file first fetches it.
+    Several processes may use one cache: the first one that needs a file fetches it.
     """
 
     def __init__(self, artifact: Artifact, room: int, stall_s: float = STALL_S) -> None:
-        """Say where they are.
+        """Open the storage.
 
         Args:
-            artifact: with an origin.
-            room: files that may be in the cache at a time.
-            stall_s: after how long without a byte a fetch is given up.
+            artifact: artifact with an origin.
+            room: most files in the cache at a time.
+            stall_s: seconds without a byte after which a fetch fails.
         """
-        self._artifact, self._room, self._stall_s = artifact, room, stall_s
+        self._artifact = artifact
+        self._room = room
+        self._stall_s = stall_s
         self._storage, self._root = _open_storage(str(artifact.origin))
         self._held: set[str] = set()
         self._moved_at = time.monotonic()
 
     async def fetch(self, name: str) -> Ids:
-        """Fetch a file, unless it is there, and map it.
+        """Fetch a file unless it is cached, and map it.
 
         Raises:
             ArtifactError: it cannot be fetched, is not what the manifest says, or does not fit on the disk.
@@ -120,12 +122,12 @@ class RemoteShards:
         )
 
     def evict(self, name: str) -> None:
-        """Remove a file; what is mapped can still be read."""
+        """Remove a file from the cache; a mapped file can still be read."""
         self._held.discard(name)
         _remove_cached(self._artifact.folder / name)
 
     def require_progress(self) -> None:
-        """Refuse to wait for ever.
+        """Check that a pending fetch makes progress.
 
         Raises:
             ArtifactError: nothing has arrived for `stall_s`.
@@ -135,10 +137,10 @@ class RemoteShards:
 
     @contextlib.asynccontextmanager
     async def _alone(self, path: Path) -> AsyncIterator[None]:
-        """Keep other processes from fetching or removing the file."""
+        """Hold the lock of a cached file."""
         while True:
             self._move()
-            with _lock(path) as ours:
+            with try_file_lock(path) as ours:
                 if ours:
                     yield
                     return
@@ -149,7 +151,7 @@ class RemoteShards:
         return path.is_file() and sha256_of(path) == self._artifact.manifest.files[name]
 
     def _make_room(self) -> None:
-        """Remove what earlier programs have left, the oldest first, but for what another process is about to map."""
+        """Remove surplus files of earlier programs, the oldest first, except locked ones."""
         there = sorted(self._artifact.folder.glob("*.safetensors"), key=_modified_s)
         surplus = len(there) - self._room + 1
         for path in there:
@@ -175,7 +177,7 @@ class RemoteShards:
 
 
 def _open_storage(uri: str) -> "tuple[AbstractFileSystem, str]":
-    """File system and path that fsspec makes of a URI."""
+    """File system and path of a URI, by fsspec."""
     import fsspec  # not needed where everything is on this machine
 
     protocol = uri.partition("://")[0].lower()
@@ -205,7 +207,7 @@ def _decoded(manifest: bytes, uri: str) -> str:
 
 
 async def _with_retries(work: Callable[[], Result], what: str) -> Result:
-    """Do something over a network; what it raises is tried again a few times, unless it is an error of ours."""
+    """Retry work over a network a few times, unless it raises an error of ours."""
     pauses = list(RETRY_AFTER_S)
     while True:
         # Each storage's client has exceptions of its own, with no common root; gather takes what comes.
@@ -245,33 +247,21 @@ def _modified_s(path: Path) -> float:
 
 
 def _remove_cached(path: Path) -> bool:
-    """Remove a cached file, unless a process is fetching or about to map it; whether it is gone."""
-    with _lock(path) as ours:
+    """Remove a cached file unless it is locked; return whether it was removed."""
+    with try_file_lock(path) as ours:
         if ours:
             path.unlink(missing_ok=True)
         return ours
 
 
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[bool]:
-    """Whether this process alone may change a cached file; does not wait."""
-    with path.with_name(f".{path.name}.lock").open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-
-
 def run_in_background(work: Coroutine[Any, Any, Result]) -> Future[Result]:
-    """Begin some work in a thread that does one thing after the other."""
+    """Start work in the background thread."""
     return asyncio.run_coroutine_threadsafe(work, _loop(os.getpid()))
 
 
 @functools.cache
 def _loop(process: int) -> asyncio.AbstractEventLoop:
-    """Of this process, as a fork has no threads; in a daemon, so that stuck work does not outlive the program."""
+    """Event loop of this process, since a fork has no threads; its thread is a daemon, not to block the exit."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="shards", daemon=True).start()
     return loop

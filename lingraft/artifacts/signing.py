@@ -19,7 +19,7 @@ PASSWORD_VARIABLE = "LINGRAFT_KEY_PASSWORD"
 
 
 def signature_beside(folder: Path) -> Path:
-    """Where a signature lies unless another place is named: beside the artifact, whose folder has no room for it."""
+    """Return the default file of an artifact's signature, which is beside its folder."""
     folder = folder.resolve()
     return folder.with_name(f"{folder.name}.sig")
 
@@ -28,7 +28,7 @@ def sign(artifact: Artifact, private_key: Path, out: Path) -> None:
     """Sign an artifact: every file of it, the manifest included.
 
     Args:
-        artifact: whose files were verified.
+        artifact: artifact whose files were verified.
         private_key: PEM file of an elliptic-curve key (P-256, P-384 or P-521); `LINGRAFT_KEY_PASSWORD` decrypts it.
         out: file of the signature; one that is there is replaced.
 
@@ -87,6 +87,6 @@ def require_signed(artifact: Artifact, signature: Path, public_key: Path) -> Non
 
 
 def _reason(error: Exception) -> str:
-    """Why a signature does not hold; of files that differ the names, without the hashes that model-signing adds."""
+    """Reason why a signature is not valid: the names of changed files, without the hashes that model-signing adds."""
     changed = re.findall(r"Hash mismatch for \\?'([^'\\]+)", str(error))
     return f"{', '.join(changed)} changed since" if changed else str(error).rstrip(". ") or type(error).__name__

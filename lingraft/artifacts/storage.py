@@ -17,14 +17,14 @@ _EXTRAS = {
     "s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure",
     "http": "data", "https": "data",
 }  # fmt: skip
-"""What of ours brings the package that reads a protocol."""
+"""Extras of lingraft with the package that reads each protocol."""
 _FAILURES = {
     "s3": ("botocore.exceptions.BotoCoreError", "botocore.exceptions.ClientError"),
     "gcs": ("gcsfs.retry.HttpError", "google.auth.exceptions.GoogleAuthError", "aiohttp.ClientError"),
     "azure": ("azure.core.exceptions.AzureError",),
     "data": ("aiohttp.ClientError",),
 }
-"""What these packages raise where a file of this machine would raise an OSError."""
+"""Errors of these packages beside OSError."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RemotePath:
     uri: str
     system: "AbstractFileSystem"
     path: str
-    """As the store itself names it."""
+    """Path within the store."""
 
     @classmethod
     def of(cls, uri: str) -> "RemotePath":
@@ -91,7 +91,7 @@ class RemotePath:
 
     @property
     def failures(self) -> tuple[type[Exception], ...]:
-        """What its store raises where it cannot be read, beside OSError."""
+        """Errors of the store beside OSError."""
         protocols = self.system.protocol if isinstance(self.system.protocol, tuple) else (self.system.protocol,)
         extras = {_EXTRAS[protocol] for protocol in protocols if protocol in _EXTRAS}
         names = [name.rpartition(".") for extra in sorted(extras) for name in _FAILURES[extra]]

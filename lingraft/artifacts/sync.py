@@ -1,7 +1,7 @@
-"""A folder here of what lies in object storage: artifacts are brought when it is opened, and sent as they are made.
+"""A local copy of a folder in object storage: artifacts are downloaded first, and uploaded as they are made.
 
-An artifact is sent file by file, its manifest last, so that it is there only when it is whole. One that is removed
-here, as old checkpoints are, is removed there too.
+An artifact is uploaded file by file, its manifest last, so that it exists only when it is complete. An artifact that is
+removed here, such as an old checkpoint, is removed there too.
 """
 
 import contextlib
@@ -19,18 +19,18 @@ from lingraft.console import say
 from lingraft.errors import ArtifactError
 
 RESULTS_VARIABLE = "LINGRAFT_RESULTS"
-"""Environment variable: the folder or URI."""
+"""Environment variable: folder or URI of shared results and checkpoints."""
 _EVERY_S = 5.0
-"""Between two looks at what is new here."""
+"""Seconds between two checks for new artifacts."""
 
 
 @contextlib.contextmanager
 def synced_folder(uri: str, every_s: float = _EVERY_S) -> Iterator[Path]:
-    """A folder on this machine with all artifacts under a URI, which goes with what is made in it until the end.
+    """Yield a folder on this machine with all artifacts under a URI, which is kept in sync until the end.
 
     Args:
-        uri: of the folder there.
-        every_s: seconds between two looks at what is new here.
+        uri: URI of the folder in object storage.
+        every_s: seconds between two checks for new artifacts.
 
     Raises:
         ArtifactError: the storage cannot be reached, or does not take what was made.
@@ -38,30 +38,33 @@ def synced_folder(uri: str, every_s: float = _EVERY_S) -> Iterator[Path]:
     """
     make_folder(cache_folder("results"))
     with tempfile.TemporaryDirectory(dir=cache_folder("results")) as folder:
-        mirror, ended = _FolderSync(RemotePath.of(uri), Path(folder)), threading.Event()
-        with mirror.reached():
-            mirror.bring()
-        sender = threading.Thread(target=mirror.send_often, args=(ended, every_s), name="mirror", daemon=True)
-        sender.start()
+        sync = _FolderSync(RemotePath.of(uri), Path(folder))
+        ended = threading.Event()
+        with sync.explain_errors():
+            sync.download()
+        uploader = threading.Thread(target=sync.upload_until, args=(ended, every_s), name="sync", daemon=True)
+        uploader.start()
         try:
             yield Path(folder)
         finally:
             ended.set()
-            sender.join()
-            with mirror.reached():
-                mirror.send()
+            uploader.join()
+            with sync.explain_errors():
+                sync.upload()
 
 
 class _FolderSync:
     def __init__(self, place: RemotePath, folder: Path) -> None:
-        self._place, self._folder = place, folder
-        self._storage, self._root = place.system, place.path.rstrip("/")
-        self._there: set[str] = set()
-        """Artifacts in the storage, as paths within the folder."""
+        self._place = place
+        self._folder = folder
+        self._storage = place.system
+        self._root = place.path.rstrip("/")
+        self._remote: set[str] = set()
+        """Paths of the artifacts in the storage."""
 
     @contextlib.contextmanager
-    def reached(self) -> Iterator[None]:
-        """Name the storage in what goes wrong with it.
+    def explain_errors(self) -> Iterator[None]:
+        """Turn errors of the storage into one that names it.
 
         Raises:
             ArtifactError: it cannot be read or written.
@@ -75,39 +78,39 @@ class _FolderSync:
                 "write to it."
             ) from error
 
-    def bring(self) -> None:
-        """Bring what is there; what is damaged is left, and sent again when it has been made again."""
-        for name in {*self._artifacts_there()}:
+    def download(self) -> None:
+        """Download all artifacts; a damaged one is left, and replaced when it has been made again."""
+        for name in {*self._remote_artifacts()}:
             with atomic_folder(self._folder / name) as coming:
                 self._storage.get(f"{self._root}/{name}/", f"{coming}/", recursive=True)
             try:
                 Artifact.load(self._folder / name, read_manifest(self._folder / name).kind)
-                self._there.add(name)
+                self._remote.add(name)
             except ArtifactError as error:
                 say(f"what lies in {self._place / name} is of no use: {error}")
                 shutil.rmtree(self._folder / name)
 
-    def send_often(self, ended: threading.Event, every_s: float) -> None:
-        """Send what is new until the end; what fails is tried again."""
+    def upload_until(self, ended: threading.Event, every_s: float) -> None:
+        """Upload new artifacts until the end; failed uploads are retried."""
         while not ended.wait(every_s):
             try:
-                with self.reached():
-                    self.send()
+                with self.explain_errors():
+                    self.upload()
             except ArtifactError as error:
-                say(f"what was made so far will be sent again: {error}")
+                say(f"new artifacts will be uploaded again: {error}")
 
-    def send(self) -> None:
-        """Send what is new, then remove what is gone: at every moment there is one checkpoint at least."""
-        here = {*self._artifacts_here()}
-        for name in sorted(here - self._there):
+    def upload(self) -> None:
+        """Upload new artifacts, then remove deleted ones, so that at least one checkpoint exists at every moment."""
+        here = {*self._local_artifacts()}
+        for name in sorted(here - self._remote):
             with contextlib.suppress(FileNotFoundError):  # an old checkpoint that went meanwhile
-                self._send(name)
-                self._there.add(name)
-        for name in sorted(self._there - here):
+                self._upload(name)
+                self._remote.add(name)
+        for name in sorted(self._remote - here):
             self._storage.rm(f"{self._root}/{name}", recursive=True)
-            self._there.discard(name)
+            self._remote.discard(name)
 
-    def _send(self, name: str) -> None:
+    def _upload(self, name: str) -> None:
         folder = self._folder / name
         inner = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
         for path in [*inner, folder / MANIFEST]:
@@ -115,13 +118,13 @@ class _FolderSync:
             self._storage.makedirs(str(PurePosixPath(there).parent), exist_ok=True)
             self._storage.put_file(str(path), there)
 
-    def _artifacts_here(self) -> Iterator[str]:
+    def _local_artifacts(self) -> Iterator[str]:
         for manifest in self._folder.rglob(MANIFEST):
             name = manifest.parent.relative_to(self._folder)
             if not any(part.startswith(".") for part in name.parts):
                 yield name.as_posix()
 
-    def _artifacts_there(self) -> Iterator[str]:
+    def _remote_artifacts(self) -> Iterator[str]:
         self._storage.invalidate_cache()
         with contextlib.suppress(FileNotFoundError):
             for path in self._storage.find(self._root):
@@ -132,11 +135,11 @@ class _FolderSync:
 
 @contextlib.contextmanager
 def shared_cache_dir(where: str, name: str) -> Iterator[Path]:
-    """A folder on this machine; what stands in object storage is brought here, and what is made goes there.
+    """Yield a folder of shared results on this machine, kept in sync with object storage if the results are there.
 
     Args:
-        where: what `LINGRAFT_RESULTS` says.
-        name: of the folder there.
+        where: folder or URI of all shared results.
+        name: name of the folder within.
     """
     if uri := uri_of(where):
         with synced_folder(f"{uri.rstrip('/')}/{name}") as folder:

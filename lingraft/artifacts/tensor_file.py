@@ -1,6 +1,6 @@
-"""Where the tensors of a safetensors file lie in it, so that others may read them in place.
+"""Offsets of tensors in a safetensors file, so that they can be memory-mapped.
 
-The format is 8 bytes of header length, a JSON header, then the data; the header tells each tensor's place in the data.
+The format is 8 bytes of header length, a JSON header with the place of each tensor, then the data.
 """
 
 import json
@@ -29,12 +29,12 @@ class TensorSpan(NamedTuple):
     """First byte, from the beginning of the file."""
     nbytes: int
     dtype: str
-    """As safetensors names it, such as F32."""
+    """Name of the type in safetensors, such as F32."""
     shape: tuple[int, ...]
 
 
 def tensor_spans(file: Path) -> dict[str, TensorSpan]:
-    """Place of each tensor of a safetensors file, by its name.
+    """Return the place of each tensor of a safetensors file by its name.
 
     Raises:
         ArtifactError: it is not in the format.
@@ -55,7 +55,7 @@ def _span(data: int, entry: dict[str, list[int]]) -> TensorSpan:
 
 
 def map_tensor(file: Path, span: TensorSpan) -> NDArray[np.generic]:
-    """A tensor memory-mapped, read-only: its pages are read when they are used, and shared between processes.
+    """Memory-map a tensor read-only: its pages are read when they are used, and shared between processes.
 
     Raises:
         ArtifactError: numpy has no such dtype.

@@ -1,4 +1,4 @@
-"""Token ids as the files of a store of blocks hold them, for whoever moves those and needs no PyTorch for it."""
+"""Token ids in the shard files of blocks, read without PyTorch."""
 
 import json
 from pathlib import Path
@@ -17,12 +17,12 @@ Ids = NDArray[Any]
 
 
 def ids_dtype(vocabulary: int) -> "np.dtype[Any]":
-    """The smallest type that holds the ids of a vocabulary."""
+    """Return the smallest type that holds the ids of a vocabulary."""
     return np.dtype(np.uint16 if vocabulary <= _SMALL_VOCABULARY else np.uint32)
 
 
 def map_ids(path: Path) -> Ids:
-    """Token ids (n, T) of a shard, as a view of the file: only what is read comes into memory."""
+    """Return the token ids (n, T) of a shard as a view of the file, of which only used pages are read."""
     with path.open("rb") as stream:
         header_bytes = int.from_bytes(stream.read(8), "little")
         entry = json.loads(stream.read(header_bytes))[TENSOR]

@@ -14,11 +14,8 @@ import typer
 
 from lingraft import ranks
 from lingraft._version import __version__
-from lingraft.cli import handover, language, paper, publishing, registry, registry_add, source, verifying
+from lingraft.cli import cluster, handover, language, project, publishing, registry, source, verifying
 from lingraft.cli.add_language import add_language
-from lingraft.cli.deploy import deploy
-from lingraft.cli.doctor import doctor
-from lingraft.cli.init import init
 from lingraft.cli.options import run_app, with_registry_announced, with_start_announced
 from lingraft.errors import TrainingError
 
@@ -37,6 +34,7 @@ def settings(
         typer.Option(min=1, help="Processes of this machine that share each training, one a GPU; the result is alike."),
     ] = None,
 ) -> None:
+    """Set the number of processes, and refuse several for a command that does not train."""
     if processes:
         os.environ[ranks.PROCESSES_VARIABLE] = str(processes)
     if ranks.world_size() > 1 and context.invoked_subcommand not in TRAINING:
@@ -53,7 +51,7 @@ def version() -> None:
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "init": init,
+    "init": project.init,
     "import": source.import_primary,
     "text": source.text,
     "tokenize": source.tokenize,
@@ -68,13 +66,13 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "search-depth": language.search_depth,
     "evaluate": language.evaluate,
     "add-language": add_language,
-    "paper": paper.paper,
+    "paper": project.paper,
     "report": handover.report,
-    "cost": handover.cost,
+    "cost": project.cost,
     "verify": verifying.verify,
     "sign": verifying.sign,
-    "doctor": doctor,
-    "deploy": deploy,
+    "doctor": cluster.doctor,
+    "deploy": cluster.deploy,
 }
 TRAINING = {"pretrain", "mini", "adapt", "finetune"}
 SLOW_TO_START = TRAINING | {
@@ -105,7 +103,7 @@ for asked in (
     registry.gc,
 ):
     registered.command(asked.__name__)(with_registry_announced(asked))
-registered.command("add")(with_start_announced("registry add", registry_add.add))
+registered.command("add")(with_start_announced("registry add", registry.add))
 app.add_typer(registered, name="registry")
 publish = typer.Typer(help=publishing.HELP, no_args_is_help=True)
 for changed in (publishing.bundle, publishing.rollback, publishing.withdraw, publishing.ls):

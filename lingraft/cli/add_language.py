@@ -1,4 +1,4 @@
-"""`lingraft add-language`: the whole language lane as one command."""
+"""The command `lingraft add-language`, which runs all stages of a new language."""
 
 from pathlib import Path
 from typing import Annotated
@@ -60,7 +60,23 @@ def add_language(
     from lingraft.new_language.recipe import Wanted
     from lingraft.new_language.run import add_language as run
 
-    wanted = Wanted(depth, vocabulary, steps, batch, learning_rate, seed)
-    files = [*text, *(more_text or [])]
-    given = primary, files, language, out or Path(language), task or [], mini, recipe, wanted
-    print(run(*given, vectors=vectors, source_evaluation=source_evaluation).summary())
+    made = run(
+        primary=primary,
+        text=[*text, *(more_text or [])],
+        language=language,
+        out=out or Path(language),
+        tasks=task or [],
+        mini=mini,
+        recipe=recipe,
+        wanted=Wanted(
+            depth=depth,
+            vocabulary=vocabulary,
+            steps=steps,
+            batch_blocks=batch,
+            learning_rate=learning_rate,
+            seed=seed,
+        ),
+        vectors=vectors,
+        source_evaluation=source_evaluation,
+    )
+    print(made.summary())

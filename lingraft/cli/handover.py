@@ -5,11 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from lingraft.cli.cost import cost
 from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, print_artifact
 from lingraft.errors import ExportError
-
-__all__ = ["EXPORT_HELP", "cost", "export_add", "export_hf", "export_onnx", "report", "serve"]
 
 # What a command needs is imported by it, so that --help does not wait for torch.
 
@@ -56,7 +53,17 @@ def export_onnx(
             print(f"{out / language}.onnx: outputs equal PyTorch's within {difference:.1e}")
         return
     examples = evaluation_examples(task, embeddings, text or (), blocks or ()) if judge else {}
-    print_artifact(export_bundle(primary, task, embeddings, out, chosen, tables, examples))
+    print_artifact(
+        export_bundle(
+            primary=primary,
+            task=task,
+            embeddings=embeddings,
+            out=out,
+            precisions=chosen,
+            tables=tables,
+            examples=examples,
+        )
+    )
 
 
 def export_add(
@@ -113,11 +120,14 @@ def report(
 ) -> None:
     """Write the report as one HTML page, and print its table."""
     from lingraft.config.recipe import Recipe
-    from lingraft.reports.run.page import RunRecords, table, write
+    from lingraft.reports.run.page import write
+    from lingraft.reports.run.records import RunRecords
+    from lingraft.reports.run.table import table
     from lingraft.stages.results import load_language, load_search, load_source
 
     languages = [load_language(folder) for folder in evaluation]
-    found, settings = load_search(search) if search else None, Recipe.load(recipe) if recipe else None
+    found = load_search(search) if search else None
+    settings = Recipe.load(recipe) if recipe else None
     records = RunRecords.of(load_source(source), languages, found, settings)
     print_artifact(write(records, out))
     print(table(records))

@@ -47,9 +47,17 @@ def initialise(
     from it, `evaluate --initial` takes the scores before training from it, and `export onnx` serves it as it is.
     """
     from lingraft.config.recipe import Recipe
-    from lingraft.stages.initialise import initialise
+    from lingraft.jobs.job import InitialisationJob
 
-    made = initialise(Recipe.load(recipe), primary, tokenizer, out, blocks, vectors)
+    job = InitialisationJob(
+        recipe=Recipe.load(recipe),
+        primary=primary,
+        tokenizer=tokenizer,
+        blocks=blocks,
+        source_vectors=vectors,
+        out=out,
+    )
+    made = job.make()
     print_artifact(made)
     details = made.manifest.details
     print(f"{details['initialisation']}: {details['overlap']} of {details['vocabulary']} rows are the source's")
@@ -80,14 +88,22 @@ def adapt(
     fixed schedule or where the dev loss says so.
     """
     from lingraft.config.recipe import Recipe
-    from lingraft.stages.adapt import adapt
-    from lingraft.training.schedule import ignore_metrics
+    from lingraft.jobs.job import AdaptationJob
 
     settings = Recipe.load(recipe)
-    chosen = settings.adaptation.depth if depth is None else depth
-    given = settings, primary, blocks, tokenizer, chosen, out, ignore_metrics
-    shallower = shallower_mini or []
-    print_artifact(adapt(*given, mini=mini, checkpoints=checkpoints, shallower_minis=shallower, initial=initial))
+    job = AdaptationJob(
+        recipe=settings,
+        depth=settings.adaptation.depth if depth is None else depth,
+        primary=primary,
+        blocks=blocks,
+        tokenizer=tokenizer,
+        mini=mini,
+        initial=initial,
+        shallower_minis=tuple(shallower_mini or ()),
+        checkpoints=checkpoints,
+        out=out,
+    )
+    print_artifact(job.make())
 
 
 def search_depth(
@@ -133,10 +149,19 @@ def search_depth(
     from lingraft.search import Inputs, search
     from lingraft.stages.results import load_search
 
-    before = [load_search(folder) for folder in earlier or ()]
-    known = {found.language: found.chosen for found in before}
-    inputs = Inputs(primary, blocks, tokenizer, source_blocks, initial, source_evaluation, text)
-    print_artifact(search(Recipe.load(recipe), inputs, storage, out, known, state))
+    known = {found.language: found.chosen for found in map(load_search, earlier or ())}
+    inputs = Inputs(
+        primary=primary,
+        blocks=blocks,
+        tokenizer=tokenizer,
+        source_blocks=source_blocks,
+        initial=initial,
+        source_evaluation=source_evaluation,
+        text=text,
+    )
+    print_artifact(
+        search(recipe=Recipe.load(recipe), inputs=inputs, storage=storage, out=out, known=known, state=state)
+    )
     found = load_search(out)
     print(f"depth {found.chosen}: {found.reason}")
 
@@ -168,8 +193,19 @@ def evaluate(
 ) -> None:
     """Swap a language's embeddings in, and judge masked and zero-shot accuracy on its test split (step 4)."""
     from lingraft.config.recipe import Recipe
-    from lingraft.stages.evaluate import evaluate_language
+    from lingraft.jobs.job import LanguageEvaluationJob
 
-    folders = primary, embeddings, task or [], text, blocks, out
-    print_artifact(evaluate_language(Recipe.load(recipe), *folders, mini, initial, source_evaluation))
+    job = LanguageEvaluationJob(
+        recipe=Recipe.load(recipe),
+        primary=primary,
+        embeddings=embeddings,
+        tasks=tuple(task or ()),
+        text=text,
+        blocks=blocks,
+        mini=mini,
+        initial=initial,
+        source_evaluation=source_evaluation,
+        out=out,
+    )
+    print_artifact(job.make())
     print((out / "result.json").read_text())

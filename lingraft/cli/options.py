@@ -1,4 +1,4 @@
-"""What the commands have in common: options, and how they end."""
+"""Options that several commands share, and how commands end."""
 
 import functools
 import gc
@@ -64,7 +64,7 @@ EmbeddingsOption = Annotated[
 
 
 def print_artifact(made: "Artifact") -> None:
-    """Tell what was made, beside the command's output; of several processes the leader does."""
+    """Print kind, folder and fingerprint of a new artifact to stderr; of several processes, rank zero prints it."""
     if not ranks.is_rank_zero():
         return
     language = f" of {made.manifest.language!r}" if made.manifest.language else ""
@@ -72,7 +72,7 @@ def print_artifact(made: "Artifact") -> None:
 
 
 def announce_registry() -> None:
-    """Print which registry is about to be asked."""
+    """Print the address of the registry."""
     from lingraft.artifacts.addresses import without_password
     from lingraft.tracking.environment import registry_address
 
@@ -80,9 +80,9 @@ def announce_registry() -> None:
 
 
 def with_registry_announced(command: Callable[..., None]) -> Callable[..., None]:
-    """Have a command first say which registry it is about to ask, and end at once where there is none.
+    """Return a command that prints the address of the registry first, and fails at once if there is none.
 
-    MLflow takes seconds to import, and would create what it is asked to read.
+    MLflow takes seconds to import, and would create a missing store.
     """
 
     @functools.wraps(command)
@@ -104,7 +104,7 @@ def with_registry_announced(command: Callable[..., None]) -> Callable[..., None]
 
 
 def with_start_announced(name: str, command: Callable[..., None]) -> Callable[..., None]:
-    """Have a command say at once that it starts, where PyTorch or MLflow take seconds to import."""
+    """Return a command that prints at once that it starts, since PyTorch or MLflow take seconds to import."""
 
     @functools.wraps(command)
     def announced(*arguments: object, **options: object) -> None:
@@ -116,7 +116,7 @@ def with_start_announced(name: str, command: Callable[..., None]) -> Callable[..
 
 
 def run_app(app: typer.Typer) -> None:
-    """Run a command line, and end with a message instead of a traceback where the user can mend it, or broke it off."""
+    """Run a command line; errors that the user can fix, and interruptions, end it with a message, not a traceback."""
     try:
         with interruptible():
             app()
@@ -132,7 +132,7 @@ def run_app(app: typer.Typer) -> None:
 
 
 def _error_before(interruption: Interruption) -> LingraftError | None:
-    """What had gone wrong already when the process was asked to stop, and would not be told of otherwise."""
+    """Error that was being handled when the process was asked to stop, and would not be printed otherwise."""
     before: BaseException | None = interruption
     while before and before.__cause__ is None:
         before = before.__context__

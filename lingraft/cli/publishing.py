@@ -82,7 +82,8 @@ def ls(to: FolderOption) -> None:
     if not to.is_dir():
         raise PublicationError(f"there is no folder {to.absolute()}. Give the one that endpoints follow with --to.")
     publications = Publications(to)
-    published, replicas = [*publications.languages()], [*publications.replicas()]
+    published = [*publications.languages()]
+    replicas = [*publications.replicas()]
     if not published:
         names = ", ".join(replica.name for replica, _ in replicas)
         servers = f"; servers that follow it: {names}" if names else ", and no server has followed it"
@@ -124,7 +125,7 @@ def champion(
     with retrying_client() as client:
         require_bundle(client, model)
         to.mkdir(parents=True, exist_ok=True)
-        followed = ChampionFollower(client, model, to, endpoint, started, keep)
+        followed = ChampionFollower(client, model, to, endpoint=endpoint, started=started, keep=keep)
         if once:
             return followed.poll()
         while True:

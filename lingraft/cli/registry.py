@@ -67,15 +67,14 @@ def _marks(version: "Version", primary: "Version | None") -> list[str]:
 def show(model: ModelArgument, version: ChosenArgument = None) -> None:
     """Print a version's card, its tags, and what was decided about its model."""
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.promotion import decisions
-    from lingraft.tracking.promotion.promote import project_of
+    from lingraft.tracking.promotion.decisions import history, project_of
 
     with retrying_client() as client:
         found = _version(client, model, version)
-        records = decisions.history(client, project_of(found), model)
+        records = history(client, project_of(found), model)
     print(found.description)
     print("\n".join(["", "## Tags", "", *(f"{key}: {value}" for key, value in sorted(found.tags.items()))]))
-    print("\n".join(["", "## Decisions", "", *(record.says for record in records)]))
+    print("\n".join(["", "## Decisions", "", *(record.summary for record in records)]))
 
 
 def lineage(project: ProjectOption = None) -> None:
@@ -87,10 +86,11 @@ def lineage(project: ProjectOption = None) -> None:
 
     with retrying_client() as client:
         chosen = _project(client, project)
-        found, records = versions(client, chosen), decisions.history(client, chosen)
+        found = versions(client, chosen)
+        records = decisions.history(client, chosen)
     print(lineage_tree(found))
     if records:
-        print("\n".join(["", "decisions", *(f"{record.decision.model} {record.says}" for record in records)]))
+        print("\n".join(["", "decisions", *(f"{record.decision.model} {record.summary}" for record in records)]))
 
 
 def verify(
@@ -100,8 +100,7 @@ def verify(
 ) -> None:
     """Download versions, check every file's hash, and that tags, alignment and record are as they must be."""
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.promotion.decisions import missing_numbers
-    from lingraft.tracking.promotion.promote import project_of
+    from lingraft.tracking.promotion.decisions import missing_numbers, project_of
     from lingraft.tracking.promotion.upkeep import find_damage, require_no_problems, unrecorded_champions
     from lingraft.tracking.versions import versions
 
@@ -159,7 +158,7 @@ def promote(
     gate = Recipe.load(recipe).gate if recipe else None
     with retrying_client() as client:
         allowed = _allowed(drop_language, new_primary, new_labels)
-        decided = decide(client, model, version, by or current_user(), gate, dry_run, allowed)
+        decided = decide(client, model, version, by or current_user(), gate=gate, dry_run=dry_run, allowed=allowed)
         print(format_checks(decided.checks))
         _conclude(client, decided, dry_run)
     if decided.after != version:
@@ -245,13 +244,16 @@ def gc(
 
 def _conclude(client: "RetryingClient", decided: "PromotionResult", dry_run: bool) -> None:
     """Say what a decision came to, and which languages and other champions a primary leaves behind."""
-    from lingraft.tracking.promotion.promote import misaligned_champions, project_of
+    from lingraft.tracking.promotion.decisions import project_of
+    from lingraft.tracking.promotion.promote import misaligned_champions
     from lingraft.tracking.versions import version_of
 
-    would, before, after = ("would be " if dry_run else ""), decided.before or "none", decided.after or "none"
+    would = "would be " if dry_run else ""
+    before = decided.before or "none"
+    after = decided.after or "none"
     print(f"champion of {decided.model!r}: {would}{after} (before: {before})")
     if decided.record:
-        print(f"decision {decided.record.says}")
+        print(f"decision {decided.record.summary}")
     target = version_of(client, decided.model, decided.after) if decided.after else None
     if target and target.kind == "primary":
         left = misaligned_champions(client, project_of(target), target.fingerprint)
@@ -298,3 +300,58 @@ def _project(client: "RetryingClient", given: str | None) -> str:
 def current_user() -> str:
     """Who asks, where nobody says so."""
     return f"{getpass.getuser()}@{platform.node()}"
+
+
+def add(
+    folder: Annotated[
+        Path, typer.Argument(help="What `lingraft add-language` left (its --out); or a primary, or a task.")
+    ],
+    project: Annotated[
+        str | None, typer.Option(help="Name of the project; of a language or task, the one with its primary if absent.")
+    ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="Recipe whose [gate] counts; the gate's defaults if absent.")
+    ] = None,
+    by: ByOption = None,
+) -> None:
+    """Register a language that was added, promote it if it passes the gate, and put it into the project's bundles.
+
+    Its primary, and the tasks that it is to be served with, are added before. Ends with 1 if the embeddings or a bundle
+    are refused.
+    """
+    from lingraft.artifacts.artifact import MANIFEST
+
+    if (folder / MANIFEST).is_file():
+        return _add_artifact(folder, by or current_user(), project)
+    from lingraft.bundle.format import bundle_languages
+    from lingraft.config.gate import Gate
+    from lingraft.config.recipe import Recipe
+    from lingraft.tracking.promotion.adding import add_language
+    from lingraft.tracking.promotion.gate import format_checks, refusal_reason
+
+    gate = Recipe.load(recipe).gate if recipe else Gate()
+    added = add_language(folder, by or current_user(), gate, project)
+    model = added.decided.model
+    refused = []
+    print(format_checks(added.decided.checks))
+    if added.decided.after == added.version:
+        print(f"version {added.version} of {model!r} is champion")
+    else:
+        refused.append(f"version {added.version} of {model!r}: {refusal_reason(added.decided.checks)}")
+    for name, renewal in added.renewals.items():
+        if renewal.refused:
+            refused.append(f"version {renewal.version} of {name!r}: {renewal.refused}")
+        else:
+            languages = ", ".join(bundle_languages(renewal.made.manifest))
+            print(f"version {renewal.version} of {name!r} is champion: {languages}")
+    if refused:
+        raise PromotionError(f"registered, and not promoted: {' '.join(refused)}")
+
+
+def _add_artifact(folder: Path, asked_by: str, project: str | None) -> None:
+    from lingraft.tracking.promotion.adding import add_artifact
+
+    added = add_artifact(folder, asked_by, project)
+    print(f"version {added.version} of {added.model!r} is registered; version {added.champion} is champion")
+    if added.champion != added.version:
+        print(f"`lingraft registry promote {added.model} {added.version}` makes it champion")

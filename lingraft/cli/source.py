@@ -50,10 +50,12 @@ def text(
     """Read one language's text, clean it where the recipe asks for it, and split it into train, dev and test."""
     from lingraft.config.recipe import Recipe
     from lingraft.data.cleaning.corpus_stats import format_table
-    from lingraft.data.text import prepare
+    from lingraft.jobs.job import TextJob
 
     settings = Recipe.load(recipe)
-    made = prepare(settings.with_folder(folder) if folder else settings, language, out)
+    if folder:
+        settings = settings.with_folder(folder)
+    made = TextJob(recipe=settings, language=language, out=out).make()
     print_artifact(made)
     if "cleaning" in made.manifest.details:
         print(format_table(made.manifest.details["cleaning"]))
@@ -62,17 +64,17 @@ def text(
 def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:
     """Train one language's SentencePiece tokenizer."""
     from lingraft.config.recipe import Recipe
-    from lingraft.data.tokenizer.tokenizer import train_tokenizer
+    from lingraft.jobs.job import TokenizerJob
 
-    print_artifact(train_tokenizer(Recipe.load(recipe), text, out))
+    print_artifact(TokenizerJob(recipe=Recipe.load(recipe), text=text, out=out).make())
 
 
 def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Pack one language's text into fixed-length blocks of token ids."""
     from lingraft.config.recipe import Recipe
-    from lingraft.data.blocks import build
+    from lingraft.jobs.job import BlocksJob
 
-    print_artifact(build(Recipe.load(recipe), text, tokenizer, out))
+    print_artifact(BlocksJob(recipe=Recipe.load(recipe), text=text, tokenizer=tokenizer, out=out).make())
 
 
 def vectors(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
@@ -82,18 +84,17 @@ def vectors(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOpti
     the new language's itself.
     """
     from lingraft.config.recipe import Recipe
-    from lingraft.stages.vectors import build_vectors
+    from lingraft.jobs.job import VectorsJob
 
-    print_artifact(build_vectors(Recipe.load(recipe), blocks, tokenizer, out))
+    print_artifact(VectorsJob(recipe=Recipe.load(recipe), blocks=blocks, tokenizer=tokenizer, out=out).make())
 
 
 def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Train the primary with all its MLM heads in the source language (step 1 of the paper)."""
     from lingraft.config.recipe import Recipe
-    from lingraft.stages.pretrain import pretrain
-    from lingraft.training.schedule import ignore_metrics
+    from lingraft.jobs.job import PretrainingJob
 
-    print_artifact(pretrain(Recipe.load(recipe), blocks, tokenizer, out, ignore_metrics))
+    print_artifact(PretrainingJob(recipe=Recipe.load(recipe), blocks=blocks, tokenizer=tokenizer, out=out).make())
 
 
 def mini(
@@ -108,12 +109,11 @@ def mini(
 ) -> None:
     """Build MINIPOST's mini-model: fresh layers between a primary's bottom and its head (step 1b)."""
     from lingraft.config.recipe import Recipe
-    from lingraft.stages.build_mini import build_mini
-    from lingraft.training.schedule import ignore_metrics
+    from lingraft.jobs.job import MiniBuildingJob
 
     settings = Recipe.load(recipe)
     wanted = settings if depth is None else settings.over(depth)
-    print_artifact(build_mini(wanted, primary, blocks, out, ignore_metrics))
+    print_artifact(MiniBuildingJob(recipe=wanted, primary=primary, blocks=blocks, out=out).make())
 
 
 def finetune(
@@ -126,11 +126,11 @@ def finetune(
 ) -> None:
     """Finetune the body on a task of the recipe in the source language, token embeddings frozen (step 3)."""
     from lingraft.config.recipe import Recipe
-    from lingraft.stages.finetune import finetune
-    from lingraft.training.schedule import ignore_metrics
+    from lingraft.jobs.job import FinetuningJob
 
     settings = Recipe.load(recipe)
-    print_artifact(finetune(settings, settings.task(task).name, primary, text, seed, out, ignore_metrics))
+    name = settings.task(task).name
+    print_artifact(FinetuningJob(recipe=settings, task=name, seed=seed, primary=primary, text=text, out=out).make())
 
 
 def evaluate_source(
@@ -143,7 +143,10 @@ def evaluate_source(
 ) -> None:
     """Judge the primary and its tasks on the source language's test split."""
     from lingraft.config.recipe import Recipe
-    from lingraft.stages.evaluate import evaluate_source
+    from lingraft.jobs.job import SourceEvaluationJob
 
-    print_artifact(evaluate_source(Recipe.load(recipe), primary, task or [], text, blocks, out))
+    job = SourceEvaluationJob(
+        recipe=Recipe.load(recipe), primary=primary, tasks=tuple(task or ()), text=text, blocks=blocks, out=out
+    )
+    print_artifact(job.make())
     print((out / "result.json").read_text())

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
+from typing_extensions import override
 
-from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.failures import (
     EXPECTED_ERRORS,
     InputFailedError,
@@ -24,7 +25,6 @@ from lingraft.artifacts.failures import (
     format_error,
     require_inputs_made,
 )
-from lingraft.comparison.jobs import CHECKPOINTS, EMBEDDINGS
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, FinetuningRun, PlannedPrimary
 from lingraft.comparison.records import EvalResult, save_eval_result
 from lingraft.comparison.scorers import (
@@ -40,12 +40,12 @@ from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
-from lingraft.jobs.job import Job, LanguageDirs
+from lingraft.jobs.job import CHECKPOINTS, EMBEDDINGS, Job, LanguageDirs, Watch, unwatched
 from lingraft.model.loading import Primary, load_embeddings, load_primary
-from lingraft.reports.formatting import counted
 from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, Reference, probe_of, reference_tensors
 from lingraft.stages.results import SeedScores
+from lingraft.tables import counted
 from lingraft.training import masked_lm, precision
 
 Found = TypeVar("Found")
@@ -139,8 +139,6 @@ def evaluate_language(
 
     Alignment is evaluated only for models restricted to it (`FinetunedModels.restricted_to`).
 
-    Only models that are asked for it alone (`Bodies.on`) are judged on alignment.
-
     Args:
         arm: arm that adapted the language.
         models: finetuned models of the arm's primary.
@@ -160,7 +158,7 @@ def evaluate_language(
         )
     for covered in models.tasks_in(language):
         measures[covered.name] = partial(
-            _language_task_scorer, task=covered, models=models, layers=layers, lane=target, language=language
+            _language_task_scorer, task=covered, models=models, layers=layers, folders=target, language=language
         )
     cells = []
     baselines: dict[str, float] = {}
@@ -216,6 +214,78 @@ def evaluate_source(models: FinetunedModels, source: LanguageDirs) -> EvalResult
     return EvalResult(language=language, source_cells=tuple(cells), lost=models.lost(), text_bytes=text_bytes)
 
 
+class ArmEvaluation(Job, frozen=True):
+    """`evaluate_language` as a job; it has a result even if all of its inputs failed."""
+
+    kind = Kind.EVALUATION
+    bears_failed_inputs = True
+    arm: Arm
+    models: FinetunedModels
+    target: LanguageDirs
+    curve: Path
+    language: str
+    source: LanguageDirs | None = None
+
+    @property
+    @override
+    def inputs(self) -> dict[str, Path]:
+        of_source = {f"source {name}": at for name, at in self.source._asdict().items()} if self.source else {}
+        return self.target._asdict() | self.models.inputs() | {"embeddings": self.curve / EMBEDDINGS} | of_source
+
+    @property
+    @override
+    def settings(self) -> dict[str, Any]:
+        return _evaluation_settings(self.recipe, self.models.tasks_in(self.language))
+
+    @property
+    @override
+    def work(self) -> float:
+        passes = _relative_work(self.models, self.models.tasks_in(self.language))
+        return self.models.planned.layers * len(self.recipe.adaptation.checkpoint_steps) * passes
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+        found = evaluate_language(
+            arm=self.arm,
+            models=self.models,
+            target=self.target,
+            curve=self.curve,
+            language=self.language,
+            source=self.source,
+        )
+        return save_eval_result(found, out or self.out)
+
+
+class PrimaryEvaluation(Job, frozen=True):
+    """`evaluate_source` as a job; it has a result even if all of its inputs failed."""
+
+    kind = Kind.EVALUATION
+    bears_failed_inputs = True
+    models: FinetunedModels
+    source: LanguageDirs
+
+    @property
+    @override
+    def inputs(self) -> dict[str, Path]:
+        return self.source._asdict() | self.models.inputs()
+
+    @property
+    @override
+    def settings(self) -> dict[str, Any]:
+        planned = self.models.planned
+        tasks = self.models.tasks_in(self.recipe.source)
+        return _evaluation_settings(self.recipe, tasks) | {"systems": planned.systems_over(planned.layers)}
+
+    @property
+    @override
+    def work(self) -> float:
+        return self.models.planned.layers * _relative_work(self.models, self.models.tasks_in(self.recipe.source))
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+        return save_eval_result(evaluate_source(self.models, self.source), out or self.out)
+
+
 def language_evaluation(
     arm: Arm,
     models: FinetunedModels,
@@ -225,43 +295,34 @@ def language_evaluation(
     out: Path,
     source: LanguageDirs | None = None,
 ) -> Job:
-    """Return `evaluate_language` as a job; it has a result even where all of its inputs failed."""
-    covering = models.tasks_in(language)
-    return Job(
-        name=f"judge-{language}-{arm.name}",
-        title=f"judging of {language!r}{_task_suffix(models)}: {arm.title}",
-        kind=Kind.EVALUATION,
+    """Return the job that evaluates a language in an arm, as `evaluate_language` describes it."""
+    return ArmEvaluation(
+        recipe=arm.recipe,
+        arm=arm,
+        models=models,
+        target=target,
+        curve=curve,
+        language=language,
+        source=source,
         out=models.output_dir(out),
-        inputs=target._asdict() | models.inputs() | {"embeddings": curve / EMBEDDINGS} | _source_inputs(source),
-        settings=_evaluation_settings(arm.recipe, covering),
-        make=lambda folder, _: save_eval_result(
-            evaluate_language(arm=arm, models=models, target=target, curve=curve, language=language, source=source),
-            folder,
-        ),
-        work=models.planned.layers * len(arm.recipe.adaptation.checkpoint_steps) * _relative_work(models, covering),
-        bears_failed_inputs=True,
+        own_name=f"judge-{language}-{arm.name}",
+        own_title=f"judging of {language!r}{_task_suffix(models)}: {arm.title}",
+        records_failure=True,
     )
 
 
 def source_evaluation(models: FinetunedModels, source: LanguageDirs, out: Path) -> Job:
-    """Return `evaluate_source` as a job."""
+    """Return the job that evaluates a primary in the source language."""
     planned = models.planned
-    tasks = models.tasks_in(models.planned.recipe.source)
-    return Job(
-        name=f"judge-source-{planned.name}",
-        title=f"judging of the source language{_task_suffix(models)}: {planned.title}",
-        kind=Kind.EVALUATION,
+    return PrimaryEvaluation(
+        recipe=planned.recipe,
+        models=models,
+        source=source,
         out=models.output_dir(out),
-        inputs=source._asdict() | models.inputs(),
-        settings=_evaluation_settings(planned.recipe, tasks) | {"systems": planned.systems_over(planned.layers)},
-        make=lambda folder, _: save_eval_result(evaluate_source(models, source), folder),
-        work=planned.layers * _relative_work(models, tasks),
-        bears_failed_inputs=True,
+        own_name=f"judge-source-{planned.name}",
+        own_title=f"judging of the source language{_task_suffix(models)}: {planned.title}",
+        records_failure=True,
     )
-
-
-def _source_inputs(source: LanguageDirs | None) -> dict[str, Path]:
-    return {f"source {name}": at for name, at in source._asdict().items()} if source else {}
 
 
 def _task_suffix(models: FinetunedModels) -> str:
@@ -342,10 +403,10 @@ def _language_alignment_scorer(
 
 
 def _language_task_scorer(
-    task: Task, models: FinetunedModels, layers: int, lane: LanguageDirs, language: str
+    task: Task, models: FinetunedModels, layers: int, folders: LanguageDirs, language: str
 ) -> TaskScorer:
-    text = load_text(lane.text, language) if task.kind == "documents" else None
-    tokenizer = Tokenizer.load(lane.tokenizer, language)
+    text = load_text(folders.text, language) if task.kind == "documents" else None
+    tokenizer = Tokenizer.load(folders.tokenizer, language)
     return task_scorer(task, models.available_folders(task.name, layers), text, tokenizer)
 
 

@@ -197,8 +197,6 @@ def plan_comparison(recipe: Recipe) -> Comparison:
 
     Where [adaptation] names no checkpoints, the first and the last update are evaluated.
 
-    Where [adaptation] names no checkpoints, the first and the last update are judged.
-
     Raises:
         RecipeError: the recipe has no [paper], a task has the name of the comparison's own, or a further task is none
             of the recipe's.

@@ -10,28 +10,26 @@ import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import get_or_make, require_same_provenance
-from lingraft.artifacts.failures import clear_failure, failure_reason
+from lingraft.artifacts.cache import find_or_note, require_same_provenance
+from lingraft.artifacts.failures import clear_failure, failure_reason, record_failure, require_inputs_made
 from lingraft.artifacts.files import explain_write_errors, write_text
+from lingraft.artifacts.locks import folder_lock
 from lingraft.comparison import evaluate, jobs
 from lingraft.comparison.evaluate import FinetunedModels
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, PlannedPrimary, plan_comparison
 from lingraft.comparison.records import EvalResult, count_missing, load_eval_result, merge_records
-from lingraft.comparison.shared_jobs import claim_in_turn, exclusive
+from lingraft.comparison.shared_jobs import claim_in_turn
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.console import say
 from lingraft.errors import ArtifactError
-from lingraft.jobs.job import Job, LanguageDirs, language_jobs
-from lingraft.jobs.job import vectors as source_vectors
+from lingraft.jobs.job import Job, LanguageDirs, VectorsJob, language_jobs
 from lingraft.reports.paper import report as paper_report
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.reports.paper.report import MARKDOWN_FILE
-from lingraft.training.schedule import ignore_metrics
 
 REPORT = "report"
 """Folder of the finished report within the results."""
@@ -47,13 +45,10 @@ def run(recipe: Recipe, out: Path, on_records: Callable[[PaperRecords], None] = 
     Each new evaluation updates the records and tables (`records.json`, `paper.md`); the whole report with its figures
     is written at the end (`report/`).
 
-    Records and tables so far are written after every judgement that was not there (`records.json`, `paper.md`), the
-    whole report with its figures at the end (`report/`).
-
     Args:
         recipe: recipe with a [paper] section.
         out: folder of all results; where it has results of an earlier run, only the missing ones are run.
-        hear: called with the records so far, at the start and after each new evaluation.
+        on_records: called with the records so far, at the start and after each new evaluation.
 
     Raises:
         RecipeError: the recipe has no [paper], or a task has the name of the comparison's own.
@@ -66,31 +61,30 @@ def run(recipe: Recipe, out: Path, on_records: Callable[[PaperRecords], None] = 
     standing = existing_results(planned)
     on_records(merge_records(comparison, [*standing.values()]))
     known = {made for made, judged in standing.items() if judged.is_complete}
-    for job in run_jobs(planned, out):
+    for job in run_jobs(planned):
         if job.kind is Kind.EVALUATION and job.made not in known:
             on_records(_write_progress(comparison, planned, out))
     if known:  # some may have been judged again, since what they judge was made again
         on_records(_write_progress(comparison, planned, out))
     judged = [load_eval_result(job.made) for job in planned if job.kind is Kind.EVALUATION]
-    with exclusive(out / REPORT, out):
+    with folder_lock(out / REPORT, wait=True):
         made = _write_report(comparison, judged, out / REPORT)
     _say_missing(comparison, judged, out / MARKDOWN_FILE)
     return made
 
 
-def run_jobs(planned: Sequence[Job], out: Path) -> Iterator[Job]:
+def run_jobs(planned: Sequence[Job]) -> Iterator[Job]:
     """Run the jobs that are not done, log how many are left and how long they take, and yield each one afterwards.
 
     Args:
-        planned: jobs, each after those that it depends on.
-        out: folder of all results; processes with the same folder share the jobs.
+        planned: jobs, each after those that it depends on; processes with jobs of the same outputs share them.
 
     Raises:
-        ProvenanceMismatchError: `out` has results that were trained from other settings.
-        ArtifactError: `out` cannot be written.
+        ProvenanceMismatchError: an output was made from other settings.
+        ArtifactError: an output cannot be written.
     """
     clock = _TimeEstimate(planned)
-    for number, job in enumerate(claim_in_turn(planned, out), start=1):
+    for number, job in enumerate(claim_in_turn(planned), start=1):
         say(f"[{number}/{len(planned)}{clock.left}] {job.title}")
         with clock.measuring(job):
             _run_job(job)
@@ -104,11 +98,19 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
     tokens; then one task at a time, so that an interrupted run leaves whole tasks.
     """
     for language in comparison.recipe.languages:
-        yield from language_jobs(comparison.recipe, language, LanguageDirs.under(out, language))
+        folders = LanguageDirs.under(out, language)
+        yield from language_jobs(comparison.recipe, language, folders, records_failure=True)
     if any(_starts_from_text(arm) for arm in comparison.arms):
         source = comparison.recipe.source
-        its = LanguageDirs.under(out, comparison.recipe.source)
-        yield source_vectors(comparison.recipe, source, its.blocks, its.tokenizer, vectors_dir(out))
+        its = LanguageDirs.under(out, source)
+        yield VectorsJob(
+            recipe=comparison.recipe,
+            language=source,
+            blocks=its.blocks,
+            tokenizer=its.tokenizer,
+            out=vectors_dir(out),
+            records_failure=True,
+        )
     for part in comparison.by_seed().values():
         for primary in part.primaries:
             yield from _pretraining_jobs(primary, out)
@@ -156,7 +158,7 @@ def _adaptation_jobs(arm: Arm, models: FinetunedModels, language: str, out: Path
     mini = _mini_dir(arm, out) if arm.recipe.builds_mini else None
     target = LanguageDirs.under(out, language)
     curve = _adaptation_dir(arm, language, out)
-    start = initial_dir(arm, language, out) if _starts_from_text(arm) else None
+    start = [initial_dir(arm, language, out)] if _starts_from_text(arm) else []
     yield jobs.adaptation(
         arm=arm,
         language=language,
@@ -194,7 +196,9 @@ def _task_jobs(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
     for primary in part.primaries:
         models = _finetuned_models(primary, out).restricted_to(task.name)
         for wanted in models.finetunings:
-            yield jobs.finetuning(primary, wanted, models.primary, source.text, wanted.path_in(models.tasks))
+            yield jobs.finetuning(
+                planned=primary, wanted=wanted, primary=models.primary, text=source.text, tasks=models.tasks
+            )
         yield evaluate.source_evaluation(models, source, _evaluations_dir(primary.name, out))
     for language in filter(task.covers, part.recipe.targets):
         for arm in _arms_adapting(part, language):
@@ -251,23 +255,23 @@ def _mini_dir(arm: Arm, out: Path) -> Path:
 
 
 def _run_job(job: Job) -> None:
-    """Run a job, unless it is done; a failed one is run again.
+    """Run a job that is locked, unless it is done; a failed one is run again.
 
     An evaluation loses nothing but time, so it is run again wherever anything has changed or had failed.
     """
-
-    def once() -> None:
+    clear_failure(job.made)
+    with record_failure(job.made, job.title):
+        if not job.bears_failed_inputs:
+            require_inputs_made(job.inputs.values())
         if job.kind is Kind.EVALUATION and job.made.is_dir() and _is_outdated(job):
             shutil.rmtree(job.made)
-        get_or_make(job.made, job.kind, job.made_from, lambda: job.make(job.out, ignore_metrics))
-
-    clear_failure(job.made)
-    job.attempt(once)
+        if not find_or_note(job.made, job.kind, job.provenance):
+            job.make()
 
 
 def _is_outdated(job: Job) -> bool:
     try:
-        require_same_provenance(job.made, job.made_from)
+        require_same_provenance(job.made, job.provenance)
         return not load_eval_result(job.made).is_complete
     except ArtifactError:
         return True
@@ -279,10 +283,9 @@ def existing_results(planned: Iterable[Job]) -> dict[Path, EvalResult]:
 
 
 def _existing_result(job: Job) -> EvalResult | None:
-    as_of_now = replace(job)  # a job keeps what it is made from once it was asked, and an input may yet be made
     try:
         if not failure_reason(job.made):
-            require_same_provenance(job.made, as_of_now.made_from)
+            require_same_provenance(job.made, job.provenance)
         return load_eval_result(job.made)
     except ArtifactError:
         return None

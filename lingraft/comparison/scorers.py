@@ -43,8 +43,6 @@ def masked_token_scorer(primary: Primary, blocks: Artifact, seed: int) -> Embedd
 
     The trivial answer is the most frequent piece.
 
-    The trivial answer is the piece that is most frequent there.
-
     Args:
         primary: primary that the embeddings belong to.
         blocks: blocks of the language.
@@ -63,8 +61,6 @@ def masked_token_scorer(primary: Primary, blocks: Artifact, seed: int) -> Embedd
 
 def alignment_scorer(primary: Primary, probe: AlignmentProbe, seed: int) -> EmbeddingsScorer:
     """Return a scorer for the share of counterparts found in the other language, both ways, by states of the top layer.
-
-    The trivial answer is a guess.
 
     The trivial answer is a guess.
 

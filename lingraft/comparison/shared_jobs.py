@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from lingraft.artifacts.locks import folder_lock
@@ -10,30 +10,24 @@ from lingraft.console import say
 from lingraft.errors import InUseError
 from lingraft.jobs.job import Job
 
-_LOCKS = ".held"
-"""Folder that has a lock for each job that a process is running."""
 _POLL_S = 1.0
 
 
-def claim_in_turn(planned: Iterable[Job], out: Path) -> Iterator[Job]:
+def claim_in_turn(planned: Iterable[Job]) -> Iterator[Job]:
     """Yield every job, locked by this process until the next one is requested.
 
     The next job is the first that no other process is running and whose inputs are all done. Jobs that another process
     has done are yielded too, so that every process sees all results. A single process gets the jobs in the planned
     order.
 
-    The next is the first that no other process is at and that builds on nothing still to come. What another process
-    has done comes too, so that each sees all results. One process alone gets them as they are planned.
-
     Args:
         planned: jobs, each after those that it depends on.
-        out: folder of all results, the same for all processes.
     """
     waiting = [*planned]
     told = None
     while waiting:
         with ExitStack() as hold:
-            job = next((one for one in _ready(waiting) if _try_lock(one.made, out, hold)), None)
+            job = next((one for one in _ready(waiting) if _try_lock(one.made, hold)), None)
             if job:
                 yield job
                 waiting.remove(job)
@@ -44,23 +38,14 @@ def claim_in_turn(planned: Iterable[Job], out: Path) -> Iterator[Job]:
         time.sleep(_POLL_S)
 
 
-@contextmanager
-def exclusive(made: Path, out: Path) -> Iterator[None]:
-    """Wait for the lock of an output, and hold it while the context is open."""
-    with ExitStack() as hold:
-        while not _try_lock(made, out, hold):
-            time.sleep(_POLL_S)
-        yield
-
-
 def _ready(waiting: Sequence[Job]) -> Iterator[Job]:
     to_come = {job.made for job in waiting}
     return (job for job in waiting if to_come.isdisjoint(job.inputs.values()))
 
 
-def _try_lock(made: Path, out: Path, hold: ExitStack) -> bool:
+def _try_lock(made: Path, hold: ExitStack) -> bool:
     """Try to lock a job's output until `hold` ends; return whether it succeeded."""
     with suppress(InUseError):
-        hold.enter_context(folder_lock(out / _LOCKS / ".".join(made.relative_to(out).parts)))
+        hold.enter_context(folder_lock(made))
         return True
     return False

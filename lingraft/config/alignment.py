@@ -20,7 +20,7 @@ ParallelText = Annotated[str | tuple[str, str], BeforeValidator(_one_or_two)]
 
 
 class Alignment(Section):
-    """What shows which pieces of the source a language's pieces correspond to, where there is more than its text.
+    """Resources beside text that show which pieces of the source a language's pieces correspond to.
 
     A language uses the best that it has: parallel text, else a dictionary, else its text alone.
     """
@@ -41,7 +41,7 @@ class Alignment(Section):
     )
 
     def only_in(self, languages: Collection[str]) -> Self:
-        """The same section without files for other languages than these."""
+        """Return the section without files for other languages."""
         parallel = {language: files for language, files in self.parallel.items() if language in languages}
         dictionary = {language: file for language, file in self.dictionary.items() if language in languages}
         return self.model_copy(update={"parallel": parallel, "dictionary": dictionary})

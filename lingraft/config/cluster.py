@@ -14,7 +14,7 @@ _QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(sorted(_UNITS, reverse=True)
 
 
 def parse_quantity(quantity: str) -> float:
-    """What a Kubernetes quantity is worth, such as 4294967296.0 for '4Gi'."""
+    """Return the value of a Kubernetes quantity, such as 4294967296.0 for '4Gi'."""
     found = _QUANTITY.fullmatch(quantity)
     if not found:
         raise ValueError(f"{quantity!r} must be a Kubernetes quantity, such as '2', '500m' or '16Gi'")
@@ -40,9 +40,15 @@ class Toleration(Section):
         "NoSchedule", description="Effect of the taint that is tolerated."
     )
 
+    def tolerates(self, key: str, value: str, effect: str) -> bool:
+        """Return whether a taint is tolerated, as Kubernetes has it: an empty key with Exists is any."""
+        any_value = self.operator == "Exists"
+        of_key = self.key == key or (not self.key and any_value)
+        return self.effect == effect and of_key and (any_value or self.value == value)
+
 
 class Profile(Section):
-    """What a step asks of the cluster; ignored by local runs."""
+    """Resources and placement of a step on the cluster; local runs ignore them."""
 
     cpu: Quantity = Field("2", description="CPU cores, as a Kubernetes quantity; request and limit.")
     memory: Quantity = Field("4Gi", description="Memory in bytes, as a Kubernetes quantity; request and limit.")
@@ -71,7 +77,7 @@ class Profile(Section):
 
     @property
     def launched(self) -> Literal["Job", "TrainJob"] | None:
-        """As what it is launched from a small step, where that step's own pod could not be it."""
+        """Kind of workload that a small step launches, if a pod of KFP cannot have this profile."""
         if self.nodes > 1:
             return "TrainJob"
         beyond_kfp = self.spot or self.time_limit_s or self.ephemeral_storage or self.priority_class
@@ -126,7 +132,7 @@ class Cluster(Section):
     )
 
     def profile_of(self, stage: StageName) -> Profile:
-        """What a stage asks for."""
+        """Return the profile of a stage."""
         return self.stages.get(stage, self.training)
 
     @pydantic.model_validator(mode="after")

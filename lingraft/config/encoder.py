@@ -30,7 +30,7 @@ Activation = Literal["gelu", "gelu_tanh", "relu"]
 
 
 class Family(Section):
-    """What tells the architectures of RoBERTa's family apart; our own models have RoBERTa's, the defaults."""
+    """Differences between architectures of RoBERTa's family; the defaults are RoBERTa's, which our own models have."""
 
     position_offset: NonNegativeInt = Field(2, description="Rows of the position table before the first token's.")
     segments: NonNegativeInt = Field(0, description="Rows of the segment (token type) table; 0: there is none.")
@@ -72,5 +72,5 @@ class EncoderShape(Section):
         return self
 
     def cut(self, layers: int, heads: tuple[int, ...]) -> Self:
-        """The same shape with other layers and heads."""
+        """Return the shape with other layers and heads."""
         return self.model_copy(update={"layers": layers, "mlm_heads": heads})

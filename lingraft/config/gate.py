@@ -1,4 +1,4 @@
-"""What a challenger must show before it becomes champion; `lingraft/tracking/promotion/gate.py` asks for it."""
+"""Settings of the gate that a challenger must pass to become champion (`lingraft/tracking/promotion/gate.py`)."""
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -8,7 +8,8 @@ PARITY_TOLERANCE = 1e-4
 """Largest absolute difference of a logit between ONNX Runtime and PyTorch, both in float32."""
 
 
-MASKED_METRIC, ALIGNMENT_METRIC = "masked", "alignment"
+MASKED_METRIC = "masked"
+ALIGNMENT_METRIC = "alignment"
 """Metrics that need no labels: masked tokens found, and counterparts in the source language found."""
 
 
@@ -37,5 +38,5 @@ class Gate(Section):
     seed: NonNegativeInt = Field(20_221_210, description="Decides all draws: the same evidence, the same verdict.")
 
     def tolerance_of(self, task: str) -> float:
-        """By how much a task's score may fall."""
+        """Return by how much a task's score may fall."""
         return self.tolerances.get(task, self.tolerance)

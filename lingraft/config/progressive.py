@@ -12,7 +12,7 @@ from lingraft.errors import RecipeError
 
 _ROUNDING = 1e-6
 _STEP_ROUNDING = 1e-6
-"""Of a step."""
+"""Rounding error, in steps, of a switch that a share of the steps places."""
 
 
 class _RisingDepths(Section):
@@ -63,7 +63,8 @@ class FixedSwitch(_RisingDepths):
         Raises:
             RecipeError: a depth gets none.
         """
-        counts, place = [], 0.0
+        counts = []
+        place = 0.0
         for end, each in zip(self.ends(), flops, strict=True):
             stride = each / flops[-1]
             counts.append(steps_until(steps if end is None else end * steps, place, stride))

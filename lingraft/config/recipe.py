@@ -96,7 +96,8 @@ class Recipe(Section):
             tokens = settings.blocks_at_once * self.encoder.block_tokens
             if not round(settings.mask_rate * tokens):
                 raise ValueError(f"{stage}.mask_rate {settings.mask_rate} masks none of the {tokens} tokens at once")
-        windows, tokens = self.pretraining.windows, self.encoder.block_tokens
+        windows = self.pretraining.windows
+        tokens = self.encoder.block_tokens
         if windows and tokens % windows.tokens:
             raise ValueError(f"pretraining.windows.tokens {windows.tokens} must divide block_tokens {tokens}")
 
@@ -169,7 +170,7 @@ class Recipe(Section):
         return tuple(sorted(self.search.depths or self.encoder.mlm_heads)) if self.search else ()
 
     def over(self, depth: int) -> Self:
-        """The same project with its mini-model at another depth."""
+        """Return the recipe with its mini-model at another depth."""
         return self.model_copy(update={"adaptation": self.adaptation.model_copy(update={"depth": depth})})
 
     def _require_progressive(self) -> None:
@@ -204,13 +205,14 @@ class Recipe(Section):
         return self.encoder.cut(step.layers, step.heads)
 
     def for_system(self, system: System, depth: int | None = None) -> Self:
-        """The same project under another system: its primary's shape, and its depth of adaptation.
+        """Return the recipe under another system, with the shape of its primary and its depth of adaptation.
 
         It speaks of one system, so it has no comparison, and a search only where that system has one. Of another system
         or depth than the recipe's own, adaptation is over one depth.
         """
         steps = self.steps_over(depth or self.adaptation.depth, system)
-        pretrained, adapted = steps[Stage.PRETRAIN], steps[Stage.ADAPT]
+        pretrained = steps[Stage.PRETRAIN]
+        adapted = steps[Stage.ADAPT]
         changes: dict[str, Any] = {"depth": adapted.layers - adapted.fresh_layers}
         if (system, changes["depth"]) != (self.system, self.adaptation.depth):
             changes["progressive"] = None
@@ -276,7 +278,7 @@ class Recipe(Section):
             raise RecipeError(f"{origin} is not usable:\n  " + "\n  ".join(lines)) from error
 
     def _following_targets(self) -> Self:
-        """The recipe without what names languages that it does not have."""
+        """The recipe without settings that name languages which it does not have."""
         changes: dict[str, Any] = {
             "tasks": tuple(task.only_in(self.languages) for task in self.tasks),
             "alignment": self.alignment.only_in(self.targets),
@@ -286,7 +288,7 @@ class Recipe(Section):
         return self.model_copy(update=changes)
 
     def _notes(self, raw: dict[str, Any]) -> Iterator[str]:
-        """What of a valid recipe names languages that it does not have.
+        """Yield notes on settings that name languages which the recipe does not have.
 
         Args:
             raw: the recipe as it was given.
@@ -320,11 +322,11 @@ class Recipe(Section):
             yield f"alignment.dictionary of {both} is not used: these languages have parallel text, which is better."
 
     def to_json(self) -> str:
-        """The recipe in one canonical line: what components are given, and what is hashed."""
+        """Return the recipe as one canonical line of JSON, which components get, and which is hashed."""
         return self.model_dump_json()
 
     def digest(self) -> str:
-        """SHA-256 of the recipe: equal settings, equal digest."""
+        """Return the SHA-256 of the recipe: equal settings, equal digest."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def require_search(self) -> Search:
@@ -367,6 +369,6 @@ class Recipe(Section):
         return found[name]
 
     def with_folder(self, path: Path) -> Self:
-        """The same recipe on text of one's own (`--text DIR`), cleaned alike."""
+        """Return the recipe with the user's own text (`--text DIR`), cleaned in the same way."""
         folder = Folder(kind="folder", path=str(path.resolve()), cleaning=self.text.cleaning)
         return self.model_copy(update={"text": folder})

@@ -17,7 +17,7 @@ _ROUNDING = 1e-9
 
 
 class Goal(StrEnum):
-    """What the best trial of a search is."""
+    """Criterion for the best trial of a search."""
 
     SCORE = "score"
     """The best score within the budget."""
@@ -28,7 +28,7 @@ class Goal(StrEnum):
 
 
 class Metric(StrEnum):
-    """What a search compares trials by, on the dev split."""
+    """Score by which a search compares trials, on the dev split."""
 
     MASKED = "masked"
     """Masked tokens that the primary finds."""

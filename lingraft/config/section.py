@@ -1,4 +1,4 @@
-"""What every part of a recipe has in common: it is immutable, strict, and says what it would have allowed."""
+"""Base of all sections of a recipe: immutable and strict, with errors that name the allowed values."""
 
 import difflib
 import re
@@ -82,7 +82,8 @@ def _locate(root: type[Section], location: tuple[int | str, ...]) -> tuple[list[
     Pydantic puts the tag of a discriminated union behind the union's key, and '[key]' behind a key that is wrong.
     """
     path: list[str] = []
-    sections, inside = [root], [root]
+    sections = [root]
+    inside = [root]
     for part in location:
         tagged = [section for section in inside if _kind_of(section) == part]
         if part == "[key]":

@@ -32,7 +32,7 @@ class Stage(StrEnum):
 
 
 class TrainedPart(StrEnum):
-    """What a step trains; all else is frozen."""
+    """Part of a model that a step trains; the rest is frozen."""
 
     EVERYTHING = "everything"
     FRESH_LAYERS = "fresh layers"
@@ -71,7 +71,8 @@ def steps_of(system: System, layers: int, depth: int, fresh_layers: int = 0, hea
         DepthError: the depth is not one that the system can have with so many layers.
     """
     _require_depth(system, layers, depth, fresh_layers)
-    joint, mini = heads or tuple(sorted({depth, layers})), depth + fresh_layers
+    joint = heads or tuple(sorted({depth, layers}))
+    mini = depth + fresh_layers
     whole = (
         Step(Stage.PRETRAIN, TrainedPart.EVERYTHING, layers, (layers,)),
         Step(Stage.FINETUNE, TrainedPart.BODY, layers),

@@ -144,7 +144,7 @@ class Task(Section):
         return {"text": example} if isinstance(example, str) else example
 
     def only_in(self, languages: Collection[str]) -> Self:
-        """The same task without examples for other languages than these."""
+        """Return the task without examples for other languages."""
         kept = {language: asked for language, asked in self.examples.items() if language in languages}
         return self if len(kept) == len(self.examples) else self.model_copy(update={"examples": kept})
 

@@ -30,7 +30,7 @@ UnicodeForm = Literal["NFC", "none"]
 
 
 class Cleaning(Section):
-    """What is done to text before it is split; a paragraph is a line of a document that is not blank.
+    """Cleaning of text before it is split; a paragraph is a line of a document that is not blank.
 
     Characters that nobody can see (control, zero-width, private and unassigned ones) are removed, and white space
     becomes single spaces.

@@ -19,7 +19,7 @@ class Initialisation(StrEnum):
     RANDOM = "random"
     """All rows but the special ones are drawn from N(0, 0.02)."""
     FITTED = "fitted"
-    """As overlap, but the rest are drawn around what a fit to the source's rows expects of pieces of their kind."""
+    """Rows of shared pieces are copied; others are drawn around the mean that a fit to the source's rows predicts."""
     ALIGNED = "aligned"
     """Rows are weighted means of the source's rows that mean the same, found by parallel text, a dictionary or text."""
 
@@ -180,7 +180,7 @@ class Adaptation(Training):
         return self.checkpoints_until(self.steps)
 
     def checkpoints_until(self, last: int) -> tuple[int, ...]:
-        """The same for a training of so many updates."""
+        """Return the updates after which embeddings are kept in a training of another length."""
         if not (self.checkpoint_every_steps or self.early_checkpoints):
             return ()
         regular = range(0, last, self.checkpoint_every_steps or last)

@@ -1,7 +1,7 @@
 """Detection of a text's language, offline, with py3langid.
 
 All languages that py3langid knows are candidates, not only those served: a text in another language is to be refused,
-not answered with embeddings of the wrong language. docs/serving.md reports the accuracy.
+not answered with embeddings of the wrong language. docs/guides/serving.md reports the accuracy.
 """
 
 from typing import Any, NamedTuple, Self

@@ -1,1 +1,1 @@
-"""Endpoints on a cluster: KServe InferenceServices that bring their bundles from the registry."""
+"""Endpoints on a cluster: KServe InferenceServices that download their bundles from the registry."""

@@ -1,7 +1,7 @@
-"""What an endpoint on a cluster is: bundles of the registry, an image, room, and how it grows."""
+"""Settings of an endpoint on a cluster: bundles of the registry, image, resources, and scaling."""
 
 import re
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
 import pydantic
 from pydantic import AfterValidator, Field, PositiveInt
@@ -12,23 +12,19 @@ from lingraft.errors import DeploymentError
 
 _MODEL = re.compile(r"models:/(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(/(?P<version>[1-9]\d*)|@champion)")
 
-Mode = Literal["Standard", "Knative"]
-"""How KServe makes pods. Standard is a plain Deployment; Knative scales by concurrency itself, and splits traffic."""
-
 
 class RegisteredBundle(NamedTuple):
-    """A bundle in the registry."""
+    """A bundle in the registry; without a version, the champion at the start of a pod."""
 
     name: str
     version: int | None
-    """The champion, whichever that is when a pod starts, if absent."""
 
 
 def parse_model_uri(uri: str) -> RegisteredBundle:
-    """The bundle that a URI names.
+    """Parse MLflow's URI of a registered model.
 
     Raises:
-        ValueError: it is not of MLflow's form.
+        ValueError: the URI has another form.
     """
     found = _MODEL.fullmatch(uri)
     if not found:
@@ -36,17 +32,15 @@ def parse_model_uri(uri: str) -> RegisteredBundle:
     return RegisteredBundle(found["name"], int(found["version"]) if found["version"] else None)
 
 
-def _checked(uri: str) -> str:
+def _require_model_uri(uri: str) -> str:
     parse_model_uri(uri)
     return uri
 
 
-Uri = Annotated[str, AfterValidator(_checked)]
-
-
+ModelUri = Annotated[str, AfterValidator(_require_model_uri)]
 ServiceName = Annotated[
     str,
-    # KServe asks for a letter first; `<name>-predictor` is a Service, whose name has 63 characters at most.
+    # KServe requires a letter first; `<name>-predictor` is a Service, whose name has 63 characters at most.
     full_match(
         r"[a-z]([a-z0-9-]{0,51}[a-z0-9])?", "at most 53 lower-case letters, digits and inner dashes, a letter first"
     ),
@@ -54,34 +48,36 @@ ServiceName = Annotated[
 
 
 class Deployment(Section):
-    """Immutable; all that its manifest is made of."""
+    """Settings from which the manifest is made."""
 
-    name: ServiceName = Field(
-        "lingraft", description="Of the InferenceService, and of the tag endpoint.NAME in the registry."
-    )
-    models: tuple[Uri, ...] = Field(
+    name: ServiceName = Field("lingraft", description="Name of the InferenceService and of the tag endpoint.NAME.")
+    models: tuple[ModelUri, ...] = Field(
         description="Bundles, as models:/NAME/VERSION or models:/NAME@champion, each of another task.", min_length=1
     )
     follow: bool = Field(False, description="Take up champions while pods run, without new ones (`lingraft publish`).")
-    mode: Mode = Field("Standard", description="Standard, or Knative, which canaries need.")
-    image: str = Field(f"ghcr.io/lingraft/serve:{__version__}", description="With a tag or a digest.")
-    replicas: PositiveInt = Field(1, description="At least.")
-    max_replicas: PositiveInt = Field(1, description="At most.")
-    concurrency: PositiveInt = Field(32, description="Requests at once that one pod is to have; more pods follow.")
-    prometheus: str | None = Field(
-        None, description="Address of Prometheus; mode Standard scales by concurrency through KEDA, which asks there."
+    mode: Literal["Standard", "Knative"] = Field(
+        "Standard", description="Standard, a Deployment; or Knative, which canaries need."
     )
-    cpu: str = Field("2", description="Of each pod, as Kubernetes writes it.")
-    memory: str = Field("2Gi", description="The same.")
-    gpus: int = Field(0, description="Of each pod; the image must be one with the gpu extra.", ge=0)
-    room: str = Field("10Gi", description="For the bundles and what is published, in each pod.")
-    secret: str = Field("lingraft-mlflow", description="Secret that names the registry and how to ask it.")
+    image: str = Field(f"ghcr.io/lingraft/serve:{__version__}", description="Image with a tag or a digest.")
+    replicas: PositiveInt = Field(1, description="Smallest number of pods.")
+    max_replicas: PositiveInt = Field(1, description="Largest number of pods.")
+    concurrency: PositiveInt = Field(32, description="Concurrent requests of a pod above which pods are added.")
+    prometheus: str | None = Field(
+        None, description="Address of Prometheus, which KEDA asks for the concurrency in mode Standard."
+    )
+    cpu: str = Field("2", description="CPUs of each pod, as Kubernetes writes them.")
+    memory: str = Field("2Gi", description="Memory of each pod, as Kubernetes writes it.")
+    gpus: int = Field(0, description="GPUs of each pod; the image must be one with the gpu extra.", ge=0)
+    room: str = Field("10Gi", description="Disk of each pod for the bundles, and again for what is published.")
+    secret: str = Field("lingraft-mlflow", description="Secret with the registry's address and credentials.")
     canary: int | None = Field(
         None, description="Percent of traffic for this revision; all of it if absent.", ge=0, le=100
     )
 
     @pydantic.model_validator(mode="after")
-    def _fits(self) -> "Deployment":
+    def _require_possible(self) -> Self:
+        bundles = [parse_model_uri(uri) for uri in self.models]
+        champions = [bundle for bundle in bundles if bundle.version is None]
         if self.max_replicas < self.replicas:
             raise ValueError(f"max_replicas: {self.max_replicas} is less than replicas, {self.replicas}")
         if self.mode == "Standard" and self.max_replicas > self.replicas and not self.prometheus:
@@ -90,26 +86,26 @@ class Deployment(Section):
             )
         if self.follow and self.mode != "Standard":
             raise ValueError("follow: mode Knative has no room for what follows beside the server; deploy new versions")
-        if self.follow and not any(parse_model_uri(uri).version is None for uri in self.models):
+        if self.follow and not champions:
             raise ValueError("follow: no champion is named; name models:/NAME@champion")
         if self.canary is not None and self.mode != "Knative":
             raise ValueError("canary: KServe splits traffic in mode Knative only")
-        if self.canary is not None and any(parse_model_uri(uri).version is None for uri in self.models):
+        if self.canary is not None and champions:
             raise ValueError(
                 "canary: both revisions would serve the same champion; name versions, models:/NAME/VERSION"
             )
-        if len({parse_model_uri(uri).name for uri in self.models}) < len(self.models):
+        if len({bundle.name for bundle in bundles}) < len(bundles):
             raise ValueError("models: one is named twice")
         return self
 
 
-def validate_deployment(**given: object) -> Deployment:
-    """A deployment of what a user gave.
+def validate_deployment(**settings: object) -> Deployment:
+    """Return the deployment of a user's settings.
 
     Raises:
-        DeploymentError: a value is not possible.
+        DeploymentError: a setting is invalid.
     """
     try:
-        return Deployment.model_validate(given)
+        return Deployment.model_validate(settings)
     except pydantic.ValidationError as error:
         raise DeploymentError(explain_problem(Deployment, error.errors()[0])) from error

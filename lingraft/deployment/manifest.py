@@ -1,9 +1,9 @@
 """The InferenceService of a deployment, as plain as its YAML.
 
-Init containers bring bundles from the registry, verified, before the server starts; the server is ready when every
-language has given its golden answers. Where champions are followed, a sidecar (an init container that goes on, as
-Kubernetes has them since 1.29) asks the registry and publishes into a folder of the pod: the process that strangers
-talk to has no credentials of the registry.
+Init containers download bundles from the registry, verified, before the server starts; the server is ready when every
+language has passed its self-test. If champions are followed, a sidecar (an init container that keeps running, since
+Kubernetes 1.29) polls the registry and publishes into a folder of the pod: the process that is open to the network has
+no credentials of the registry.
 """
 
 from typing import Any
@@ -13,62 +13,55 @@ from lingraft.steps.launch.pods import CREDENTIAL_KEYS, TRACKING_KEYS, USER_ID, 
 
 GROUP, API_VERSION, PLURAL = "serving.kserve.io", "v1beta1", "inferenceservices"
 LABEL = f"{GROUP}/inferenceservice"
-MODE, AUTOSCALER = f"{GROUP}/deploymentMode", f"{GROUP}/autoscalerClass"
-SERVER = "kserve-container"
-_BUNDLES, _PUBLISHED, _PORT = "/bundles", "/published", 8080
+_PORT = 8080
 _READY: dict[str, Any] = {"httpGet": {"path": "/v2/health/ready", "port": _PORT}}
 _LIVE: dict[str, Any] = {"httpGet": {"path": "/v2/health/live", "port": _PORT}}
-_SLOWEST_START_S = 600
-"""For reading and trying large bundles; a failure ends the pod at once and not only then."""
-_DRAIN_S = 60
-"""From SIGTERM to SIGKILL; the server finishes what it has taken on within 30."""
-_HELPER = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
+_MAX_START_S = 600
+"""Time limit in seconds for reading and testing large bundles; a failure ends the pod at once."""
+_STOP_S = 60
+"""Seconds from SIGTERM to SIGKILL; the server finishes accepted requests within 30."""
+_HELPER_RESOURCES = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
 
 Manifest = dict[str, Any]
 
 
 def inference_service(deployment: Deployment) -> Manifest:
-    """An object for `kubectl apply`, or for the Kubernetes API."""
-    annotations = {MODE: deployment.mode} | ({AUTOSCALER: "keda"} if _scales_by_prometheus(deployment) else {})
-    return {
-        "apiVersion": f"{GROUP}/{API_VERSION}",
-        "kind": "InferenceService",
-        "metadata": {"name": deployment.name, "annotations": annotations},
-        "spec": {"predictor": _scale(deployment) | _pod(deployment)},
-    }
-
-
-def _scale(deployment: Deployment) -> Manifest:
-    """How many pods there are."""
-    found: Manifest = {"minReplicas": deployment.replicas, "maxReplicas": deployment.max_replicas}
+    """Return the object for `kubectl apply`, or for the Kubernetes API."""
+    annotations: Manifest = {f"{GROUP}/deploymentMode": deployment.mode}
+    scaling: Manifest = {"minReplicas": deployment.replicas, "maxReplicas": deployment.max_replicas}
     if deployment.mode == "Knative":
-        found |= {"scaleMetric": "concurrency", "scaleTarget": deployment.concurrency}
-        return found if deployment.canary is None else found | {"canaryTrafficPercent": deployment.canary}
-    if _scales_by_prometheus(deployment):
+        scaling |= {"scaleMetric": "concurrency", "scaleTarget": deployment.concurrency}
+        if deployment.canary is not None:
+            scaling["canaryTrafficPercent"] = deployment.canary
+    elif deployment.max_replicas > deployment.replicas:
+        annotations[f"{GROUP}/autoscalerClass"] = "keda"
         metric = {
             "backend": "prometheus",
             "serverAddress": deployment.prometheus,
             "query": f'avg(lingraft_requests{{pod=~"{deployment.name}-predictor-.*"}})',
         }
         target = {"type": "Value", "value": str(deployment.concurrency)}
-        found["autoScaling"] = {"metrics": [{"type": "External", "external": {"metric": metric, "target": target}}]}
-    return found
-
-
-def _scales_by_prometheus(deployment: Deployment) -> bool:
-    return deployment.mode == "Standard" and deployment.max_replicas > deployment.replicas
+        scaling["autoScaling"] = {"metrics": [{"type": "External", "external": {"metric": metric, "target": target}}]}
+    return {
+        "apiVersion": f"{GROUP}/{API_VERSION}",
+        "kind": "InferenceService",
+        "metadata": {"name": deployment.name, "annotations": annotations},
+        "spec": {"predictor": scaling | _pod(deployment)},
+    }
 
 
 def _pod(deployment: Deployment) -> Manifest:
-    models = [parse_model_uri(uri) for uri in deployment.models]
-    champions = [model for model in models if deployment.follow and model.version is None]
+    bundles = [parse_model_uri(uri) for uri in deployment.models]
+    champions = [bundle for bundle in bundles if deployment.follow and bundle.version is None]
     volumes = {"bundles": deployment.room, "tmp": "1Gi"} | ({"published": deployment.room} if deployment.follow else {})
-    return _placement(deployment) | {
+    gpu_nodes = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    placement = {"tolerations": [gpu_nodes]} if deployment.gpus else {}
+    return placement | {
         "serviceAccountName": "lingraft-serving",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "priorityClassName": "lingraft-service",
-        "terminationGracePeriodSeconds": _DRAIN_S,
+        "terminationGracePeriodSeconds": _STOP_S,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER_ID,
@@ -78,84 +71,67 @@ def _pod(deployment: Deployment) -> Manifest:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "initContainers": [
-            *(_pull(deployment, model) for model in models),
-            *(_follower(deployment, model) for model in champions),
+            *(_downloader(deployment, bundle) for bundle in bundles),
+            *(_follower(deployment, bundle) for bundle in champions),
         ],
-        "containers": [_server(deployment, models)],
+        "containers": [_server(deployment, bundles)],
         "volumes": [{"name": name, "emptyDir": {"sizeLimit": room}} for name, room in volumes.items()],
     }
 
 
-def _placement(deployment: Deployment) -> Manifest:
-    """GPU nodes let in only those who say that they may."""
-    gpu = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-    return {"tolerations": [gpu]} if deployment.gpus else {}
+def _downloader(deployment: Deployment, bundle: RegisteredBundle) -> Manifest:
+    version = [str(bundle.version)] if bundle.version else []
+    arguments = ["registry", "pull", bundle.name, *version, f"--out=/bundles/{bundle.name}"]
+    return _container(deployment, f"pull-{_container_name(bundle)}", arguments, _HELPER_RESOURCES) | {
+        "env": _registry_environment(deployment)
+    }
 
 
-def _pull(deployment: Deployment, model: RegisteredBundle) -> Manifest:
-    """Brings a bundle; what is damaged does not arrive, and the pod does not start."""
-    command = ["lingraft", "registry", "pull", model.name, *([str(model.version)] if model.version else [])]
-    return _container(
-        deployment, f"pull-{_container_name(model)}", [*command, f"--out={_bundle_folder(model)}"], _HELPER
-    ) | {"env": _environment(deployment)}
+def _follower(deployment: Deployment, bundle: RegisteredBundle) -> Manifest:
+    arguments = ["publish", "champion", bundle.name, "--to=/published", f"--started=/bundles/{bundle.name}"]
+    arguments += [f"--endpoint={deployment.name}"]
+    return _container(deployment, f"follow-{_container_name(bundle)}", arguments, _HELPER_RESOURCES) | {
+        "restartPolicy": "Always",
+        "env": _registry_environment(deployment),
+    }
 
 
-def _server(deployment: Deployment, models: list[RegisteredBundle]) -> Manifest:
+def _server(deployment: Deployment, bundles: list[RegisteredBundle]) -> Manifest:
     gpus = {"nvidia.com/gpu": str(deployment.gpus)} if deployment.gpus else {}
-    room = {"cpu": deployment.cpu, "memory": deployment.memory, **gpus}
-    published = [f"--follow={_PUBLISHED}"] if deployment.follow else []
-    command = ["lingraft", "serve", *map(_bundle_folder, models), f"--port={_PORT}", "--grpc-port=0", *published]
-    return _container(deployment, SERVER, command, {"requests": room, "limits": dict(room)}) | {
+    resources = {"cpu": deployment.cpu, "memory": deployment.memory, **gpus}
+    arguments = ["serve", *(f"/bundles/{bundle.name}" for bundle in bundles), f"--port={_PORT}", "--grpc-port=0"]
+    arguments += ["--follow=/published"] if deployment.follow else []
+    return _container(deployment, "kserve-container", arguments, {"requests": resources, "limits": dict(resources)}) | {
         "env": [{"name": "HOME", "value": "/tmp"}],
         "ports": [{"name": "http1", "containerPort": _PORT, "protocol": "TCP"}],
-        "startupProbe": _READY | {"periodSeconds": 2, "failureThreshold": _SLOWEST_START_S // 2},
+        "startupProbe": _READY | {"periodSeconds": 2, "failureThreshold": _MAX_START_S // 2},
         "readinessProbe": _READY | {"periodSeconds": 5, "timeoutSeconds": 2},
         "livenessProbe": _LIVE | {"periodSeconds": 10, "timeoutSeconds": 5},
     }
 
 
-def _follower(deployment: Deployment, model: RegisteredBundle) -> Manifest:
-    command = [
-        "lingraft",
-        "publish",
-        "champion",
-        model.name,
-        f"--to={_PUBLISHED}",
-        f"--started={_bundle_folder(model)}",
-    ]
-    command += [f"--endpoint={deployment.name}"]
-    return _container(deployment, f"follow-{_container_name(model)}", command, _HELPER) | {
-        "restartPolicy": "Always",
-        "env": _environment(deployment),
-    }
-
-
-def _container(deployment: Deployment, name: str, command: list[str], resources: Manifest) -> Manifest:
-    mounts = {"bundles": _BUNDLES, "tmp": "/tmp"} | ({"published": _PUBLISHED} if deployment.follow else {})
+def _container(deployment: Deployment, name: str, arguments: list[str], resources: Manifest) -> Manifest:
+    mounts = {"bundles": "/bundles", "tmp": "/tmp"} | ({"published": "/published"} if deployment.follow else {})
     return {
         "name": name,
         "image": deployment.image,
-        "command": command[:2],
-        "args": command[2:],
+        "command": ["lingraft", arguments[0]],
+        "args": arguments[1:],
         "resources": resources,
         "securityContext": container_security(),
         "volumeMounts": [{"name": volume, "mountPath": path} for volume, path in mounts.items()],
     }
 
 
-def _environment(deployment: Deployment) -> list[Manifest]:
-    """Of those who ask the registry."""
-    keys = [(key, key not in TRACKING_KEYS) for key in (*TRACKING_KEYS, *CREDENTIAL_KEYS) if key.startswith("MLFLOW_")]
-    return [{"name": "HOME", "value": "/tmp"}] + [
-        {"name": key, "valueFrom": {"secretKeyRef": {"name": deployment.secret, "key": key, "optional": optional}}}
-        for key, optional in keys
-    ]
+def _registry_environment(deployment: Deployment) -> list[Manifest]:
+    variables: list[Manifest] = [{"name": "HOME", "value": "/tmp"}]
+    for key in (*TRACKING_KEYS, *CREDENTIAL_KEYS):
+        if key.startswith("MLFLOW_"):
+            reference = {"name": deployment.secret, "key": key, "optional": key not in TRACKING_KEYS}
+            variables.append({"name": key, "valueFrom": {"secretKeyRef": reference}})
+    return variables
 
 
-def _bundle_folder(model: RegisteredBundle) -> str:
-    return f"{_BUNDLES}/{model.name}"
-
-
-def _container_name(model: RegisteredBundle) -> str:
-    """As Kubernetes allows names of containers, which are shorter than the registry's."""
-    return model.name.lower().replace(".", "-").replace("_", "-")[:50].rstrip("-")
+def _container_name(bundle: RegisteredBundle) -> str:
+    """Return a bundle's name with the characters and length that Kubernetes allows for containers."""
+    return bundle.name.lower().replace(".", "-").replace("_", "-")[:50].rstrip("-")

@@ -12,8 +12,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("onnx-ir", "export") from error
 
-from lingraft.export.adding import add_to_bundle
-from lingraft.export.bundling import export_bundle, sort_precisions
+from lingraft.export.bundling import add_to_bundle, export_bundle, sort_precisions
 from lingraft.export.examples import evaluation_examples
 from lingraft.export.parity import measure_parity
 from lingraft.export.standalone import export_standalone

@@ -1,19 +1,26 @@
-"""The graph of an encoder's body: from rows of a token table to the hidden states of the last layer.
+"""Graphs of bodies and heads: from rows of a token table to the last layer's hidden states, and from these to outputs.
 
-Legend: B batch, T tokens, D width, F feed-forward.
+Heads are float32 in every precision of the body: they are small, and logits depend on them.
+
+Legend: B batch, T tokens, D width, C classes.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import onnx_ir
 import torch
 from torch import nn
 
-from lingraft.bundle.format import Precision
+from lingraft.bundle.format import FEATURES, HIDDEN, Precision
 from lingraft.config.encoder import Activation
 from lingraft.export.graph import Graph
 from lingraft.export.matrix_products import COMPUTE_DTYPES, add_matmul
-from lingraft.model.encoder import Encoder, Layer
+from lingraft.model.encoder import Encoder, Layer, MlmHead
+from lingraft.tasks.classification import Classifier
+
+Outputs = Mapping[str, tuple[onnx_ir.Value, Sequence[str | int]]]
+"""Outputs of a graph by name, with their shapes."""
 
 
 class BodyInputs(NamedTuple):
@@ -27,7 +34,7 @@ class BodyInputs(NamedTuple):
 def add_body(
     graph: Graph, encoder: Encoder, inputs: BodyInputs, precision: Precision, first_only: bool
 ) -> onnx_ir.Value:
-    """Add an encoder's layers to a graph, and return the hidden states (B, T, D) of the last one.
+    """Add an encoder's layers to a graph, and return the hidden states (B, T, D) of the last one, in float32.
 
     Args:
         graph: graph that gets the nodes.
@@ -36,23 +43,23 @@ def add_body(
         precision: precision of matrix products; in fp16 all but the embedding's LayerNorm is float16.
         first_only: whether the last layer computes only the first token's state (B, 1, D).
     """
+    dtype = COMPUTE_DTYPES[precision]
     mask_BT = graph.op("Cast", inputs.visible_BT, to=onnx_ir.DataType.INT32)
     hidden_BTD = _add_embedding(graph, encoder, inputs)
-    if COMPUTE_DTYPES[precision] != torch.float32:
-        hidden_BTD = graph.cast(hidden_BTD, COMPUTE_DTYPES[precision])
+    if dtype != torch.float32:
+        hidden_BTD = graph.cast(hidden_BTD, dtype)
     for number, layer in enumerate(encoder.layers):
         assert isinstance(layer, Layer)
         last = number == len(encoder.layers) - 1
         writer = _LayerWriter(graph, layer, encoder.shape.family.activation, f"layers.{number}", precision)
         hidden_BTD = writer.write(hidden_BTD, mask_BT, first_only and last)
-    return hidden_BTD
+    return hidden_BTD if dtype == torch.float32 else graph.cast(hidden_BTD, torch.float32)
 
 
 def _add_embedding(graph: Graph, encoder: Encoder, inputs: BodyInputs) -> onnx_ir.Value:
     """Add positions and segments to the rows, and a LayerNorm; always in float32."""
-    family = encoder.shape.family
     tokens = graph.op("Shape", inputs.embedded_BTD, start=1, end=2)
-    offset = graph.constant([family.position_offset])
+    offset = graph.constant([encoder.shape.family.position_offset])
     first = graph.constant([0])
     positions = graph.weight("positions_TD", encoder.positions_TD)
     added = graph.op("Slice", positions, offset, graph.op("Add", tokens, offset), first)
@@ -60,32 +67,13 @@ def _add_embedding(graph: Graph, encoder: Encoder, inputs: BodyInputs) -> onnx_i
     if inputs.types_BT is not None:
         types = graph.op("Gather", graph.weight("types_SD", encoder.types_SD), inputs.types_BT)
         added = graph.op("Add", added, types)
-    return _add_layer_norm(
-        graph=graph,
-        value=inputs.embedded_BTD,
-        added=added,
-        norm=encoder.input_norm,
-        name="input_norm",
-        dtype=torch.float32,
-    )
+    norm = encoder.input_norm
+    scale = graph.weight("input_norm.weight", norm.weight)
+    shift = graph.weight("input_norm.bias", norm.bias)
+    return graph.fused("SkipLayerNormalization", inputs.embedded_BTD, added, scale, shift, None, epsilon=norm.eps)
 
 
-def _add_layer_norm(
-    graph: Graph,
-    value: onnx_ir.Value,
-    added: onnx_ir.Value,
-    norm: nn.Module,
-    name: str,
-    dtype: torch.dtype,
-    bias: onnx_ir.Value | None = None,
-) -> onnx_ir.Value:
-    assert isinstance(norm, nn.LayerNorm)
-    scale = graph.weight(f"{name}.weight", norm.weight.to(dtype))
-    shift = graph.weight(f"{name}.bias", norm.bias.to(dtype))
-    return graph.fused("SkipLayerNormalization", value, added, scale, shift, bias, epsilon=norm.eps)
-
-
-def add_activation(graph: Graph, value: onnx_ir.Value, bias: onnx_ir.Value, activation: Activation) -> onnx_ir.Value:
+def _add_activation(graph: Graph, value: onnx_ir.Value, bias: onnx_ir.Value, activation: Activation) -> onnx_ir.Value:
     """Add a bias and an activation to a matrix product."""
     if activation == "relu":
         return graph.op("Relu", graph.op("Add", value, bias))
@@ -105,8 +93,9 @@ class _LayerWriter:
 
     def write(self, hidden_BTD: onnx_ir.Value, mask_BT: onnx_ir.Value, first_only: bool) -> onnx_ir.Value:
         attended, residual = self._attention(hidden_BTD, mask_BT, first_only)
-        between = self._block(attended, "attention_out", residual, "attention_norm")
-        return self._block(self._activated(self._product(between, "up")), "down", between, "output_norm")
+        between = self._residual_block(attended, "attention_out", residual, "attention_norm")
+        activated = _add_activation(self._graph, self._product(between, "up"), self._bias("up"), self._activation)
+        return self._residual_block(activated, "down", between, "output_norm")
 
     def _attention(
         self, hidden_BTD: onnx_ir.Value, mask_BT: onnx_ir.Value, first_only: bool
@@ -131,20 +120,13 @@ class _LayerWriter:
         bounds = (self._graph.constant([bound]) for bound in (0, 1, 1))
         return self._graph.op("Slice", value_BTD, *bounds)
 
-    def _block(self, value: onnx_ir.Value, linear: str, added: onnx_ir.Value, norm: str) -> onnx_ir.Value:
+    def _residual_block(self, value: onnx_ir.Value, linear: str, residual: onnx_ir.Value, norm: str) -> onnx_ir.Value:
         """Add a linear layer, its residual connection and its LayerNorm."""
-        return _add_layer_norm(
-            graph=self._graph,
-            value=self._product(value, linear),
-            added=added,
-            norm=getattr(self._layer, norm),
-            name=f"{self._name}.{norm}",
-            dtype=self._dtype,
-            bias=self._bias(linear),
-        )
-
-    def _activated(self, value_BTF: onnx_ir.Value) -> onnx_ir.Value:
-        return add_activation(self._graph, value_BTF, self._bias("up"), self._activation)
+        product, module = self._product(value, linear), getattr(self._layer, norm)
+        bias = self._bias(linear)
+        scale = self._graph.weight(f"{self._name}.{norm}.weight", module.weight.to(self._dtype))
+        shift = self._graph.weight(f"{self._name}.{norm}.bias", module.bias.to(self._dtype))
+        return self._graph.fused("SkipLayerNormalization", product, residual, scale, shift, bias, epsilon=module.eps)
 
     def _product(self, value: onnx_ir.Value, linear: str) -> onnx_ir.Value:
         weight_OI = getattr(self._layer, linear).weight
@@ -153,3 +135,33 @@ class _LayerWriter:
     def _bias(self, linear: str) -> onnx_ir.Value:
         bias_O = getattr(self._layer, linear).bias
         return self._graph.weight(f"{self._name}.{linear}.bias", bias_O.to(self._dtype))
+
+
+def add_classifier(graph: Graph, net: Classifier, first_B1D: onnx_ir.Value) -> Outputs:
+    """Add RoBERTa's classification head on the first token's state."""
+    first_BD = graph.op("Squeeze", first_B1D, graph.constant([1]))
+    features_BD = graph.op("Tanh", _add_linear(graph, first_BD, net.dense, "dense"))
+    return {"logits_BC": (_add_linear(graph, features_BD, net.out, "out"), ["batch", net.out.out_features])}
+
+
+def add_token_head(graph: Graph, out: nn.Linear, hidden_BTD: onnx_ir.Value, name: str) -> Outputs:
+    """Add a linear layer at every token, for tags or for starts and ends of answers."""
+    return {name: (_add_linear(graph, hidden_BTD, out, "out"), ["batch", "tokens", out.out_features])}
+
+
+def add_mlm_head(graph: Graph, head: MlmHead, name: str, activation: Activation, hidden_BTD: onnx_ir.Value) -> Outputs:
+    """Add an MLM head up to the features whose products with a token table are logits; output hidden states too."""
+    product = add_matmul(graph, hidden_BTD, f"{name}.dense.weight", head.dense.weight, "fp32")
+    bias = graph.weight(f"{name}.dense.bias", head.dense.bias)
+    scale = graph.weight(f"{name}.norm.weight", head.norm.weight)
+    shift = graph.weight(f"{name}.norm.bias", head.norm.bias)
+    activated = _add_activation(graph, product, bias, activation)
+    features_BTD = graph.op("LayerNormalization", activated, scale, shift, axis=-1, epsilon=head.norm.eps)
+    # Not all runtimes accept an output that is also an input of other nodes.
+    shape: Sequence[str | int] = ["batch", "tokens", head.dense.out_features]
+    return {HIDDEN: (graph.op("Identity", hidden_BTD), shape), FEATURES: (features_BTD, shape)}
+
+
+def _add_linear(graph: Graph, value: onnx_ir.Value, module: nn.Linear, name: str) -> onnx_ir.Value:
+    product = add_matmul(graph, value, f"{name}.weight", module.weight, "fp32")
+    return graph.op("Add", product, graph.weight(f"{name}.bias", module.bias))

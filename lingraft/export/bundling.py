@@ -1,25 +1,33 @@
-"""Export of a bundle: the bodies of one task or of a primary, with the tables of many languages."""
+"""Export of a bundle, the bodies of one task or of a primary with the tables of many languages; adding a language."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind, require_aligned
-from lingraft.bundle.format import PRECISIONS, Precision, TableFormat
+from lingraft.bundle.format import PRECISIONS, BundleKind, Precision, TableFormat, body_part, bundle_languages
 from lingraft.bundle.runtime import installed_runtime
+from lingraft.config.encoder import EncoderShape
 from lingraft.config.gate import PARITY_TOLERANCE
+from lingraft.config.tasks import PRIMARY, Task
 from lingraft.errors import ExportError
 from lingraft.export.exported_model import ExportedModel, write_bodies
-from lingraft.export.language import ExportedLanguage, tokenizer_facts, write_language
+from lingraft.export.language import ExportedLanguage, write_language
 from lingraft.export.parity import Parity, compare_languages
+from lingraft.model.encoder import Encoder
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
+from lingraft.tasks.loading import kind_of
 from lingraft.tasks.model import load_task
 
 _SELF_TEST_SLACK: dict[Precision, float] = {"fp32": 2.0, "fp16": 4.0, "int8": 2.0}
 """Factors on the tolerance of self-tests, since a server's processor rounds differently from the exporter's.
 fp16 differs most: a CPU computes every operator in float32 and rounds only its output."""
-Languages = dict[str, Primary | Embeddings]
+_NOT_IN_BODY = ("vocabulary.", "heads.")
+"""Prefixes of an encoder's parameters that a body does not hold; a primary's body holds only the deepest head."""
 
 
 def export_bundle(
@@ -55,41 +63,36 @@ def export_bundle(
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     installed_runtime()
-    exported, languages, fingerprints = load_sources(primary, task, embeddings)
-    require_examples(examples or {}, languages)
-    exported_languages = [ExportedLanguage.from_artifact(source) for source in languages.values()]
+    exported, sources, fingerprints = load_sources(primary, task, embeddings)
+    if unknown := sorted(set(examples or {}) - set(sources)):
+        raise ExportError(f"there are rows of {unknown} to judge, but the languages are {list(sources)}.")
+    if prompts is None:
+        settings = exported.settings
+        prompts = {language: settings.asked(language) for language in settings.examples} if settings else {}
+    languages = [ExportedLanguage.from_artifact(source, tables) for source in sources.values()]
     chosen = sort_precisions(precisions)
     with artifact.create(out, Kind.BUNDLE) as draft:
         write_bodies(draft, exported, chosen)
-        for exported_language in exported_languages:
-            write_language(draft, exported_language, exported, tables)
-        found = {
-            precision: compare_languages(
-                folder=draft.folder,
-                exported=exported,
-                languages=exported_languages,
-                precision=precision,
-                table_format=tables,
-                examples=examples or {},
-            )
-            for precision in chosen
+        for language in languages:
+            write_language(draft, language, exported)
+        parity = {
+            precision: compare_languages(draft.folder, exported, languages, precision, examples) for precision in chosen
         }
-        tokenizers = {each.tokenizer.language: tokenizer_facts(each) for each in exported_languages}
         draft.facts = {
-            "language": exported_languages[0].tokenizer.language,
+            "language": languages[0].tag,
             "aligned_with": fingerprints["primary"],
             "data_hashes": fingerprints,
             "details": body_facts(exported)
-            | language_facts(tokenizers, found)
-            | {"tables": tables, "examples": _recipe_examples(exported) if prompts is None else prompts},
-            "record": {"parity": found},
+            | language_facts({each.tag: each.tokenizer_facts() for each in languages}, parity)
+            | {"tables": tables, "examples": prompts},
+            "record": {"parity": parity},
         }
     return Artifact.load(out, Kind.BUNDLE)
 
 
 def load_sources(
     primary: Path, task: Path | None, embeddings: Sequence[Path]
-) -> tuple[ExportedModel, Languages, dict[str, str]]:
+) -> tuple[ExportedModel, dict[str, Primary | Embeddings], dict[str, str]]:
     """Load the model to export, its languages (the source language first), and the fingerprints of all inputs.
 
     Raises:
@@ -98,34 +101,21 @@ def load_sources(
         ArtifactError: an input is not what it should be.
     """
     source = load_primary(primary)
-    languages = _by_language([source, *(load_embeddings(folder) for folder in embeddings)])
+    targets = [load_embeddings(folder) for folder in embeddings]
+    sources: list[Primary | Embeddings] = [source, *targets]
+    names = [each.tokenizer.language for each in sources]
+    if len(set(names)) < len(names):
+        raise ExportError(f"languages {names} are not distinct. Give one embeddings artifact for each language.")
     fingerprints = {"primary": source.fingerprint}
-    for language, vocabulary_source in languages.items():
-        if isinstance(vocabulary_source, Embeddings):
-            require_aligned(f"embeddings of {language!r}", vocabulary_source.aligned_with, source.fingerprint)
-            fingerprints[f"embeddings-{language}"] = vocabulary_source.fingerprint
+    for target in targets:
+        require_aligned(f"embeddings of {target.language!r}", target.aligned_with, source.fingerprint)
+        fingerprints[f"embeddings-{target.language}"] = target.fingerprint
+    languages = dict(zip(names, sources, strict=True))
     if task is None:
         return ExportedModel.of_primary(source), languages, fingerprints
     model = load_task(task)
     model.swap_in(source)
     return ExportedModel.of_task(model), languages, fingerprints | {"task": model.fingerprint}
-
-
-def _by_language(sources: Sequence[Primary | Embeddings]) -> Languages:
-    names = [source.tokenizer.language for source in sources]
-    if len(set(names)) < len(names):
-        raise ExportError(f"languages {names} are not distinct. Give one embeddings artifact for each language.")
-    return dict(zip(names, sources, strict=True))
-
-
-def require_examples(examples: Mapping[str, Any], languages: Languages) -> None:
-    """Refuse examples of a language that is not exported.
-
-    Raises:
-        ExportError: a language is not exported; the message lists those that are.
-    """
-    if unknown := sorted(set(examples) - set(languages)):
-        raise ExportError(f"there are rows of {unknown} to judge, but the languages are {list(languages)}.")
 
 
 def sort_precisions(precisions: Sequence[str]) -> list[Precision]:
@@ -139,33 +129,108 @@ def sort_precisions(precisions: Sequence[str]) -> list[Precision]:
     return [precision for precision in PRECISIONS if precision in {"fp32", *precisions}]
 
 
-def _recipe_examples(exported: ExportedModel) -> dict[str, dict[str, str]]:
-    settings = exported.settings
-    return {language: settings.asked(language) for language in settings.examples} if settings else {}
-
-
 def body_facts(exported: ExportedModel) -> dict[str, Any]:
     """Return the details of the body for a bundle's manifest."""
     return {
         "task": exported.name,
         "kind": exported.kind,
         "labels": exported.labels,
-        "metric": exported.metric,
+        "metric": exported.task.metric if exported.task else "masked accuracy",
         "settings": exported.settings.model_dump(mode="json") if exported.settings else None,
         "shape": exported.shape.model_dump(mode="json"),
     }
 
 
-def language_facts(tokenizers: Mapping[str, Any], found: Mapping[Precision, Parity]) -> dict[str, Any]:
-    """Return the details of the languages for a bundle's manifest, with the tolerance of self-tests by precision."""
+def language_facts(tokenizers: Mapping[str, Any], parity: Mapping[Precision, Parity]) -> dict[str, Any]:
+    """Return the details of the languages for a bundle's manifest.
+
+    `golden` is the tolerance of self-tests by precision: float32's, or the precision's own difference if larger.
+    """
     return {
         "languages": list(tokenizers),
         "tokenizers": dict(tokenizers),
-        "precisions": list(found),
-        "golden": {precision: _tolerance(precision, parity) for precision, parity in found.items()},
+        "precisions": list(parity),
+        "golden": {
+            precision: _SELF_TEST_SLACK[precision]
+            * max(PARITY_TOLERANCE, *(each["difference"] for each in by_language.values()))
+            for precision, by_language in parity.items()
+        },
     }
 
 
-def _tolerance(precision: Precision, parity: Parity) -> float:
-    """Return the tolerance of self-tests: that of float32, or the precision's own difference if that is larger."""
-    return _SELF_TEST_SLACK[precision] * max(PARITY_TOLERANCE, *(each["difference"] for each in parity.values()))
+def add_to_bundle(bundle: Path, embeddings: Path, out: Path) -> Artifact:
+    """Write a new bundle with one more language, or with other embeddings of a language that the bundle has.
+
+    The new bundle is complete. Its bodies and other languages are hard links to the files of the first one. Since the
+    bodies' fingerprints are equal, a server need not open them again.
+
+    Args:
+        bundle: folder of the existing bundle, which is not changed.
+        embeddings: embeddings artifact of the language.
+        out: folder of the new bundle.
+
+    Raises:
+        AlignmentError: the embeddings belong to another primary.
+        ExportError: the outputs of ONNX Runtime and PyTorch differ.
+        MissingExtraError: ONNX Runtime is not installed.
+        ServingError: two ONNX Runtimes are installed.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    installed_runtime()
+    source = Artifact.load(bundle, Kind.BUNDLE)
+    manifest = source.manifest
+    learned = load_embeddings(embeddings)
+    require_aligned(f"embeddings of {learned.language!r}", learned.aligned_with, str(manifest.aligned_with))
+    exported = _load_exported(source)
+    added = ExportedLanguage.from_artifact(learned, manifest.detail("tables", TableFormat))
+    recorded = manifest.recorded("parity", dict[Precision, Parity])
+    with artifact.create(out, Kind.BUNDLE) as draft:
+        draft.share(source, [name for name in manifest.files if not name.startswith(f"{added.tag}/")])
+        write_language(draft, added, exported)
+        parity = {
+            precision: recorded.get(precision, {}) | compare_languages(draft.folder, exported, [added], precision)
+            for precision in manifest.detail("precisions", list[Precision])
+        }
+        # Languages stay in the order in which they were added; a manifest sorts the keys of a mapping.
+        facts = manifest.detail("tokenizers", dict[str, Any]) | {added.tag: added.tokenizer_facts()}
+        tokenizers = {tag: facts[tag] for tag in dict.fromkeys([*bundle_languages(manifest), added.tag])}
+        draft.facts = {
+            "language": manifest.language,
+            "aligned_with": manifest.aligned_with,
+            "data_hashes": manifest.data_hashes | {f"embeddings-{added.tag}": learned.fingerprint},
+            "details": manifest.details | language_facts(tokenizers, parity),
+            "record": manifest.record | {"parity": parity},
+        }
+    return Artifact.load(out, Kind.BUNDLE)
+
+
+def _load_exported(bundle: Artifact) -> ExportedModel:
+    """Rebuild the PyTorch model from the fp32 body of a bundle."""
+    manifest = bundle.manifest
+    encoder = Encoder(manifest.detail("shape", EncoderShape), 0)
+    if manifest.detail("kind", BundleKind) == PRIMARY:
+        exported = ExportedModel(PRIMARY, PRIMARY, encoder.eval(), [], None)
+    else:
+        settings = manifest.detail("settings", Task)
+        labels = manifest.detail("labels", list[str])
+        net = kind_of(settings).net(encoder, labels)
+        exported = ExportedModel(manifest.detail("task", str), settings.kind, net.eval(), labels, settings)
+    _load_weights(exported.net, bundle.tensors(body_part("fp32")), bundle.folder)
+    return exported
+
+
+@torch.no_grad()
+def _load_weights(net: nn.Module, weights: dict[str, Any], folder: Path) -> None:
+    unplaced = set(weights)
+    for path, module in net.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            key = f"{path}.{name}".removeprefix("encoder.").removeprefix(".")
+            if key in weights:
+                # ONNX stores a matrix as (inputs, outputs).
+                transposed = isinstance(module, nn.Linear) and name == "weight"
+                parameter.copy_(weights[key].T if transposed else weights[key])
+                unplaced.discard(key)
+            elif not key.startswith(_NOT_IN_BODY):
+                unplaced.add(key)
+    if unplaced:
+        raise ExportError(f"the body of {folder} does not fit its shape: {sorted(unplaced)}. Export the bundle again.")

@@ -1,11 +1,10 @@
 """Test examples of a task, or test blocks of a primary, on which an export's metric is measured."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.config.tasks import Task
 from lingraft.data.blocks import open_split
 from lingraft.errors import ExportError
 from lingraft.model.loading import load_embeddings
@@ -38,21 +37,16 @@ def evaluation_examples(
             raise ExportError("a primary is judged on blocks. Give --blocks once a language, and no --text.")
         return {language: open_split(one, "test").all() for language, one in blocks_by_language.items()}
     model = load_task(task)
-    by_language = _by_language(texts, Kind.TEXT)
-    if blocks_by_language or (by_language and model.settings.kind != "documents"):
+    settings = model.settings
+    texts_by_language = _by_language(texts, Kind.TEXT)
+    if blocks_by_language or (texts_by_language and settings.kind != "documents"):
         raise ExportError(f"task {model.name!r} is judged on its own examples. Leave --blocks and --text out.")
-    targets = (load_embeddings(folder).language for folder in embeddings)
-    wanted = _evaluated_languages(model.settings, [str(model.manifest.language), *targets], by_language)
-    return {each: load_examples(model.settings, "test", each, by_language.get(each)) for each in wanted}
-
-
-def _evaluated_languages(task: Task, languages: Sequence[str], texts: dict[str, Artifact]) -> Iterable[str]:
-    """Return the languages that the task covers; for a task of documents, those with a text."""
-    if task.kind == "documents":
-        if not texts:
-            raise ExportError(f"task {task.name!r} takes its examples from text. Give --text once a language.")
-        return texts
-    return (language for language in languages if task.covers(language))
+    if settings.kind == "documents":
+        if not texts_by_language:
+            raise ExportError(f"task {model.name!r} takes its examples from text. Give --text once a language.")
+        return {tag: load_examples(settings, "test", tag, text) for tag, text in texts_by_language.items()}
+    tags = [str(model.manifest.language), *(load_embeddings(folder).language for folder in embeddings)]
+    return {tag: load_examples(settings, "test", tag, None) for tag in tags if settings.covers(tag)}
 
 
 def _by_language(folders: Sequence[Path], kind: Kind) -> dict[str, Artifact]:

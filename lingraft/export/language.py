@@ -4,8 +4,8 @@ Legend: B rows, T tokens, V vocabulary, D width.
 """
 
 import shutil
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -23,11 +23,9 @@ from lingraft.bundle.format import (
     self_test_part,
     table_part,
 )
-from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import PRIMARY
-from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.export.exported_model import ExportedModel
+from lingraft.export.exported_model import ExportedModel, TokenBatch
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.loading import Embeddings, Primary
 from lingraft.model.swap import make_vocabulary
@@ -40,31 +38,53 @@ _SELF_TEST_TOKENS = (24, 9, 1)
 
 
 class ExportedLanguage(NamedTuple):
-    """Vocabulary and tokenizer of a language to export."""
+    """Vocabulary and tokenizer of a language to export, and the number format of its table."""
 
     vocabulary: Vocabulary
     tokenizer: Tokenizer
+    table_format: TableFormat
 
     @classmethod
-    def from_artifact(cls, artifact: Primary | Embeddings) -> "ExportedLanguage":
+    def from_artifact(cls, artifact: Primary | Embeddings, table_format: TableFormat) -> Self:
         """Take the vocabulary and tokenizer of a primary or of embeddings."""
-        held = artifact.encoder.vocabulary if isinstance(artifact, Primary) else artifact.vocabulary
-        return cls(held, artifact.tokenizer)
+        holder = artifact.encoder if isinstance(artifact, Primary) else artifact
+        return cls(holder.vocabulary, artifact.tokenizer, table_format)
 
-    def as_stored(self, table_format: TableFormat) -> Vocabulary:
-        """Return the vocabulary with its table rounded to a number format, in float32."""
-        held = table_tensors(self.vocabulary.table_VD, table_format)
-        table_VD = held[TABLE].float() * held[SCALE][:, None] if SCALE in held else held[TABLE].float()
+    @property
+    def tag(self) -> str:
+        """Language tag."""
+        return self.tokenizer.language
+
+    def table_tensors(self) -> dict[str, Tensor]:
+        """Return the tensors that store the table; int8 has a scale for each row besides."""
+        return table_tensors(self.vocabulary.table_VD, self.table_format)
+
+    def as_stored(self) -> Vocabulary:
+        """Return the vocabulary with its table rounded to the number format, in float32."""
+        stored = self.table_tensors()
+        table_VD = stored[TABLE].float() * stored[SCALE][:, None] if SCALE in stored else stored[TABLE].float()
         return make_vocabulary(table_VD, self.vocabulary.bias_V.detach(), self.vocabulary.special)
 
+    def tokenizer_facts(self) -> dict[str, Any]:
+        """Return the details of the tokenizer for a bundle's manifest."""
+        return {"file": self.tokenizer.model.name, "special_ids": self.tokenizer.special._asdict()}
 
-class TokenBatch(NamedTuple):
-    """Padded rows of token ids."""
+    def random_batch(self, exported: ExportedModel, lengths: Sequence[int]) -> TokenBatch:
+        """Return rows of random ordinary pieces between special tokens, the same in every call.
 
-    tokens_BT: Tensor
-    visible_BT: Tensor
-    types_BT: Tensor | None
-    """Segment ids; None if the family has no segments."""
+        The second half of each row is in the second segment if the family has segments.
+
+        Args:
+            exported: model that reads the rows.
+            lengths: number of pieces in each row, without special tokens.
+        """
+        special = self.tokenizer.special
+        generator = torch.Generator().manual_seed(1)
+        ordinary = torch.tensor(sorted(set(range(len(self.vocabulary))) - set(special)))
+        draws = [ordinary[torch.randint(len(ordinary), (length,), generator=generator)] for length in lengths]
+        rows = [[special.begin, *drawn.tolist(), special.end] for drawn in draws]
+        halves = [[int(2 * place > len(row)) for place in range(len(row))] for row in rows]
+        return TokenBatch(*pad(rows, special.pad), pad_types(halves if exported.shape.family.segments > 1 else None))
 
 
 def table_tensors(table_VD: Tensor, table_format: TableFormat) -> dict[str, Tensor]:
@@ -76,56 +96,17 @@ def table_tensors(table_VD: Tensor, table_format: TableFormat) -> dict[str, Tens
     return {TABLE: table_VD.to(torch.float16 if table_format == "float16" else torch.float32)}
 
 
-def write_language(
-    draft: Draft, exported_language: ExportedLanguage, exported: ExportedModel, table_format: TableFormat
-) -> None:
+def write_language(draft: Draft, language: ExportedLanguage, exported: ExportedModel) -> None:
     """Write a language's folder into a bundle: table, tokenizer, self-test, and output bias for a primary."""
-    language = exported_language.tokenizer.language
-    special = exported_language.tokenizer.special
-    (draft.folder / language).mkdir()
-    draft.tensors(table_part(language), table_tensors(exported_language.vocabulary.table_VD, table_format))
+    tag, tokenizer = language.tag, language.tokenizer
+    (draft.folder / tag).mkdir()
+    draft.tensors(table_part(tag), language.table_tensors())
     if exported.kind == PRIMARY:
-        draft.tensors(bias_part(language), {BIAS: exported_language.vocabulary.bias_V})
-    shutil.copyfile(exported_language.tokenizer.model, draft.folder / language / exported_language.tokenizer.model.name)
+        draft.tensors(bias_part(tag), {BIAS: language.vocabulary.bias_V})
+    shutil.copyfile(tokenizer.model, draft.folder / tag / tokenizer.model.name)
     longest = exported.shape.block_tokens - 2
-    drawn = random_batch(
-        len(exported_language.vocabulary),
-        [min(tokens, longest) for tokens in _SELF_TEST_TOKENS],
-        special,
-        exported.shape,
-    )
-    exported.set_vocabulary(exported_language.as_stored(table_format))
-    draft.tensors(self_test_part(language), self_test_tensors(drawn, exported.torch_outputs(*drawn)))
-
-
-def tokenizer_facts(exported_language: ExportedLanguage) -> dict[str, Any]:
-    """Return the details of a tokenizer for a bundle's manifest."""
-    return {
-        "file": exported_language.tokenizer.model.name,
-        "special_ids": exported_language.tokenizer.special._asdict(),
-    }
-
-
-def self_test_tensors(drawn: TokenBatch, answers: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors that store a self-test: inputs and expected outputs."""
-    types = {} if drawn.types_BT is None else {TYPES: drawn.types_BT}
-    return {TOKENS: drawn.tokens_BT, VISIBLE: drawn.visible_BT, **types, **answers}
-
-
-def random_batch(vocabulary: int, lengths: list[int], special: SpecialIds, shape: EncoderShape) -> TokenBatch:
-    """Return rows of random ordinary pieces between special tokens, the same in every call.
-
-    The second half of each row is in the second segment if the family has segments.
-
-    Args:
-        vocabulary: number of pieces.
-        lengths: number of pieces in each row, without special tokens.
-        special: ids of special pieces, which are not drawn.
-        shape: shape of the encoder.
-    """
-    generator = torch.Generator().manual_seed(1)
-    ordinary = torch.tensor(sorted(set(range(vocabulary)) - set(special)))
-    draws = [ordinary[torch.randint(len(ordinary), (length,), generator=generator)] for length in lengths]
-    rows = [[special.begin, *drawn.tolist(), special.end] for drawn in draws]
-    halves = [[int(2 * place > len(row)) for place in range(len(row))] for row in rows]
-    return TokenBatch(*pad(rows, special.pad), pad_types(halves if shape.family.segments > 1 else None))
+    batch = language.random_batch(exported, [min(tokens, longest) for tokens in _SELF_TEST_TOKENS])
+    exported.set_vocabulary(language.as_stored())
+    inputs = {TOKENS: batch.tokens_BT, VISIBLE: batch.visible_BT, TYPES: batch.types_BT}
+    given = {name: tensor for name, tensor in inputs.items() if tensor is not None}
+    draft.tensors(self_test_part(tag), given | exported.torch_outputs(batch))

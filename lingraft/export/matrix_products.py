@@ -27,31 +27,23 @@ _SMALLEST_MAXIMUM = 1e-12
 
 def add_matmul(graph: Graph, value: onnx_ir.Value, name: str, weight_OI: Tensor, precision: Precision) -> onnx_ir.Value:
     """Add the product of a tensor's last axis with a weight, which ONNX stores as (I, O)."""
-    if precision == "int8":
-        return _add_int8_matmul(graph, value, name, weight_OI)
-    return graph.op("MatMul", value, graph.weight(name, weight_OI.T.to(COMPUTE_DTYPES[precision])))
+    if precision != "int8":
+        return graph.op("MatMul", value, graph.weight(name, weight_OI.T.to(COMPUTE_DTYPES[precision])))
+    stored_IO, scale_O = quantise(weight_OI.T.float())
+    # The largest absolute value of each token; two reductions cost less memory traffic than `Abs`.
+    last = graph.constant([-1])
+    highest = graph.op("ReduceMax", value, last)
+    lowest = graph.op("ReduceMin", value, last)
+    largest = graph.op("Max", highest, graph.op("Neg", lowest), graph.constant(_SMALLEST_MAXIMUM, np.float32))
+    step = graph.constant(1 / _TOKEN_MAX, np.float32)
+    zero = graph.constant(_ZERO_POINT, np.uint8)
+    quantised = graph.op("QuantizeLinear", graph.op("Div", value, largest), step, zero)
+    weight = graph.weight(f"{name}.int8", stored_IO)
+    scale = graph.weight(f"{name}.scale", scale_O)
+    return graph.op("Mul", graph.fused("MatMulIntegerToFloat", quantised, weight, step, scale, zero), largest)
 
 
 def quantise(weight_IO: Tensor) -> tuple[Tensor, Tensor]:
     """Quantise a weight to int8 values (I, O) with scales (O) of its output channels."""
     scale_O = weight_IO.abs().amax(0).clamp(min=_SMALLEST_MAXIMUM) / _WEIGHT_MAX
     return (weight_IO / scale_O).round().to(torch.int8), scale_O
-
-
-def _add_int8_matmul(graph: Graph, value: onnx_ir.Value, name: str, weight_OI: Tensor) -> onnx_ir.Value:
-    stored_IO, scale_O = quantise(weight_OI.T.float())
-    largest = _add_token_maximum(graph, value)
-    step = graph.constant(1 / _TOKEN_MAX, np.float32)
-    zero = graph.constant(_ZERO_POINT, np.uint8)
-    whole = graph.op("QuantizeLinear", graph.op("Div", value, largest), step, zero)
-    weight = graph.weight(f"{name}.int8", stored_IO)
-    scale = graph.weight(f"{name}.scale", scale_O)
-    return graph.op("Mul", graph.fused("MatMulIntegerToFloat", whole, weight, step, scale, zero), largest)
-
-
-def _add_token_maximum(graph: Graph, value: onnx_ir.Value) -> onnx_ir.Value:
-    """Add the largest absolute value of each token; two reductions cost less memory traffic than `Abs`."""
-    last = graph.constant([-1])
-    highest = graph.op("ReduceMax", value, last)
-    lowest = graph.op("ReduceMin", value, last)
-    return graph.op("Max", highest, graph.op("Neg", lowest), graph.constant(_SMALLEST_MAXIMUM, np.float32))

@@ -1,24 +1,31 @@
 """Differences between ONNX Runtime and PyTorch, in logits and in a task's metric.
 
-Legend: B batch, T tokens.
+Legend: B batch, T tokens, M masked tokens, N blocks, D width.
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from lingraft.artifacts.artifact import Draft, Kind
-from lingraft.bundle.format import Precision, TableFormat, body_file
+from lingraft.bundle.format import FEATURES, OUTPUTS, Precision, body_file
 from lingraft.bundle.runtime import Body, installed_runtime
 from lingraft.bundle.self_test import max_abs_difference
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.errors import ExportError
-from lingraft.export.exported_model import ExportedModel, write_bodies
-from lingraft.export.language import ExportedLanguage, TokenBatch, random_batch
-from lingraft.export.metrics import onnx_outputs, score_language
+from lingraft.export.exported_model import ExportedModel, TokenBatch, write_bodies
+from lingraft.export.language import ExportedLanguage
+from lingraft.model.encoder import Encoder
 from lingraft.model.loading import load_embeddings
 from lingraft.tasks.model import load_task
+from lingraft.training import masked_lm
+
+Parity = dict[str, dict[str, float]]
+"""Measurements by language: `difference`, and `score` and `loss` if examples were given."""
 
 
 def measure_parity(task: Path, embeddings: Path) -> float:
@@ -38,13 +45,8 @@ def measure_parity(task: Path, embeddings: Path) -> float:
     with tempfile.TemporaryDirectory() as folder:
         draft = Draft(Path(folder), Kind.BUNDLE)
         write_bodies(draft, exported, ["fp32"])
-        return _difference(
-            Body.open(draft.folder / body_file("fp32")), exported, ExportedLanguage.from_artifact(learned), "float32"
-        )
-
-
-Parity = dict[str, dict[str, float]]
-"""Measurements by language: `difference`, and `score` and `loss` if examples were given."""
+        body = Body.open(draft.folder / body_file("fp32"))
+        return _difference(body, exported, ExportedLanguage.from_artifact(learned, "float32"))
 
 
 def compare_languages(
@@ -52,8 +54,7 @@ def compare_languages(
     exported: ExportedModel,
     languages: Sequence[ExportedLanguage],
     precision: Precision,
-    table_format: TableFormat,
-    examples: Mapping[str, Any],
+    examples: Mapping[str, Any] | None = None,
 ) -> Parity:
     """Compare an exported body with PyTorch in each language.
 
@@ -62,25 +63,23 @@ def compare_languages(
         exported: model in PyTorch.
         languages: languages to compare.
         precision: precision of the body.
-        table_format: number format of the tables.
         examples: rows of the task, or blocks (N, T) for a primary, by language; the metric is measured on them.
 
     Returns:
         By language: `difference`, the largest absolute difference of an output from PyTorch with the stored table; and,
-        if there are examples, `score` and its `loss` against PyTorch with the float32 table, so that the loss
-        includes the cost of the table's format.
+        if there are examples, `score`, the metric under ONNX Runtime, and `loss`, by how much PyTorch with the float32
+        table is above it, so that the loss includes the cost of the table's format.
 
     Raises:
         ExportError: a difference is above the tolerance in fp32, or not finite.
     """
-    opened = Body.open(folder / body_file(precision))
+    body = Body.open(folder / body_file(precision))
     parity: Parity = {}
-    for exported_language in languages:
-        language = exported_language.tokenizer.language
-        parity[language] = {"difference": _difference(opened, exported, exported_language, table_format)}
-        if language in examples:
-            parity[language] |= score_language(opened, exported, exported_language, table_format, examples[language])
-    require_parity(precision, {language: each["difference"] for language, each in parity.items()})
+    for language in languages:
+        parity[language.tag] = {"difference": _difference(body, exported, language)}
+        if examples and language.tag in examples:
+            parity[language.tag] |= _scores(body, exported, language, examples[language.tag])
+    require_parity(precision, {tag: each["difference"] for tag, each in parity.items()})
     return parity
 
 
@@ -92,7 +91,7 @@ def require_parity(precision: Precision, differences: Mapping[str, float]) -> No
     """
     limit = PARITY_TOLERANCE if precision == "fp32" else float("inf")
     if not all(difference <= limit and difference < float("inf") for difference in differences.values()):
-        shown = ", ".join(f"{language} {difference:.2g}" for language, difference in differences.items())
+        shown = ", ".join(f"{tag} {difference:.2g}" for tag, difference in differences.items())
         raise ExportError(
             f"ONNX Runtime and PyTorch differ by more than {limit:g} in a logit of the {precision} body (largest "
             f"difference: {shown}). Nothing was written. Check that the weights are finite and, for fp16, below 65504; "
@@ -100,17 +99,72 @@ def require_parity(precision: Precision, differences: Mapping[str, float]) -> No
         )
 
 
-def _difference(
-    opened: Body, exported: ExportedModel, exported_language: ExportedLanguage, table_format: TableFormat
-) -> float:
-    exported.set_vocabulary(exported_language.as_stored(table_format))
-    drawn = parity_batch(exported_language, exported)
-    expected = {name: answer.numpy() for name, answer in exported.torch_outputs(*drawn).items()}
-    return max_abs_difference(expected, onnx_outputs(opened, exported, drawn), drawn.visible_BT.numpy())
-
-
-def parity_batch(exported_language: ExportedLanguage, exported: ExportedModel) -> TokenBatch:
+def parity_batch(language: ExportedLanguage, exported: ExportedModel) -> TokenBatch:
     """Return random rows from a whole block down to one piece, so that all rows but one are padded."""
     block = exported.shape.block_tokens
-    lengths = [max(1, (block - 2) // share) for share in (1, 2, 4, block)]
-    return random_batch(len(exported_language.vocabulary), lengths, exported_language.tokenizer.special, exported.shape)
+    return language.random_batch(exported, [max(1, (block - 2) // share) for share in (1, 2, 4, block)])
+
+
+def _difference(body: Body, exported: ExportedModel, language: ExportedLanguage) -> float:
+    exported.set_vocabulary(language.as_stored())
+    batch = parity_batch(language, exported)
+    expected = {name: output.numpy() for name, output in exported.torch_outputs(batch).items()}
+    return max_abs_difference(expected, _onnx_outputs(body, exported, batch), batch.visible_BT.numpy())
+
+
+def _scores(body: Body, exported: ExportedModel, language: ExportedLanguage, rows: Any) -> dict[str, float]:
+    exported.set_vocabulary(language.vocabulary)
+    torch_score = _score(exported, exported.net, language, rows)
+    exported.set_vocabulary(language.as_stored())
+    net = _OnnxNet(body, exported) if exported.task else _OnnxEncoder(body, exported)
+    score = _score(exported, net, language, rows)
+    return {"score": score, "loss": torch_score - score}
+
+
+def _score(exported: ExportedModel, net: Any, language: ExportedLanguage, rows: Any) -> float:
+    if exported.task is None:
+        top = exported.shape.layers
+        return masked_lm.accuracy(net, rows, (top,))[top]
+    data = exported.task.prepare(rows, exported.labels, language.tokenizer, exported.shape)
+    return exported.task.judge(net, data, language.tag).score
+
+
+def _onnx_outputs(body: Body, exported: ExportedModel, batch: TokenBatch) -> dict[str, Any]:
+    """Compute the outputs with ONNX Runtime, from the vocabulary that the PyTorch model has at the moment."""
+    embedded_BTD = nn.functional.embedding(batch.tokens_BT, exported.encoder.vocabulary.table_VD.detach())
+    types_BT = torch.zeros_like(batch.tokens_BT) if batch.types_BT is None else batch.types_BT
+    return body.run(embedded_BTD.numpy(), batch.visible_BT.numpy(), types_BT.numpy() if body.has_segments else None)
+
+
+class _OnnxNet(nn.Module):
+    """A body in ONNX Runtime with the interface of a `TaskNet`, so that a task's kind evaluates it like PyTorch's."""
+
+    def __init__(self, body: Body, exported: ExportedModel) -> None:
+        super().__init__()
+        self.out = exported.net.out
+        self._body = body
+        self._exported = exported
+
+    def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
+        (name,) = OUTPUTS[self._exported.kind]
+        outputs = _onnx_outputs(self._body, self._exported, TokenBatch(tokens_BT, visible_BT, types_BT))
+        return torch.from_numpy(outputs[name])
+
+
+class _OnnxEncoder(Encoder):
+    """A primary in ONNX Runtime with the interface of an `Encoder`, so that it is evaluated on masked tokens."""
+
+    def __init__(self, body: Body, exported: ExportedModel) -> None:
+        with torch.device("meta"):
+            super().__init__(exported.shape, 0)
+        self.vocabulary = exported.encoder.vocabulary
+        self.positions_TD = exported.encoder.positions_TD
+        self._body = body
+        self._exported = exported
+
+    def masked_features(
+        self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
+    ) -> dict[int, Tensor]:
+        visible_BT = torch.ones_like(tokens_BT, dtype=torch.bool) if visible_BT is None else visible_BT
+        features_BTD = _onnx_outputs(self._body, self._exported, TokenBatch(tokens_BT, visible_BT, None))[FEATURES]
+        return {self.shape.layers: torch.from_numpy(features_BTD).flatten(0, 1)[positions_M]}

@@ -17,12 +17,11 @@ from lingraft.bundle.runtime import Body, installed_runtime
 from lingraft.bundle.self_test import max_abs_difference
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ExportError
-from lingraft.export.body import BodyInputs
+from lingraft.export.body import BodyInputs, Outputs
 from lingraft.export.bundling import load_sources
-from lingraft.export.exported_model import ExportedModel, graph_metadata
+from lingraft.export.exported_model import ExportedModel
 from lingraft.export.graph import Graph
-from lingraft.export.heads import Outputs
-from lingraft.export.language import ExportedLanguage, TokenBatch, table_tensors
+from lingraft.export.language import ExportedLanguage
 from lingraft.export.parity import parity_batch, require_parity
 
 IDS = "input_ids"
@@ -65,99 +64,73 @@ def export_standalone(
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     installed_runtime()
-    exported, languages, _ = load_sources(primary, task, embeddings)
+    exported, sources, _ = load_sources(primary, task, embeddings)
     if exported.kind == PRIMARY and tables != "float32":
         raise ExportError(f"a primary's standalone models have float32 tables, not {tables}. Leave the format out.")
+    differences = {}
     with atomic_folder(out) as folder:
-        found = {
-            language: _export_language(folder, exported, ExportedLanguage.from_artifact(one), precision, tables)
-            for language, one in languages.items()
-        }
-        require_parity(precision, found)
-    return found
-
-
-def _export_language(
-    folder: Path,
-    exported: ExportedModel,
-    exported_language: ExportedLanguage,
-    precision: Precision,
-    tables: TableFormat,
-) -> float:
-    tokenizer = exported_language.tokenizer
-    shutil.copyfile(tokenizer.model, folder / f"{tokenizer.language}.{tokenizer.model.name}")
-    model = write_standalone_model(folder, exported, exported_language, precision, tables)
-    exported.set_vocabulary(exported_language.as_stored(tables))
-    return _difference(model, exported, parity_batch(exported_language, exported))
+        for tag, source in sources.items():
+            language = ExportedLanguage.from_artifact(source, tables)
+            tokenizer_file = language.tokenizer.model
+            shutil.copyfile(tokenizer_file, folder / f"{tag}.{tokenizer_file.name}")
+            model = write_standalone_model(folder, exported, language, precision)
+            differences[tag] = _difference(model, exported, language)
+        require_parity(precision, differences)
+    return differences
 
 
 def write_standalone_model(
-    folder: Path,
-    exported: ExportedModel,
-    exported_language: ExportedLanguage,
-    precision: Precision = "fp32",
-    tables: TableFormat = "float32",
+    folder: Path, exported: ExportedModel, language: ExportedLanguage, precision: Precision = "fp32"
 ) -> Path:
     """Write one language's model with its weights, and return its file; body weights that exist are kept."""
-    language = exported_language.tokenizer.language
     graph = Graph(body_part(precision))
-    outputs = _add_nodes(graph, exported, exported_language, precision, tables)
+    outputs = _add_nodes(graph, exported, language, precision)
     for part, tensors in graph.parts.items():
         if not (file := folder / f"{part}.safetensors").exists():
             save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
-    file = folder / f"{language}.onnx"
-    graph.save(file, outputs, {**graph_metadata(exported), "language": language})
+    file = folder / f"{language.tag}.onnx"
+    graph.save(file, outputs, {**exported.metadata, "language": language.tag})
     return file
 
 
-def _add_nodes(
-    graph: Graph,
-    exported: ExportedModel,
-    exported_language: ExportedLanguage,
-    precision: Precision,
-    tables: TableFormat,
-) -> Outputs:
-    language = exported_language.tokenizer.language
+def _add_nodes(graph: Graph, exported: ExportedModel, language: ExportedLanguage, precision: Precision) -> Outputs:
     size = ["batch", "tokens"]
     ids, mask = (graph.input(name, torch.int64, size) for name in (IDS, MASK))
     types = graph.input(TYPE_IDS, torch.int64, size) if exported.shape.family.segments else None
-    rows = {
-        name: graph.weight(name, tensor, language)
-        for name, tensor in table_tensors(exported_language.vocabulary.table_VD, tables).items()
-    }
-    inputs = BodyInputs(_add_embedding_lookup(graph, rows, ids, tables), graph.cast(mask, torch.bool), types)
+    table = {name: graph.weight(name, tensor, language.tag) for name, tensor in language.table_tensors().items()}
+    inputs = BodyInputs(_add_embedding_lookup(graph, table, ids), graph.cast(mask, torch.bool), types)
     outputs = exported.add_nodes(graph, inputs, precision)
     if exported.kind != PRIMARY:
         return outputs
-    bias = graph.weight(BIAS, exported_language.vocabulary.bias_V, language)
-    products = graph.fused("FusedMatMul", outputs[FEATURES][0], rows[TABLE], transB=1)
-    return {**outputs, LOGITS: (graph.op("Add", products, bias), [*size, len(exported_language.vocabulary)])}
+    bias = graph.weight(BIAS, language.vocabulary.bias_V, language.tag)
+    products = graph.fused("FusedMatMul", outputs[FEATURES][0], table[TABLE], transB=1)
+    return {**outputs, LOGITS: (graph.op("Add", products, bias), [*size, len(language.vocabulary)])}
 
 
-def _add_embedding_lookup(
-    graph: Graph, rows: dict[str, onnx_ir.Value], ids: onnx_ir.Value, tables: TableFormat
-) -> onnx_ir.Value:
-    embedded = graph.op("Gather", rows[TABLE], ids)
-    if tables == "float32":
+def _add_embedding_lookup(graph: Graph, table: dict[str, onnx_ir.Value], ids: onnx_ir.Value) -> onnx_ir.Value:
+    """Add the rows (B, T, D) of token ids, in float32."""
+    embedded = graph.op("Gather", table[TABLE], ids)
+    if table[TABLE].dtype == onnx_ir.DataType.FLOAT:
         return embedded
     embedded = graph.cast(embedded, torch.float32)
-    if tables == "float16":
+    if SCALE not in table:
         return embedded
-    scales = graph.op("Unsqueeze", graph.op("Gather", rows[SCALE], ids), graph.constant([-1]))
+    scales = graph.op("Unsqueeze", graph.op("Gather", table[SCALE], ids), graph.constant([-1]))
     return graph.op("Mul", embedded, scales)
 
 
-def _difference(model: Path, exported: ExportedModel, drawn: TokenBatch) -> float:
-    session = Body.open(model).session
-    inputs = {IDS: drawn.tokens_BT.numpy(), MASK: drawn.visible_BT.long().numpy()}
+def _difference(model: Path, exported: ExportedModel, language: ExportedLanguage) -> float:
+    exported.set_vocabulary(language.as_stored())
+    batch = parity_batch(language, exported)
+    inputs = {IDS: batch.tokens_BT.numpy(), MASK: batch.visible_BT.long().numpy()}
     if exported.shape.family.segments:
-        types_BT = torch.zeros_like(drawn.tokens_BT) if drawn.types_BT is None else drawn.types_BT
+        types_BT = torch.zeros_like(batch.tokens_BT) if batch.types_BT is None else batch.types_BT
         inputs[TYPE_IDS] = types_BT.numpy()
-    expected = exported.torch_outputs(*drawn)
+    expected = exported.torch_outputs(batch)
     if exported.kind == PRIMARY:
         vocabulary = exported.encoder.vocabulary
         with torch.inference_mode():
             logits_BTV = torch.nn.functional.linear(expected[FEATURES], vocabulary.table_VD, vocabulary.bias_V)
         expected |= {LOGITS: logits_BTV}
-    actual = dict(zip(expected, session.run([*expected], inputs), strict=True))
-    return max_abs_difference({name: each.numpy() for name, each in expected.items()}, actual, drawn.visible_BT.numpy())
+    actual = dict(zip(expected, Body.open(model).session.run([*expected], inputs), strict=True))
+    return max_abs_difference({name: each.numpy() for name, each in expected.items()}, actual, batch.visible_BT.numpy())

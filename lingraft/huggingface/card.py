@@ -3,7 +3,6 @@
 The header is what the Hugging Face hub reads; https://huggingface.co/docs/hub/model-cards.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -12,20 +11,15 @@ from string import Template
 from typing import Any
 
 from lingraft.artifacts.artifact import Artifact, Kind, Manifest, require_aligned
+from lingraft.data.tokenizer.pieces import SpecialPieces
 from lingraft.errors import AlignmentError
-from lingraft.huggingface.card_data import (
-    NOT_STATED,
-    TrainingData,
-    TrainingText,
-    cost_table,
-    markdown_table,
-    trace_training_data,
-)
+from lingraft.huggingface.card_data import NOT_STATED, TrainingData, TrainingText, cost_table, trace_training_data
 from lingraft.huggingface.fast_tokenizer import special_pieces
 from lingraft.huggingface.model import HfClass
 from lingraft.model.loading import Embeddings, Primary
 from lingraft.stages import results
 from lingraft.stages.results import LanguageResult, SourceResult, TaskScores
+from lingraft.tables import markdown_table
 from lingraft.tasks.class_scores import class_scores
 from lingraft.tasks.model import TaskModel
 
@@ -54,41 +48,56 @@ print(context[places[start][0] : places[end][1]])"""
 
 @dataclass(frozen=True)
 class CardSubject:
-    """What is exported."""
+    """The model that a card describes."""
 
     source: Primary
     vocabulary_source: Primary | Embeddings
-    """Whose vocabulary it has."""
+    """The primary or the embeddings that the vocabulary is from."""
     task: TaskModel | None
     form: HfClass
     model_type: str
 
     @property
     def language(self) -> str:
-        """Language that it reads."""
+        """Language that the model reads."""
         return self.vocabulary_source.tokenizer.language
 
     @property
     def origin(self) -> dict[str, str | None] | None:
-        """Where an imported primary is from."""
+        """Origin of an imported primary; None if the primary was pretrained here."""
         found: dict[str, str | None] | None = self.source.manifest.record.get("origin")
         return found
 
     @property
+    def special(self) -> SpecialPieces[str]:
+        """Special pieces of the vocabulary."""
+        return special_pieces(self.vocabulary_source.tokenizer)
+
+    @property
     def manifests(self) -> dict[str, Manifest]:
-        """Manifests of what was trained, by what it is."""
-        found = {"primary": self.source.manifest}
+        """Manifests of primary, embeddings and task, by their names on the card."""
+        return {name: part.manifest for name, part in self.parts.items()}
+
+    @property
+    def parts(self) -> "dict[str, Primary | Embeddings | TaskModel]":
+        """Primary, embeddings and task, by their names on the card."""
+        found: dict[str, Primary | Embeddings | TaskModel] = {"primary": self.source}
         if isinstance(self.vocabulary_source, Embeddings):
-            found["embeddings"] = self.vocabulary_source.manifest
-        return found | ({f"task {self.task.name}": self.task.manifest} if self.task else {})
+            found["embeddings"] = self.vocabulary_source
+        return found | ({f"task {self.task.name}": self.task} if self.task else {})
+
+    @property
+    def trained_here(self) -> dict[str, Manifest]:
+        """Manifests without that of an imported primary, which was trained elsewhere."""
+        return {name: each for name, each in self.manifests.items() if name != "primary" or not self.origin}
 
 
 def model_card(model: CardSubject, evaluation: Path | None = None, data: Sequence[Path] = ()) -> str:
-    """The card's text.
+    """Return the card's text.
 
     Args:
-        model: what is exported.
-        evaluation: of the model's language on the same primary.
+        model: the model that is exported.
+        evaluation: evaluation of the model's language on the same primary.
         data: text artifacts that it was trained on, and blocks that lead to them.
 
     Raises:
@@ -97,15 +106,15 @@ def model_card(model: CardSubject, evaluation: Path | None = None, data: Sequenc
     """
     sources = trace_training_data(model.manifests.values(), data)
     judged = _evaluation(model, evaluation) if evaluation else None
-    page = Template(resources.files("lingraft").joinpath("templates", _FILE).read_text(encoding="utf-8"))
+    page = Template(resources.files("lingraft.huggingface").joinpath(_FILE).read_text(encoding="utf-8"))
     return page.substitute(
-        front="\n".join(_front_matter(model, sources)),
+        front=_front_matter(model, sources),
         title=f"{_title(model)} in {model.language}",
         summary=_summary(model),
         system=_system(model),
         usage="\n".join(_usage(model)),
         longest=model.source.encoder.shape.block_tokens,
-        end_piece=special_pieces(model.vocabulary_source.tokenizer).end,
+        end_piece=model.special.end,
         data=_data(model, sources.texts),
         cost=_cost(model, judged),
         scores=_scores(model, judged),
@@ -116,8 +125,8 @@ def model_card(model: CardSubject, evaluation: Path | None = None, data: Sequenc
 
 
 def _evaluation(model: CardSubject, folder: Path) -> SourceResult | LanguageResult:
-    of = Artifact.load(folder, Kind.EVALUATION).manifest.detail("of", str)
-    judged = results.load_language(folder) if of == "language" else results.load_source(folder)
+    subject = Artifact.load(folder, Kind.EVALUATION).manifest.detail("of", str)
+    judged = results.load_language(folder) if subject == "language" else results.load_source(folder)
     require_aligned("the evaluation", judged.primary, model.source.fingerprint, "Evaluate again")
     vocabulary = judged.embeddings if isinstance(judged, LanguageResult) else judged.primary
     if vocabulary != model.vocabulary_source.fingerprint:
@@ -128,30 +137,27 @@ def _evaluation(model: CardSubject, folder: Path) -> SourceResult | LanguageResu
     return judged
 
 
-def _front_matter(model: CardSubject, sources: TrainingData) -> Iterator[str]:
-    yield f"language: {json.dumps(model.language)}"
-    yield f"license: {_licence(model, sources)}"
-    yield "library_name: transformers"
-    yield f"pipeline_tag: {model.form.pipeline}"
-    if model.origin and model.origin["revision"]:  # a folder's name is no id of the hub
-        yield f"base_model: {json.dumps(model.origin['name'])}"
-    yield "tags:"
-    yield "- lingraft"
-    yield "- mini-model-adaptation"
+def _front_matter(model: CardSubject, sources: TrainingData) -> str:
+    from huggingface_hub import ModelCardData
+
+    base = model.origin["name"] if model.origin and model.origin["revision"] else None  # a folder is no id of the hub
+    return ModelCardData(
+        language=model.language,
+        license=_licence(model, sources),
+        library_name="transformers",
+        pipeline_tag=model.form.pipeline,
+        base_model=base,
+        tags=["lingraft", "mini-model-adaptation"],
+    ).to_yaml()
 
 
 def _licence(model: CardSubject, sources: TrainingData) -> str:
-    """The inputs' licence, where all state one and the same; 'unknown' and 'other' are the hub's own words."""
+    """Return the licence that all inputs state; 'unknown' and 'other' are the hub's own words."""
     stated = {text.licence for text in sources.texts}
     stated |= {model.origin["licence"] or NOT_STATED} if model.origin else set()
-    if NOT_STATED in stated or not all(map(sources.covers, _trained_here(model).values())):
+    if NOT_STATED in stated or not all(map(sources.covers, model.trained_here.values())):
         return "unknown"
-    return json.dumps(stated.pop()) if len(stated) == 1 else "other"
-
-
-def _trained_here(model: CardSubject) -> dict[str, Manifest]:
-    """What was trained here: an imported primary was not."""
-    return {name: manifest for name, manifest in model.manifests.items() if name != "primary" or not model.origin}
+    return stated.pop() if len(stated) == 1 else "other"
 
 
 def _title(model: CardSubject) -> str:
@@ -186,7 +192,7 @@ def _system(model: CardSubject) -> str:
 
 
 def _adaptation(details: Mapping[str, Any], layers: int) -> str:
-    """How embeddings were learned: over all layers, it is the baseline that mini-models are compared with."""
+    """Describe how embeddings were learned: over all layers, it is the baseline of mini-models."""
     depth = details.get("depth")
     fresh = details.get("fresh_layers")
     if depth == layers:
@@ -204,7 +210,7 @@ def _usage(model: CardSubject) -> Iterator[str]:
     yield ""
     yield f'model = pipeline("{model.form.pipeline}", model="path/to/this/folder")'
     if model.form.pipeline == "fill-mask":
-        yield f'print(model("{special_pieces(model.vocabulary_source.tokenizer).mask}"))'
+        yield f'print(model("{model.special.mask}"))'
     elif model.task and model.task.settings.kind == "pairs":
         yield 'print(model({"text": "...", "text_pair": "..."}))'
     else:
@@ -214,7 +220,7 @@ def _usage(model: CardSubject) -> Iterator[str]:
 def _data(model: CardSubject, texts: Sequence[TrainingText]) -> str:
     trained = [
         (name, manifest.language, manifest.details.get("examples", ""), what, f"`{mark}`")
-        for name, manifest in _trained_here(model).items()
+        for name, manifest in model.trained_here.items()
         for what, mark in manifest.data_hashes.items()
     ]
     parts = [markdown_table(("trained", "language", "examples", "on", "SHA-256"), trained)] if trained else []
@@ -227,7 +233,7 @@ def _data(model: CardSubject, texts: Sequence[TrainingText]) -> str:
 
 
 def _cost(model: CardSubject, judged: SourceResult | LanguageResult | None) -> str:
-    costs = {name: manifest.cost for name, manifest in _trained_here(model).items()}
+    costs = {name: manifest.cost for name, manifest in model.trained_here.items()}
     building = judged.building if isinstance(judged, LanguageResult) else None
     costs |= {"fresh layers (step 1b, once for all languages)": building} if building else {}
     parts = [cost_table(costs)] if costs else []
@@ -268,7 +274,7 @@ def _licences(model: CardSubject, sources: TrainingData) -> Iterator[str]:
         yield f"- weights and tokenizer of `{model.origin['name']}`: {model.origin['licence'] or NOT_STATED}"
     for text in sources.texts:
         yield f"- text in `{text.language}` ({text.origin}): {text.licence}"
-    for name, manifest in _trained_here(model).items():
+    for name, manifest in model.trained_here.items():
         if not sources.covers(manifest):
             yield f"- training text of the {name}: {NOT_STATED}"
 
@@ -294,21 +300,15 @@ def _limits(model: CardSubject, judged: SourceResult | LanguageResult | None) ->
 
 
 def _provenance(model: CardSubject) -> str:
-    rows = [("primary", model.source.manifest.library_version, f"`{model.source.fingerprint}`")]
-    if isinstance(model.vocabulary_source, Embeddings):
-        rows.append(
-            ("embeddings", model.vocabulary_source.manifest.library_version, f"`{model.vocabulary_source.fingerprint}`")
-        )
-    if model.task:
-        rows.append((f"task {model.task.name}", model.task.manifest.library_version, f"`{model.task.fingerprint}`"))
-    parts = [markdown_table(("artifact", "made by lingraft", "fingerprint"), rows)]
-    if model.origin:
-        commit = model.origin["sha"]
-        revision = model.origin["revision"]
-        at = (
-            f"revision `{revision}`, commit `{commit}`"
-            if revision
-            else f"a local folder, SHA-256 of its weights `{commit}`"
-        )
-        parts.append(f"The primary was imported from `{model.origin['name']}`, {at}.")
-    return "\n\n".join(parts)
+    rows = [(name, part.manifest.library_version, f"`{part.fingerprint}`") for name, part in model.parts.items()]
+    table = markdown_table(("artifact", "made by lingraft", "fingerprint"), rows)
+    if not model.origin:
+        return table
+    commit = model.origin["sha"]
+    revision = model.origin["revision"]
+    at = (
+        f"revision `{revision}`, commit `{commit}`"
+        if revision
+        else f"a local folder, SHA-256 of its weights `{commit}`"
+    )
+    return f"{table}\n\nThe primary was imported from `{model.origin['name']}`, {at}."

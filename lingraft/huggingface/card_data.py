@@ -1,12 +1,13 @@
-"""What a model was trained on, led back by fingerprints, and what that cost: nothing taken on trust."""
+"""Training data and cost of a model, traced by fingerprints: nothing is taken on trust."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from lingraft.artifacts.artifact import Artifact, Cost, Kind, Manifest, read_manifest
 from lingraft.data.splits import SplitName
 from lingraft.errors import ArtifactError
+from lingraft.tables import markdown_table
 
 NOT_STATED = "not stated"
 
@@ -18,29 +19,29 @@ class TrainingText(NamedTuple):
     origin: str
     """Kind of the source, and its name where it has one that is no path of a machine."""
     documents: int
-    """Of the training split."""
+    """Number of documents of the training split."""
     characters: int
     fingerprint: str
     licence: str
 
 
 class TrainingData(NamedTuple):
-    """What is known about the data of some trainings."""
+    """Texts that some trainings are known to have used."""
 
     texts: list[TrainingText]
     fingerprints: frozenset[str]
     """Fingerprints of the texts, and of blocks that were packed from them."""
 
     def covers(self, training: Manifest) -> bool:
-        """Whether the text of a training is among them."""
+        """Return whether the text of a training is among these texts."""
         return not self.fingerprints.isdisjoint(training.data_hashes.values())
 
 
 def trace_training_data(manifests: Iterable[Manifest], folders: Sequence[Path]) -> TrainingData:
-    """The texts among `folders`, each led back to what was trained on it; blocks lead from a training to its text.
+    """Return the texts among `folders`, each traced to a training; blocks lead from a training to its text.
 
     Args:
-        manifests: of primary, embeddings and task.
+        manifests: manifests of primary, embeddings and task.
         folders: text artifacts, and blocks that were packed from them.
 
     Raises:
@@ -82,7 +83,7 @@ def _text(found: Artifact) -> TrainingText:
 
 
 def cost_table(costs: Mapping[str, Cost]) -> str:
-    """What trainings cost, by what was trained."""
+    """Format the costs of trainings, by what was trained, as a table in Markdown."""
     return markdown_table(
         ("trained", "updates", "tokens", "FLOPs", "seconds"), [(name, *_cells(c)) for name, c in costs.items()]
     )
@@ -92,15 +93,3 @@ def _cells(cost: Cost) -> tuple[str, ...]:
     if not cost.steps:
         return (NOT_STATED,) * 4
     return f"{cost.steps:,}", f"{cost.tokens:,}", f"{cost.flops:.3g}", f"{cost.elapsed_s:,.0f}"
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table in Markdown."""
-    return "\n".join(_lines(header, rows))
-
-
-def _lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    yield "| " + " | ".join(header) + " |"
-    yield "|" + " --- |" * len(header)
-    for row in rows:
-        yield "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) + " |"

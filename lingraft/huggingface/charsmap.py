@@ -5,7 +5,7 @@ UTF-8 bytes (Darts-clone), whose leaves point into a list of replacements that e
 
 For `nmt_nfkc`, the rules of our tokenizers, 225,276 rules say no more than two steps do: replace single characters
 (5,009 rules), then join a base with the marks that follow it (12,121 rules, all others being variants of these).
-`parts_of` proves this for the rules at hand, because the fast tokenizer is built upon it.
+`two_step_rules` proves this for the rules at hand, because the fast tokenizer is built upon it.
 """
 
 import struct
@@ -26,15 +26,15 @@ class TwoStepRules(NamedTuple):
     """Rules as two steps."""
 
     single: dict[str, str]
-    """What becomes of a character by itself; the rest stay as they are."""
+    """Replacement of each character that has a rule by itself; the rest stay as they are."""
     joined: dict[str, str]
-    """What becomes of a base and the marks behind it, none of which has a rule of its own. A key without its last mark
+    """Replacement of a base and the marks behind it, none of which has a rule of its own. A key without its last mark
     is a key too, down to two characters."""
 
 
 @cache
 def two_step_rules(charsmap: bytes) -> TwoStepRules:
-    """The rules of a `precompiled_charsmap` as two steps that together do the same.
+    """Divide the rules of a `precompiled_charsmap` into two steps that together do the same.
 
     Raises:
         TokenizerError: it is damaged, or cannot be divided like that.
@@ -62,7 +62,7 @@ def _variants(joined: dict[str, str], single: dict[str, str]) -> dict[str, str]:
 
 
 def read_rules(charsmap: bytes) -> dict[str, str]:
-    """All rules of a `precompiled_charsmap`, by what they rewrite; none where it is empty.
+    """Return the replacements of a `precompiled_charsmap` by what they replace; none if it is empty.
 
     Raises:
         TokenizerError: it is damaged.

@@ -1,4 +1,4 @@
-"""A Hugging Face configuration of RoBERTa's family, read as our encoder's shape. Pure: dictionary in, shape out."""
+"""A Hugging Face configuration of RoBERTa's family, read as our encoder's shape: dictionary in, shape out."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,25 +7,25 @@ import pydantic
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.section import explain_problem
+from lingraft.errors import MissingExtraError
 from lingraft.huggingface.weights import TENSOR_NAMINGS, CheckpointError
 
-DEFAULTS: dict[str, Any] = {
-    "vocab_size": 30522,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "max_position_embeddings": 512,
-    "type_vocab_size": 2,
-    "layer_norm_eps": 1e-12,
-    "pad_token_id": 1,
-    "tie_word_embeddings": True,
-}
-"""What transformers takes where a config.json leaves a key out; old ones do."""
-_DEFAULTS_BY_TYPE: dict[str, dict[str, Any]] = {"roberta": {"vocab_size": 50265}, "bert": {"pad_token_id": 0}}
+_READ_KEYS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "layer_norm_eps",
+    "pad_token_id",
+    "tie_word_embeddings",
+)
+"""Keys that decide what an encoder computes; old configurations leave some of them out."""
 _SUPPORTED_VALUES = {
     "is_decoder": False,
     "add_cross_attention": False,
@@ -60,7 +60,7 @@ _KEYS = {
 
 
 class HfConfig(NamedTuple):
-    """What a configuration says, beside the weights."""
+    """A configuration as our encoder reads it."""
 
     model_type: str
     shape: EncoderShape
@@ -75,7 +75,8 @@ def parse_config(config: Mapping[str, Any]) -> HfConfig:
     """Read a config.json of transformers.
 
     Raises:
-        CheckpointError: another architecture than those of `DIALECTS`, or a variant or value that we do not compute.
+        CheckpointError: an architecture that `TENSOR_NAMINGS` lacks, or a variant or value that we do not compute.
+        MissingExtraError: transformers, whose defaults count, is not installed.
     """
     model_type = config.get("model_type")
     if model_type not in TENSOR_NAMINGS:
@@ -89,21 +90,27 @@ def parse_config(config: Mapping[str, Any]) -> HfConfig:
                 f"config.json has {key} = {config[key]!r}; only {only!r} computes what our encoder computes. "
                 "Take a plain masked language model, without it."
             )
-    read = {**config_defaults(model_type), **config}
-    _require_numbers(read)
+    defaults = _defaults(model_type)
+    read = {**defaults, **config}
+    _require_types(read, defaults)
     return HfConfig(model_type, _shape(model_type, read), read["vocab_size"], read["tie_word_embeddings"], _notes(read))
 
 
-def config_defaults(model_type: str) -> dict[str, Any]:
-    """What transformers takes for the keys of `DEFAULTS` where a config.json of this type leaves them out."""
-    return {**DEFAULTS, **_DEFAULTS_BY_TYPE.get(model_type, {})}
+def _defaults(model_type: str) -> dict[str, Any]:
+    """Return the values that transformers takes for keys that a config.json leaves out."""
+    try:
+        from transformers import CONFIG_MAPPING
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("transformers", "huggingface") from error
+    values = CONFIG_MAPPING[model_type]().to_dict()
+    return {key: values[key] for key in _READ_KEYS}
 
 
-def _require_numbers(read: Mapping[str, Any]) -> None:
+def _require_types(read: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """Refuse what would go wrong below; the shape's own rules look at the rest."""
     wrong = [
         f"{key} = {read[key]!r}"
-        for key, default in DEFAULTS.items()
+        for key, default in defaults.items()
         if isinstance(read[key], bool) is not isinstance(default, bool)
         or not isinstance(read[key], (int, float) if isinstance(default, float) else type(default))
         or (key in ("vocab_size", "type_vocab_size") and read[key] < 1)

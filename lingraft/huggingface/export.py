@@ -28,7 +28,7 @@ TOLERANCE = 1e-5
 
 
 class HfExport(NamedTuple):
-    """What was written."""
+    """A folder that transformers loads."""
 
     folder: Path
     auto_class: str
@@ -50,9 +50,9 @@ def export_hf(
     Args:
         primary: body, MLM heads, and the source language's embeddings.
         out: folder to write.
-        embeddings: of the language to export; the source's own if absent.
-        task: its finetuned body and head; absent: a masked language model, with the primary's last head.
-        evaluation: of the language, for the model card's scores.
+        embeddings: embeddings of the language to export; the source's own if absent.
+        task: finetuned body and head; if absent, a masked language model with the primary's last head is written.
+        evaluation: evaluation of the language, for the model card's scores.
         data: text artifacts that were trained on and blocks that lead to them, for the card's data and licences.
 
     Raises:
@@ -119,7 +119,8 @@ def _difference(folder: Path, net: nn.Module) -> float:
     ours = _lingraft_logits(net, tokens_BT, visible_BT, types_BT)
     theirs_logits = _transformers_logits(found)
     if ours.dim() > 2:
-        ours, theirs_logits = ours[visible_BT], theirs_logits[visible_BT]
+        ours = ours[visible_BT]
+        theirs_logits = theirs_logits[visible_BT]
     difference = float((ours - theirs_logits).abs().max())
     if not difference <= TOLERANCE:
         raise ExportError(
@@ -146,7 +147,7 @@ def _load_transformers(folder: Path, auto_class: str) -> Any:
 
 @contextlib.contextmanager
 def _progress_bar_off() -> Iterator[None]:
-    """Without transformers' own progress bar, which would come between ours."""
+    """Turn off transformers' own progress bar, which would come between ours."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()

@@ -22,7 +22,7 @@ _PROBE = ("a", "a")
 
 
 def fast_tokenizer(tokenizer: Tokenizer, shape: EncoderShape) -> "Fast":
-    """The tokenizer as one of the library `tokenizers`, which reads texts and pairs as the encoder expects them.
+    """Return a tokenizer of the library `tokenizers`, which encodes texts and pairs as the encoder expects them.
 
     One that came with an imported primary stays as it is, except that a pair gets the primary's own format.
 
@@ -53,7 +53,7 @@ def fast_tokenizer(tokenizer: Tokenizer, shape: EncoderShape) -> "Fast":
 
 
 def tokenizer_config(tokenizer: Tokenizer, shape: EncoderShape) -> dict[str, Any]:
-    """What stands in `tokenizer_config.json`: special tokens by transformers' names, and the longest input.
+    """Return `tokenizer_config.json`: special tokens by transformers' names, and the longest input.
 
     The class is the one that takes `tokenizer.json` as it is; those of model types build it anew by their own rules.
     """
@@ -76,7 +76,7 @@ def tokenizer_config(tokenizer: Tokenizer, shape: EncoderShape) -> dict[str, Any
 
 
 def special_pieces(tokenizer: Tokenizer) -> SpecialPieces[str]:
-    """Special pieces by role."""
+    """Return the special pieces by role."""
     pieces = tokenizer.pieces()
     return SpecialPieces(*(pieces[index] for index in tokenizer.special))
 

@@ -6,7 +6,6 @@ Only settings, safetensors and tokenizer files are fetched and read. A pickle ca
 import hashlib
 import json
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,7 +35,6 @@ CARD = "README.md"
 _DOWNLOADED = [CONFIG, WEIGHTS, INDEX, "model-*.safetensors", CARD, *TOKENIZER_FILES]
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _OTHER_WEIGHTS = ("*.h5", "*.msgpack", "*.onnx", "*.bin.index.json")
-_LICENCE = re.compile(r"\A---\n(?:.*\n)*?license:[ \t]*(\S+)[ \t]*\n(?:.*\n)*?---\n")
 
 
 class HfCheckpoint(NamedTuple):
@@ -46,7 +44,7 @@ class HfCheckpoint(NamedTuple):
     name: str
     """Hub id, or the folder's name."""
     revision: str | None
-    """As asked for; None for a folder."""
+    """Branch, tag or commit that was asked for; None for a folder."""
     sha: str | None
     """Commit on the hub; None for a folder."""
 
@@ -117,7 +115,7 @@ def _unreachable(name: str, revision: str, reason: str, advice: str) -> Checkpoi
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The checkpoint's settings.
+    """Return the checkpoint's settings.
 
     Raises:
         CheckpointError: there are none, or they are damaged.
@@ -129,7 +127,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_weights(folder: Path) -> dict[str, "Tensor"]:
-    """All tensors of a checkpoint, from one file of safetensors or from several under an index.
+    """Return all tensors of a checkpoint, from one file of safetensors or from several under an index.
 
     Raises:
         CheckpointError: there are only pickles, or a file or tensor is missing or damaged.
@@ -148,15 +146,19 @@ def read_weights(folder: Path) -> dict[str, "Tensor"]:
 
 
 def licence(folder: Path) -> str | None:
-    """What the checkpoint's model card says in its header; None where it says nothing."""
-    card = folder / CARD
-    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-    found = _LICENCE.match(text)
-    return found[1].strip("\"'") if found else None
+    """Return the licence in the header of the checkpoint's model card; None if it states none."""
+    import yaml
+    from huggingface_hub.repocard import metadata_load
+
+    try:
+        header = metadata_load(folder / CARD) or {}
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+    return str(header["license"]) if header.get("license") else None
 
 
 def content_hash(folder: Path) -> str:
-    """SHA-256 of the weight files, for a checkpoint that has no commit: equal weights in equal files, equal hash."""
+    """Return the SHA-256 of the weight files, for a checkpoint that has no commit."""
     names = [WEIGHTS] if (folder / WEIGHTS).is_file() else sorted(set(_weight_map(folder).values()))
     if len(names) == 1:
         return sha256_of(folder / names[0])

@@ -21,7 +21,7 @@ from lingraft.huggingface.tokenizer import import_tokenizer
 from lingraft.huggingface.weights import CheckpointError, ConvertedWeights, from_checkpoint
 from lingraft.model.loading import save_vocabulary
 from lingraft.model.swap import make_vocabulary
-from lingraft.training.learning_curve import write_curve
+from lingraft.training.schedule import write_curve
 
 
 def import_hf(source: str, out: Path, language: str, revision: str | None = None) -> Artifact:
@@ -51,8 +51,10 @@ def import_hf(source: str, out: Path, language: str, revision: str | None = None
         kept = import_tokenizer(found.folder, settings.model_type, language, Path(folder))
         _require_rows(kept.tokenizer, settings.vocabulary, source)
         _require_pad(kept.tokenizer, settings, source)
-        model = settings.shape, settings.model_type, settings.vocabulary, settings.tied
-        converted = _trim_vocabulary(from_checkpoint(weights, *model), len(kept.tokenizer))
+        converted = from_checkpoint(
+            weights, settings.shape, settings.model_type, vocabulary=settings.vocabulary, tied=settings.tied
+        )
+        converted = _trim_vocabulary(converted, len(kept.tokenizer))
         made = _save(out, settings, converted, kept.tokenizer, found)
     for note in (*settings.notes, *converted.notes, *kept.notes):
         say(f"{source}: {note}")

@@ -17,18 +17,18 @@ from lingraft.tasks.question_answering import SpanExtractor
 from lingraft.tasks.tagging import Tagger
 
 OWN_MODEL_TYPE = "xlm-roberta"
-"""What a primary of our own is exported as. It is RoBERTa's architecture under either name, but tools that go by the
-name expect SentencePiece's pieces of an 'xlm-roberta', as ours are, and byte-level BPE of a 'roberta'."""
+"""Model type that a primary of our own is exported as. It is RoBERTa's architecture under either name, but tools that
+go by the name expect SentencePiece's pieces of an 'xlm-roberta', as ours are, and byte-level BPE of a 'roberta'."""
 _CLASSES = {"roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert", "bert": "Bert"}
 _ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
 
 
 @dataclass(frozen=True)
 class HfClass:
-    """How transformers has a net of ours."""
+    """Class of transformers for a net of ours."""
 
     suffix: str
-    """Of the class's name, behind that of the model type or AutoModel."""
+    """End of the class's name, behind that of the model type or AutoModel."""
     pipeline: str
     """The pipeline that it serves, by the hub's name."""
     modules: Mapping[str, str] = field(default_factory=dict)
@@ -56,23 +56,23 @@ _FORMS: dict[type[nn.Module], HfClass] = {
 
 
 def hf_class_of(net: nn.Module) -> HfClass:
-    """How transformers has an encoder with its MLM heads, or a task's net."""
+    """Return the class of transformers for an encoder with its MLM heads, or for a task's net."""
     return _FORMS[type(net)]
 
 
 def encoder_of(net: nn.Module) -> Encoder:
-    """The encoder that a net is, or that it has its head on."""
+    """Return the encoder that a net is, or that it has its head on."""
     found = net if isinstance(net, Encoder) else net.encoder
     assert isinstance(found, Encoder)
     return found
 
 
 def hf_config(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> dict[str, Any]:
-    """What stands in `config.json`.
+    """Return the content of `config.json`.
 
     Args:
         net: encoder or task's net, with the vocabulary that it is exported with.
-        model_type: one of `lingraft.huggingface.weights.DIALECTS`.
+        model_type: one of `lingraft.huggingface.weights.TENSOR_NAMINGS`.
         labels: the task's labels, in the order of its classes; none for masked tokens and question answering.
     """
     encoder = encoder_of(net)
@@ -105,11 +105,11 @@ def hf_config(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> di
 
 
 def hf_tensors(net: nn.Module, model_type: str) -> dict[str, Tensor]:
-    """What stands in `model.safetensors`; tied tensors stand there once.
+    """Return the tensors of `model.safetensors`, tied ones once.
 
     Args:
         net: encoder or task's net, with the vocabulary that it is exported with.
-        model_type: one of `lingraft.huggingface.weights.DIALECTS`.
+        model_type: one of `lingraft.huggingface.weights.TENSOR_NAMINGS`.
     """
     encoder = encoder_of(net)
     form = hf_class_of(net)

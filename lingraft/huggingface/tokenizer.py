@@ -24,7 +24,7 @@ _ROLES = {
     "unknown": ("unk_token",),
     "mask": ("mask_token",),
 }
-"""What transformers calls our roles: the first that a tokenizer has."""
+"""Names in transformers of each of our roles, of which the first that a tokenizer has counts."""
 _FAIRSEQ_PIECES = {
     "xlm-roberta": ["<s>", "<pad>", "</s>", "<unk>"],
     "camembert": ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"],
@@ -83,7 +83,7 @@ def import_tokenizer(checkpoint: Path, model_type: str, language: str, into: Pat
 
 
 def from_fairseq(model: Path, model_type: str) -> "tokenizers.Tokenizer":
-    """The fast tokenizer of XLM-R or CamemBERT from its SentencePiece file, as transformers defines it.
+    """Build the fast tokenizer of XLM-R or CamemBERT from its SentencePiece file, as transformers defines it.
 
     transformers itself needs a protobuf for this that Kubeflow's client does not go with.
 
@@ -112,7 +112,7 @@ def from_fairseq(model: Path, model_type: str) -> "tokenizers.Tokenizer":
 
 
 def _load_transformers(checkpoint: Path) -> Any:
-    """What transformers makes of the files; no code that comes with a checkpoint is run."""
+    """Load the files with transformers; no code that comes with a checkpoint is run."""
     try:
         from transformers import AutoTokenizer
     except ModuleNotFoundError as error:

@@ -28,12 +28,13 @@ from lingraft.huggingface.charsmap import TwoStepRules, two_step_rules
 if TYPE_CHECKING:
     from tokenizers import Tokenizer, normalizers
 
-_SEPARATOR, _STAND_IN = "\ufffe", "\uffff"
+_SEPARATOR = "\ufffe"
+_STAND_IN = "\uffff"
 """Code points that are no characters, now or ever; text that has the first all the same is given the second."""
 
 
 def unigram_tokenizer(model: bytes, name: str) -> "Tokenizer":
-    """A fast tokenizer without special tokens of its own, which gives text the ids that SentencePiece gives it.
+    """Build a fast tokenizer without special tokens of its own, which gives text the ids that SentencePiece gives it.
 
     Args:
         model: bytes of a SentencePiece model file.
@@ -89,21 +90,21 @@ def _normalizer(charsmap: bytes, pieces: list[Piece], name: str) -> "normalizers
 
 
 def _where_to_separate(parts: TwoStepRules) -> str:
-    """Before each mark, and behind each character with a rule: its grapheme would be replaced as a whole."""
+    """Match before each mark, and behind each character with a rule: its grapheme would be replaced as a whole."""
     marks = {mark for key in parts.joined for mark in key[1:]}
     marks |= {key for key, value in parts.single.items() if value[:1] in marks}
     return rf"(?!\A)(?=[\p{{M}}{_ranges(marks)}])|(?<=[{_ranges(parts.single)}])(?=[^\x00-\x7f])"
 
 
 def _where_to_keep_apart(single: Mapping[str, str]) -> str:
-    """Beside characters that become several: SentencePiece joins none of these to what follows them."""
+    """Match beside characters that become several: SentencePiece joins none of these to what follows them."""
     several = _ranges(key for key, value in single.items() if len(value) > 1)
     separator = _code(_SEPARATOR)
     return f"(?<=[{several}]){separator}|{separator}(?=[{several}])"
 
 
 def _where_to_join(joined: Mapping[str, str]) -> str:
-    """Separators before the last mark of a base and marks that are joined."""
+    """Match separators before the last mark of a base and marks that are joined."""
     separator = _code(_SEPARATOR)
     places = []
     for (between, bases), marks in _grouped(joined).items():

@@ -34,7 +34,7 @@ _BERT = TensorNaming(
     "bert", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions"
 )
 TENSOR_NAMINGS = {"roberta": _ROBERTA, "xlm-roberta": _ROBERTA, "camembert": _ROBERTA, "bert": _BERT}
-"""By Hugging Face's model type."""
+"""Names of tensors by Hugging Face's model type."""
 
 _LAYER = {
     "attention_out": "attention.output.dense",
@@ -61,21 +61,21 @@ class ConvertedWeights(NamedTuple):
     """A checkpoint as our encoder has it."""
 
     tensors: dict[str, Tensor]
-    """By our names, the vocabulary's included, in float32."""
+    """Tensors by our names, the vocabulary's included, in float32."""
     notes: list[str]
-    """What was left out, chosen or changed on the way: to be shown."""
+    """Sentences about what was left out, chosen or changed on the way."""
 
 
 def tensor_names(shape: EncoderShape, model_type: str, head: int | None = None) -> dict[str, tuple[str, ...]]:
-    """Our tensors' names, and theirs for each: three, one below the other, where ours is fused.
+    """Return our tensors' names, and theirs for each: three, one below the other, where ours is fused.
 
     Args:
-        shape: of the encoder.
-        model_type: one of `DIALECTS`.
+        shape: shape of the encoder.
+        model_type: one of `TENSOR_NAMINGS`.
         head: depth of the MLM head that becomes theirs; None leaves heads and output bias out, as for a task.
     """
-    dialect = TENSOR_NAMINGS[model_type]
-    embeddings = f"{dialect.body}.embeddings"
+    naming = TENSOR_NAMINGS[model_type]
+    embeddings = f"{naming.body}.embeddings"
     names: dict[str, tuple[str, ...]] = {
         "vocabulary.table_VD": (f"{embeddings}.word_embeddings.weight",),
         "positions_TD": (f"{embeddings}.position_embeddings.weight",),
@@ -83,29 +83,29 @@ def tensor_names(shape: EncoderShape, model_type: str, head: int | None = None) 
     if shape.family.segments:
         names["types_SD"] = (f"{embeddings}.token_type_embeddings.weight",)
     if head is not None:
-        names["vocabulary.bias_V"] = (f"{dialect.output}.bias",)
-    for ours, theirs in _modules(shape, dialect, head):
+        names["vocabulary.bias_V"] = (f"{naming.output}.bias",)
+    for ours, theirs in _modules(shape, naming, head):
         names |= {f"{ours}.{kind}": tuple(f"{each}.{kind}" for each in theirs) for kind in ("weight", "bias")}
     return names
 
 
-def _modules(shape: EncoderShape, dialect: TensorNaming, head: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _modules(shape: EncoderShape, naming: TensorNaming, head: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Modules that have a weight and a bias."""
-    yield "input_norm", (f"{dialect.body}.embeddings.LayerNorm",)
+    yield "input_norm", (f"{naming.body}.embeddings.LayerNorm",)
     for number in range(shape.layers):
-        theirs = f"{dialect.body}.encoder.layer.{number}"
+        theirs = f"{naming.body}.encoder.layer.{number}"
         yield f"layers.{number}.qkv", tuple(f"{theirs}.{name}" for name in _FUSED)
         for ours, name in _LAYER.items():
             yield f"layers.{number}.{ours}", (f"{theirs}.{name}",)
     if head is not None:
-        yield f"heads.{head}.dense", (dialect.head_dense,)
-        yield f"heads.{head}.norm", (dialect.head_norm,)
+        yield f"heads.{head}.dense", (naming.head_dense,)
+        yield f"heads.{head}.norm", (naming.head_norm,)
 
 
 def to_checkpoint(
     tensors: Mapping[str, Tensor], shape: EncoderShape, model_type: str, head: int | None = None
 ) -> dict[str, Tensor]:
-    """Our tensors under their names; other MLM heads than `head` stay behind.
+    """Return our tensors under their names; other MLM heads than `head` stay behind.
 
     Their output projection is tied to the token table and their second name of the output bias to the first, so that
     neither is written twice.
@@ -121,12 +121,12 @@ def to_checkpoint(
 def from_checkpoint(
     tensors: Mapping[str, Tensor], shape: EncoderShape, model_type: str, vocabulary: int, tied: bool = True
 ) -> ConvertedWeights:
-    """Their tensors under our names, with one MLM head at the last layer.
+    """Return their tensors under our names, with one MLM head at the last layer.
 
     Args:
-        tensors: all of the checkpoint.
-        shape: from its configuration (`lingraft.huggingface.config.settings_of`).
-        model_type: one of `DIALECTS`.
+        tensors: all tensors of the checkpoint.
+        shape: shape by its configuration (`lingraft.huggingface.config.parse_config`).
+        model_type: one of `TENSOR_NAMINGS`.
         vocabulary: rows of the token table that its configuration speaks of.
         tied: whether its configuration ties the output projection to the token table.
 
@@ -134,10 +134,10 @@ def from_checkpoint(
         CheckpointError: a tensor is missing, surplus, of another shape, not of floating point, or not finite; or the
             output projection differs from the token table, which the method ties (section 2).
     """
-    dialect = TENSOR_NAMINGS[model_type]
+    naming = TENSOR_NAMINGS[model_type]
     notes = list[str]()
-    found = _without_unused(_renamed(tensors), dialect, notes)
-    found = _with_tied_output(found, dialect, tied, notes)
+    found = _without_unused(_renamed(tensors), naming, notes)
+    found = _with_tied_output(found, naming, tied, notes)
     names = tensor_names(shape, model_type, shape.layers)
     _require_tensors(found, _shapes(shape, vocabulary, names))
     if halves := sorted({str(tensor.dtype) for tensor in found.values()} - {"torch.float32"}):
@@ -156,21 +156,21 @@ def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def _without_unused(tensors: Mapping[str, Tensor], dialect: TensorNaming, notes: list[str]) -> dict[str, Tensor]:
-    known = {name.format(body=dialect.body): what for name, what in _UNUSED_TENSORS.items()}
+def _without_unused(tensors: Mapping[str, Tensor], naming: TensorNaming, notes: list[str]) -> dict[str, Tensor]:
+    known = {name.format(body=naming.body): what for name, what in _UNUSED_TENSORS.items()}
     notes += [f"{name} is left out: {known[name]}" for name in sorted(tensors.keys() & known.keys())]
     return {name: tensor for name, tensor in tensors.items() if name not in known}
 
 
 def _with_tied_output(
-    tensors: Mapping[str, Tensor], dialect: TensorNaming, tied: bool, notes: list[str]
+    tensors: Mapping[str, Tensor], naming: TensorNaming, tied: bool, notes: list[str]
 ) -> dict[str, Tensor]:
     """The checkpoint with one table and one output bias: those that transformers computes with."""
     found = dict(tensors)
-    table = f"{dialect.body}.embeddings.word_embeddings.weight"
-    bias = f"{dialect.output}.bias"
-    projection = f"{dialect.output}.decoder.weight"
-    own_bias = f"{dialect.output}.decoder.bias"
+    table = f"{naming.body}.embeddings.word_embeddings.weight"
+    bias = f"{naming.output}.bias"
+    projection = f"{naming.output}.decoder.weight"
+    own_bias = f"{naming.output}.decoder.bias"
     if tied and table not in found and projection in found:
         found[table] = found[projection]
     if not tied and projection not in found:
@@ -191,7 +191,7 @@ def _with_tied_output(
 
 
 def _shapes(shape: EncoderShape, vocabulary: int, names: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[int, ...]]:
-    """What every tensor of theirs must look like, told from our encoder without memory for it."""
+    """Return the shape that each tensor of theirs must have, from an encoder of ours that takes no memory."""
     with torch.device("meta"):
         encoder = Encoder(shape.model_copy(update={"mlm_heads": (shape.layers,)}), vocabulary)
     whole = encoder.state_dict()

@@ -1,1 +1,1 @@
-"""The work of a recipe as jobs, and the results that pods share."""
+"""Stages as jobs: dataclasses of inputs, outputs and settings, which every way to run a stage shares."""

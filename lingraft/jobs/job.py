@@ -1,89 +1,198 @@
-"""A recipe's work as jobs: each makes one artifact from folders, and says what that depends on.
+"""Stages as jobs: each is a dataclass of its inputs, output and settings, and makes one artifact.
 
-They are the same whether a command, a pipeline's step or the paper's comparison does them. What trains is imported when
-it trains: who asks what a job depends on does not wait for PyTorch.
+Commands, pipeline components, local runs, the paper's comparison and `add-language` all run a stage by its job. A job
+imports PyTorch when it trains, so that a caller that needs only its provenance does not wait.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import artifact_fingerprint
-from lingraft.artifacts.failures import failure_reason, record_failure, require_inputs_made
+from typing_extensions import override
+
+from lingraft.artifacts.artifact import Artifact, Kind, artifact_fingerprint, read_manifest
+from lingraft.artifacts.cache import code_version, has_shared_result, shared_result, shared_results
+from lingraft.artifacts.failures import failure_reason
+from lingraft.artifacts.files import atomic_folder
+from lingraft.artifacts.names import mini_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
+from lingraft.console import say
 from lingraft.data.bilingual_dictionary import translation_hashes
+from lingraft.jobs.launchable import Input, InputList, Launchable, OptionalInput, Output, Role, none_if_empty
 from lingraft.tasks.fingerprints import marks_of
+from lingraft.training.schedule import read_curve
 
 if TYPE_CHECKING:
     from lingraft.config.training import Training
-    from lingraft.training.schedule import MetricsCallback
+    from lingraft.training.schedule import TrainingMetrics
 
-Make = Callable[[Path, "MetricsCallback"], Artifact]
-"""Writes what a job leaves to the folder given; training tells its progress."""
+Watch = Callable[["TrainingMetrics"], None]
+"""A function that is called with every point of a learning curve."""
+_OF_TRAINING = ("source", "encoder", "precision")
+"""Values of a recipe that every masked language modelling depends on."""
+CHECKPOINTS = "checkpoints"
+EMBEDDINGS = "embeddings"
+"""Folders in the output of an adaptation with its curve: the embeddings at each checkpoint, and the final ones."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """One artifact that is yet to be made."""
+def unwatched(point: "TrainingMetrics") -> None:
+    """Ignore a point of a learning curve, which the artifact records as well."""
 
-    name: str
-    """One word, for tracking."""
-    title: str
-    """For people."""
-    kind: Kind
-    out: Path
-    """Of all that the job leaves."""
-    inputs: Mapping[str, Path]
-    """Folders by what they are."""
-    settings: Mapping[str, Any]
-    """All of the recipe that the artifact depends on, as JSON can hold it."""
-    make: Make
-    part: str = ""
-    """Where the artifact is within `out`, if that holds more."""
-    work: float = 1.0
-    """How much there is to do, to be compared with jobs of the same kind only."""
-    bears_failed_inputs: bool = False
-    """Whether it has something to say even of inputs that failed."""
-    outside: Callable[[], Mapping[str, Any]] = dict
-    """Marks of data that no input holds, such as files of examples."""
+
+class Job(Launchable, frozen=True):
+    """A stage with its inputs, output and settings."""
+
+    kind: ClassVar[Kind]
+    sections: ClassVar[tuple[str, ...]] = ()
+    """Sections and values of the recipe that the artifact depends on."""
+    bears_failed_inputs: ClassVar[bool] = False
+    """Whether the job has a result even if inputs failed."""
+    name_format: ClassVar[str]
+    title_format: ClassVar[str]
+    failed_result: ClassVar[Any] = {}
+    out: Output
+    own_name: str = ""
+    """Name in tracking, in place of that by `name_format`."""
+    own_title: str = ""
+    """Title for people, in place of that by `title_format`."""
+    registered_as: str = ""
+    """Name of the model in the registry that the artifact becomes a version of; empty: it is not registered."""
+
+    @property
+    def name(self) -> str:
+        """Name in tracking, in one word."""
+        return self.own_name or self.name_format.format(job=self)
+
+    @property
+    def title(self) -> str:
+        """Title for people."""
+        return self.own_title or self.title_format.format(job=self)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Everything beside inputs that the artifact depends on, as JSON values."""
+        return self.recipe.model_dump(mode="json", include=set(self.sections))
+
+    @property
+    def inputs(self) -> dict[str, Path]:
+        """Input folders by name."""
+        numbered = {
+            (f"{name} {number}" if number else name): folder
+            for name, folders in self.folders(Role.INPUT).items()
+            for number, folder in enumerate(folders)
+        }
+        return {name: folder for name, folder in numbered.items() if none_if_empty(folder)}
+
+    @property
+    def part(self) -> str:
+        """Folder of the artifact within the output; empty if the output is the artifact."""
+        return ""
+
+    @property
+    def work(self) -> float:
+        """Amount of computation, comparable with jobs of the same kind."""
+        return 1.0
+
+    def outside(self) -> Mapping[str, Any]:
+        """Return hashes of data that no input has, such as files of examples."""
+        return {}
+
+    def scores_of(self, made: Artifact) -> dict[str, float]:
+        """Return the scores to show beside the artifact."""
+        return {}
+
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+        """Run the stage, whatever was made before.
+
+        Args:
+            watch: called with every point of the learning curve.
+            out: output in place of the job's own.
+
+        Raises:
+            LingraftError: an input cannot be used, training fails, or the output cannot be written.
+            Interruption: the process was asked to stop, and a checkpoint was written.
+        """
+        raise NotImplementedError
 
     @property
     def made(self) -> Path:
-        """Where its artifact will be."""
+        """Folder of the artifact."""
         return self.out / self.part if self.part else self.out
 
-    @cached_property
-    def made_from(self) -> dict[str, Any]:
-        """What its artifact depends on: settings, and a mark of each input.
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Everything that the artifact depends on: settings, and the fingerprints of inputs.
 
         Raises:
-            ArtifactError: an input is not there.
+            ArtifactError: an input does not exist.
         """
         inputs = {
-            name: f"failed: {reason}" if (reason := failure_reason(at)) else artifact_fingerprint(at)
-            for name, at in self.inputs.items()
+            name: f"failed: {reason}" if (reason := failure_reason(folder)) else artifact_fingerprint(folder)
+            for name, folder in self.inputs.items()
         }
         return {"settings": dict(self.settings), "inputs": inputs}
 
-    def attempt(self, make: Callable[[], object]) -> None:
-        """Make the artifact by way of `make`, or leave in its place why it could not be made.
+    @property
+    def shared_provenance(self) -> dict[str, Any]:
+        """Provenance of a result that all runs share: outside data, and the code, count too.
 
         Raises:
-            ProvenanceMismatchError: it is there, but was made from something else.
-            ArtifactError: nothing can be written.
+            ArtifactError: an input does not exist.
+            TextError: outside data does not exist.
         """
-        with record_failure(self.made, self.title):
-            if not self.bears_failed_inputs:
-                require_inputs_made(self.inputs.values())
-            make()
+        return {"kind": self.kind, **self.provenance, "outside": dict(self.outside()), "code": code_version()}
+
+    def has_shared_result(self) -> bool:
+        """Return whether `get_or_make` would find a shared result."""
+        if not (where := shared_results()):
+            return False
+        return has_shared_result(where, self.kind, self.shared_provenance, self.part)
+
+    @contextlib.contextmanager
+    def shared(self, watch: Watch = unwatched) -> Iterator[Path | None]:
+        """Yield the output to make, which is shared where results are; None if the same job has made it before.
+
+        At the end, the shared result is copied to the job's own output.
+
+        Args:
+            watch: called with every point of the learning curve of an artifact that was made before.
+
+        Raises:
+            ArtifactError: an output cannot be written.
+        """
+        if not (where := shared_results()):
+            yield self.out
+            return
+        with shared_result(where, self.kind, self.shared_provenance, self.part) as (result, found):
+            if found:
+                say(f"{self.title}: made before from the same, taken from {result.parent}")
+                for point in read_curve(found.folder):
+                    watch(point)
+            yield None if found else result
+            with atomic_folder(self.out) as copy:
+                shutil.copytree(result, copy, dirs_exist_ok=True)
+
+    def get_or_make(self, watch: Watch = unwatched) -> Artifact:
+        """Run the stage, or copy the shared result of the same job.
+
+        Args:
+            watch: called with every point of the learning curve, also if the artifact was made before.
+
+        Raises:
+            LingraftError: an input cannot be used, training fails, or an output cannot be written.
+            Interruption: the process was asked to stop, and a checkpoint was written.
+        """
+        with self.shared(watch) as out:
+            if out:
+                self.make(watch, out)
+        return Artifact.load(self.made, self.kind)
 
 
 class LanguageDirs(NamedTuple):
-    """Folders of one language's text, tokenizer and blocks."""
+    """Folders of a language's text, tokenizer and blocks."""
 
     text: Path
     tokenizer: Path
@@ -91,206 +200,419 @@ class LanguageDirs(NamedTuple):
 
     @classmethod
     def under(cls, folder: Path, language: str) -> "LanguageDirs":
-        """Where a language's are among those of others."""
-        return cls(*(folder / noun / language for noun in cls._fields))
+        """Return the folders of a language among those of others."""
+        return cls(
+            text=folder / "text" / language,
+            tokenizer=folder / "tokenizer" / language,
+            blocks=folder / "blocks" / language,
+        )
 
 
-def text(recipe: Recipe, language: str, out: Path) -> Job:
-    """Reading a language's text. What decides it leaves the text itself out, unknown before it is read."""
+class _LanguageJob(Job, frozen=True):
+    """A job for one language, whose tag is that of an input unless it is given."""
 
-    def make(folder: Path, _: "MetricsCallback") -> Artifact:
+    language: str = ""
+    """Tag of the language; empty: that of `tagged_input`."""
+    tagged_input: ClassVar[str] = "blocks"
+
+    @property
+    def tag(self) -> str:
+        """Tag of the language.
+
+        Raises:
+            ArtifactError: it is not given, and the input does not exist.
+        """
+        return self.language or str(read_manifest(getattr(self, self.tagged_input)).language)
+
+
+class TextJob(_LanguageJob, frozen=True):
+    """Reads, cleans and splits a language's text. The text itself is unknown before, and not part of its provenance."""
+
+    kind = Kind.TEXT
+    name_format = "text-{job.tag}"
+    title_format = "text of {job.tag!r}"
+    sections = ("text", "split")
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        return {"language": self.tag, **super().settings}
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
         from lingraft.data.text import prepare
 
-        return prepare(recipe, language, folder)
-
-    settings = {"language": language, **recipe_parts(recipe, "text", "split")}
-    return Job(f"text-{language}", f"text of {language!r}", Kind.TEXT, out, {}, settings, make)
+        return prepare(self.recipe, self.tag, out or self.out)
 
 
-def tokenizer(recipe: Recipe, language: str, text_folder: Path, out: Path) -> Job:
-    """Training a language's tokenizer."""
+class TokenizerJob(_LanguageJob, frozen=True):
+    """Trains a language's tokenizer."""
 
-    def make(folder: Path, _: "MetricsCallback") -> Artifact:
+    kind = Kind.TOKENIZER
+    name_format = "tokenizer-{job.tag}"
+    title_format = "tokenizer of {job.tag!r}"
+    sections = ("tokenizer",)
+    tagged_input = "text"
+    text: Input
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
         from lingraft.data.tokenizer.tokenizer import train_tokenizer
 
-        return train_tokenizer(recipe, text_folder, folder)
-
-    inputs, settings = {"text": text_folder}, recipe_parts(recipe, "tokenizer")
-    title = f"tokenizer of {language!r}"
-    return Job(f"tokenizer-{language}", title, Kind.TOKENIZER, out, inputs, settings, make)
+        return train_tokenizer(self.recipe, self.text, out or self.out)
 
 
-def blocks(recipe: Recipe, language: str, text_folder: Path, tokenizer_folder: Path, out: Path) -> Job:
-    """Packing a language's text into blocks of token ids."""
+class BlocksJob(_LanguageJob, frozen=True):
+    """Packs a language's text into blocks of token ids."""
 
-    def make(folder: Path, _: "MetricsCallback") -> Artifact:
+    kind = Kind.BLOCKS
+    name_format = "blocks-{job.tag}"
+    title_format = "blocks of {job.tag!r}"
+    tagged_input = "text"
+    text: Input
+    tokenizer: Input
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        return {"block_tokens": self.recipe.encoder.block_tokens}
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
         from lingraft.data.blocks import build
 
-        return build(recipe, text_folder, tokenizer_folder, folder)
-
-    inputs = {"text": text_folder, "tokenizer": tokenizer_folder}
-    settings = {"block_tokens": recipe.encoder.block_tokens}
-    return Job(f"blocks-{language}", f"blocks of {language!r}", Kind.BLOCKS, out, inputs, settings, make)
+        return build(self.recipe, self.text, self.tokenizer, out or self.out)
 
 
-def language_jobs(recipe: Recipe, language: str, folders: LanguageDirs) -> tuple[Job, Job, Job]:
-    """Reading a language's text, training its tokenizer, and packing it into blocks."""
-    return (
-        text(recipe, language, folders.text),
-        tokenizer(recipe, language, folders.text, folders.tokenizer),
-        blocks(recipe, language, *folders),
-    )
+def language_jobs(recipe: Recipe, language: str, folders: LanguageDirs, records_failure: bool = False) -> list[Job]:
+    """Return the jobs that prepare a language: its text, its tokenizer, and its blocks."""
+    common: dict[str, Any] = {"recipe": recipe, "language": language, "records_failure": records_failure}
+    return [
+        TextJob(out=folders.text, **common),
+        TokenizerJob(text=folders.text, out=folders.tokenizer, **common),
+        BlocksJob(text=folders.text, tokenizer=folders.tokenizer, out=folders.blocks, **common),
+    ]
 
 
-def pretraining(recipe: Recipe, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Job:
-    """Training a primary from nothing, in the source language."""
+class VectorsJob(_LanguageJob, frozen=True):
+    """Computes static vectors of a language's pieces."""
 
-    def make(folder: Path, watch: "MetricsCallback") -> Artifact:
-        from lingraft.stages import pretrain
+    kind = Kind.VECTORS
+    name_format = "vectors-{job.tag}"
+    title_format = "static vectors of {job.tag!r}"
+    blocks: Input
+    tokenizer: Input
 
-        return pretrain.pretrain(recipe, blocks_folder, tokenizer_folder, folder, watch)
-
-    inputs = {"blocks": blocks_folder, "tokenizer": tokenizer_folder}
-    work = _work(recipe.primary_shape.layers, recipe.pretraining)
-    settings = _training_settings(recipe, "pretraining")
-    return Job("pretrain", "pretraining", Kind.PRIMARY, out, inputs, settings, make, work=work)
-
-
-def mini_building(recipe: Recipe, primary: Path, blocks_folder: Path, out: Path) -> Job:
-    """Step 1b of a system that has one."""
-    settings, depth = recipe.require_mini(), recipe.adaptation.depth
-    step = recipe.steps_over(depth)[Stage.BUILD_MINI]
-
-    def make(folder: Path, watch: "MetricsCallback") -> Artifact:
-        from lingraft.stages import build_mini
-
-        return build_mini.build_mini(recipe, primary, blocks_folder, folder, watch)
-
-    inputs = {"primary": primary, "blocks": blocks_folder}
-    made_by = _training_settings(recipe, "mini") | {"depth": depth}
-    work = _work(step.layers, settings)
-    return Job("build-mini", "mini-model", Kind.MINI, out, inputs, made_by, make, work=work)
-
-
-def finetuning(
-    recipe: Recipe, task_name: str, seed: int, primary: Path, text_folder: Path, out: Path, layers: int | None = None
-) -> Job:
-    """Learning a task in the source language with one seed, by a whole primary or by its mini-model of some layers."""
-    task, depth = recipe.task(task_name), layers or recipe.primary_shape.layers
-    inputs = {"primary": primary} | ({"text": text_folder} if task.kind == "documents" else {})
-    no_matter: Any = {"examples": True, "label_names": True, "languages": True, "test": True, "finetuning": {"seeds"}}
-
-    def make(folder: Path, watch: "MetricsCallback") -> Artifact:
-        from lingraft.stages import finetune
-
-        given = recipe, task_name, primary, inputs.get("text"), seed, folder, watch
-        return finetune.finetune(*given, layers=layers)
-
-    settings = {"task": task.model_dump(mode="json", exclude=no_matter), "layers": depth, "seed": seed}
-    name, title = f"finetune-{task_name}-{seed}", f"finetuning on {task_name!r} with seed {seed}"
-    return Job(
-        name,
-        title,
-        Kind.TASK,
-        out,
-        inputs,
-        settings | recipe_parts(recipe, "precision"),
-        make,
-        work=depth * task.finetuning.epochs,
-        outside=lambda: marks_of(task, ("train", "dev"), recipe.source),
-    )
-
-
-def vectors(recipe: Recipe, language: str, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Job:
-    """Computing static vectors of a language's pieces."""
-
-    def make(folder: Path, _: "MetricsCallback") -> Artifact:
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
         from lingraft.stages.vectors import build_vectors
 
-        return build_vectors(recipe, blocks_folder, tokenizer_folder, folder)
-
-    inputs = {"blocks": blocks_folder, "tokenizer": tokenizer_folder}
-    title = f"static vectors of {language!r}"
-    return Job(f"vectors-{language}", title, Kind.VECTORS, out, inputs, {}, make)
+        return build_vectors(self.recipe, self.blocks, self.tokenizer, out or self.out)
 
 
-def initialisation(
-    recipe: Recipe,
-    language: str,
-    primary: Path,
-    tokenizer_folder: Path,
-    out: Path,
-    blocks_folder: Path,
-    source_vectors: Path | None = None,
-) -> Job:
-    """Writing a language's embeddings as they are before training; text counts only where its rows need it."""
-    settings, inputs = recipe.adaptation, {"primary": primary, "tokenizer": tokenizer_folder}
-    if settings.initialisation.needs_text:
-        inputs |= {"blocks": blocks_folder} | ({"source_vectors": source_vectors} if source_vectors else {})
+class PretrainingJob(Job, frozen=True):
+    """Trains a primary from random weights, in the source language."""
 
-    def make(folder: Path, _: "MetricsCallback") -> Artifact:
+    kind = Kind.PRIMARY
+    name_format = "pretrain"
+    title_format = "pretraining"
+    sections = (*_OF_TRAINING, "pretraining")
+    blocks: Input
+    tokenizer: Input
+
+    @property
+    @override
+    def work(self) -> float:
+        return _work(self.recipe.primary_shape.layers, self.recipe.pretraining)
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+        from lingraft.stages import pretrain
+
+        return pretrain.pretrain(self.recipe, self.blocks, self.tokenizer, out or self.out, watch)
+
+
+class MiniBuildingJob(Job, frozen=True):
+    """Trains the mini-model of a system that has a step 1b."""
+
+    kind = Kind.MINI
+    name_format = "build-mini"
+    title_format = "mini-model"
+    sections = (*_OF_TRAINING, "mini")
+    primary: Input
+    blocks: Input
+
+    @classmethod
+    def registered(cls, recipe: str, primary: Path, blocks: Path, out: Path) -> Self:
+        """Return the job of a recipe in JSON whose mini-model is registered under the recipe's name for it."""
+        settings = Recipe.parse(recipe)
+        return cls(recipe=settings, primary=primary, blocks=blocks, out=out, registered_as=mini_name(settings))
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        return {"depth": self.recipe.adaptation.depth, **super().settings}
+
+    @property
+    @override
+    def work(self) -> float:
+        step = self.recipe.steps_over(self.recipe.adaptation.depth)[Stage.BUILD_MINI]
+        return _work(step.layers, self.recipe.require_mini())
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+        from lingraft.stages import build_mini
+
+        return build_mini.build_mini(self.recipe, self.primary, self.blocks, out or self.out, watch)
+
+
+class FinetuningJob(Job, frozen=True):
+    """Finetunes a primary, or its mini-model of some layers, on a task in the source language with one seed."""
+
+    kind = Kind.TASK
+    name_format = "finetune-{job.task}-{job.seed}"
+    title_format = "finetuning on {job.task!r} with seed {job.seed}"
+    sections = ("precision",)
+    task: str
+    seed: int
+    primary: Input
+    text: OptionalInput = None
+    layers: int | None = None
+    """Bottom layers of the primary that are finetuned; None: all."""
+
+    @classmethod
+    def of_id(cls, job: str, **fields: Any) -> Self:
+        """Return the job with one of the ids of `lingraft.config.tasks.finetuning_ids`, `<task>/<seed>`."""
+        task, seed = job.rsplit("/", 1)
+        return cls(task=task, seed=int(seed), **fields)
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        irrelevant: Any = {
+            "examples": True,
+            "label_names": True,
+            "languages": True,
+            "test": True,
+            "finetuning": {"seeds"},
+        }
+        task = self.recipe.task(self.task).model_dump(mode="json", exclude=irrelevant)
+        layers = self.layers or self.recipe.primary_shape.layers
+        return {"task": task, "layers": layers, "seed": self.seed, **super().settings}
+
+    @property
+    @override
+    def inputs(self) -> dict[str, Path]:
+        """The primary, and the text if the task's examples are documents of it."""
+        given = super().inputs
+        return given if self.recipe.task(self.task).kind == "documents" else {"primary": self.primary}
+
+    @property
+    @override
+    def work(self) -> float:
+        return (self.layers or self.recipe.primary_shape.layers) * self.recipe.task(self.task).finetuning.epochs
+
+    @override
+    def outside(self) -> Mapping[str, Any]:
+        return marks_of(self.recipe.task(self.task), ("train", "dev"), self.recipe.source)
+
+    @override
+    def scores_of(self, made: Artifact) -> dict[str, float]:
+        return {"dev_score": made.manifest.detail("dev_score", float)}
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+        from lingraft.stages import finetune
+
+        return finetune.finetune(
+            recipe=self.recipe,
+            task=self.task,
+            primary=self.primary,
+            text=self.inputs.get("text"),
+            seed=self.seed,
+            out=out or self.out,
+            watch=watch,
+            layers=self.layers,
+        )
+
+
+class InitialisationJob(_LanguageJob, frozen=True):
+    """Writes a language's embeddings as they are before training."""
+
+    kind = Kind.EMBEDDINGS
+    name_format = "initialise-{job.tag}"
+    title_format = "initial embeddings of {job.tag!r}"
+    sections = ("system", "mini")
+    tagged_input = "tokenizer"
+    primary: Input
+    tokenizer: Input
+    blocks: OptionalInput = None
+    """Blocks of the language; only initialisation from text reads them."""
+    source_vectors: OptionalInput = None
+    """Static vectors of the source language; only initialisation from text reads them."""
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        adaptation = self.recipe.adaptation.model_dump(mode="json", include={"initialisation", "seed", "depth"})
+        return {**adaptation, **super().settings}
+
+    @property
+    @override
+    def inputs(self) -> dict[str, Path]:
+        """Primary and tokenizer, and everything else only for an initialisation from text."""
+        given = super().inputs
+        needed = given if self.recipe.adaptation.initialisation.needs_text else ("primary", "tokenizer")
+        return {name: given[name] for name in needed}
+
+    @property
+    @override
+    def work(self) -> float:
+        return 0.0
+
+    @override
+    def outside(self) -> Mapping[str, Any]:
+        return translation_hashes(self.recipe, self.tag)
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
         from lingraft.stages.initialise import initialise
 
-        return initialise(recipe, primary, tokenizer_folder, folder, blocks_folder, source_vectors)
-
-    decisive = {"initialisation": settings.initialisation, "seed": settings.seed}
-    decisive |= {"system": recipe.system, "depth": settings.depth, **recipe_parts(recipe, "mini")}
-    title = f"initial embeddings of {language!r}"
-    return Job(
-        f"initialise-{language}",
-        title,
-        Kind.EMBEDDINGS,
-        out,
-        inputs,
-        decisive,
-        make,
-        work=0.0,
-        outside=lambda: translation_hashes(recipe, language),
-    )
+        return initialise(
+            recipe=self.recipe,
+            primary=self.primary,
+            tokenizer=self.tokenizer,
+            out=out or self.out,
+            blocks=none_if_empty(self.blocks),
+            source_vectors=none_if_empty(self.source_vectors),
+        )
 
 
-def adaptation(
-    recipe: Recipe,
-    depth: int,
-    language: str,
-    primary: Path,
-    mini: Path | None,
-    blocks_folder: Path,
-    tokenizer_folder: Path,
-    out: Path,
-    initial: Path | None = None,
-) -> Job:
-    """Learning a language's embeddings; `mini` is absent without a step 1b, `initial` where rows are drawn."""
+class AdaptationJob(_LanguageJob, frozen=True):
+    """Learns a language's embeddings over the bottom layers of a primary, or over its mini-model."""
 
-    def make(folder: Path, watch: "MetricsCallback") -> Artifact:
+    kind = Kind.EMBEDDINGS
+    name_format = "adapt-{job.tag}-{job.depth}"
+    title_format = "adaptation of {job.tag!r} over {job.depth} layers"
+    sections = (*_OF_TRAINING, "system", "adaptation")
+    depth: int
+    """Bottom layers of the primary."""
+    primary: Input
+    blocks: Input
+    tokenizer: Input
+    mini: OptionalInput = None
+    """Mini-model of step 1b, where the system has one."""
+    initial: OptionalInput = None
+    """Embeddings to start from; None: they are drawn by the recipe's seed."""
+    shallower_minis: InputList = ()
+    """Mini-models that a progressive adaptation begins on, from the shallowest on."""
+    checkpoints: Path | None = None
+    """Folder for the embeddings along the way."""
+    has_curve: bool = False
+    """Whether the output has both the embeddings along the way and the final ones, each in a folder of its own."""
+
+    @property
+    @override
+    def part(self) -> str:
+        return EMBEDDINGS if self.has_curve else ""
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        return {"depth": self.depth, **super().settings}
+
+    @property
+    @override
+    def work(self) -> float:
+        return _work(self.recipe.steps_over(self.depth)[Stage.ADAPT].layers, self.recipe.adaptation)
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
         from lingraft.stages.adapt import adapt
 
-        return adapt(recipe, primary, blocks_folder, tokenizer_folder, depth, folder, watch, mini=mini, initial=initial)
-
-    inputs = {"primary": primary, "blocks": blocks_folder, "tokenizer": tokenizer_folder}
-    settings = {"system": recipe.system, "depth": depth, **_training_settings(recipe, "adaptation")}
-    return Job(
-        f"adapt-{language}-{depth}",
-        f"adaptation of {language!r} over {depth} layers",
-        Kind.EMBEDDINGS,
-        out,
-        inputs | ({"mini": mini} if mini else {}) | ({"initial": initial} if initial else {}),
-        settings,
-        make,
-        work=_work(recipe.steps_over(depth)[Stage.ADAPT].layers, recipe.adaptation),
-    )
-
-
-def recipe_parts(recipe: Recipe, *names: str) -> dict[str, Any]:
-    """Sections and values of a recipe, as JSON holds them."""
-    return recipe.model_dump(mode="json", include=set(names))
+        folder = out or self.out
+        return adapt(
+            recipe=self.recipe,
+            primary=self.primary,
+            blocks=self.blocks,
+            tokenizer=self.tokenizer,
+            depth=self.depth,
+            out=folder / EMBEDDINGS if self.has_curve else folder,
+            watch=watch,
+            mini=none_if_empty(self.mini),
+            checkpoints=folder / CHECKPOINTS if self.has_curve else self.checkpoints,
+            shallower_minis=self.shallower_minis,
+            initial=none_if_empty(self.initial),
+        )
 
 
-def _training_settings(recipe: Recipe, stage: str) -> dict[str, Any]:
-    """What all masked language modelling depends on, with the settings of one stage."""
-    return recipe_parts(recipe, "source", "encoder", "precision", stage)
+class SourceEvaluationJob(Job, frozen=True):
+    """Evaluates a primary and its finetuned tasks on the source language's test split."""
+
+    kind = Kind.EVALUATION
+    name_format = "evaluate-source"
+    title_format = "evaluation of the source language"
+    primary: Input
+    tasks: InputList = ()
+    """One folder for each task and seed."""
+    text: Input
+    blocks: Input
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+        from lingraft.stages.evaluate import evaluate_source
+
+        return evaluate_source(
+            recipe=self.recipe,
+            primary=self.primary,
+            tasks=self.tasks,
+            text=self.text,
+            blocks=self.blocks,
+            out=out or self.out,
+        )
+
+
+class LanguageEvaluationJob(_LanguageJob, frozen=True):
+    """Evaluates a language's embeddings on its test split: masked accuracy, alignment and zero-shot scores."""
+
+    kind = Kind.EVALUATION
+    name_format = "evaluate-{job.tag}-{job.depth}"
+    title_format = "evaluation of {job.tag!r}"
+    tagged_input = "embeddings"
+    primary: Input
+    embeddings: Input
+    tasks: InputList = ()
+    """One folder for each task and seed."""
+    text: Input
+    blocks: Input
+    mini: OptionalInput = None
+    initial: OptionalInput = None
+    source_evaluation: OptionalInput = None
+    """Evaluation of the source language; None: alignment is not measured."""
+
+    @property
+    def depth(self) -> int:
+        """Bottom layers of the primary that the embeddings were learned over."""
+        return int(read_manifest(self.embeddings).detail("depth", int))
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+        from lingraft.stages.evaluate import evaluate_language
+
+        return evaluate_language(
+            recipe=self.recipe,
+            primary=self.primary,
+            embeddings=self.embeddings,
+            tasks=self.tasks,
+            text=self.text,
+            blocks=self.blocks,
+            out=out or self.out,
+            mini=none_if_empty(self.mini),
+            initial=none_if_empty(self.initial),
+            source_evaluation=none_if_empty(self.source_evaluation),
+        )
 
 
 def _work(layers: int, settings: "Training") -> float:
-    """Proportional to compute, apart from the head's."""
+    """Number that is proportional to computation, apart from that of the head."""
     return layers * settings.steps * settings.batch_blocks

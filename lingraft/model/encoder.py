@@ -25,7 +25,7 @@ INITIAL_STD = 0.02
 
 
 class Vocabulary(nn.Module):
-    """What a language brings: token table (V, D), tied to the output projection, output bias (V), and special ids."""
+    """A language's token table (V, D), tied to the output projection, its output bias (V) and special ids."""
 
     def __init__(self, size: int, width: int, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> None:
         super().__init__()
@@ -53,6 +53,7 @@ class Layer(nn.Module):
         self.output_norm = nn.LayerNorm(width, shape.family.layer_norm_eps)
 
     def forward(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
+        """Return the hidden states (B, T, D) after the layer; tokens attend to visible ones, or all to all."""
         # What is exported is to be made of plain operations, of any batch.
         if hidden_BTD.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_exporting():
             return self._forward_training(hidden_BTD, visible_B11T)
@@ -67,7 +68,7 @@ class Layer(nn.Module):
         return self.output_norm(hidden_BTD + self._drop(self.down(self.activation.forward(self.up(hidden_BTD)))))
 
     def _forward_training(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
-        """The same by the forward and backward pass for training on a CPU."""
+        """Do the same by the kernel for training on a CPU, which has a backward pass of its own."""
         settings = LayerSettings(self.attention_heads, self.activation, self.output_norm.eps, self._dropout_rate)
         modules = self.qkv, self.attention_out, self.attention_norm, self.up, self.down, self.output_norm
         weights = LayerWeights(*(tensor for module in modules for tensor in (module.weight, module.bias)))
@@ -95,7 +96,7 @@ class MlmHead(nn.Module):
         return F.linear(self.features(hidden_MD), vocabulary.table_VD, vocabulary.bias_V)
 
     def features(self, hidden_MD: Tensor) -> Tensor:
-        """What the table makes logits of, (M, D)."""
+        """Return the features (M, D) that the vocabulary's table makes logits of."""
         features_MD: Tensor = self.norm(self.activation(self.dense(hidden_MD)))
         return features_MD
 
@@ -204,14 +205,7 @@ class Encoder(nn.Module):
     def masked_logits(
         self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
     ) -> dict[int, Tensor]:
-        """Logits (M, V) at masked positions only, from the head at each depth asked for; see `masked_features`."""
-        vocabulary, found = self.vocabulary, self.masked_features(tokens_BT, positions_M, depths, visible_BT)
-        return {depth: F.linear(each_MD, vocabulary.table_VD, vocabulary.bias_V) for depth, each_MD in found.items()}
-
-    def masked_features(
-        self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
-    ) -> dict[int, Tensor]:
-        """What the table makes logits of, (M, D), at masked positions only, from the head at each depth asked for.
+        """Return the logits (M, V) at masked positions only, from the head at each depth asked for.
 
         Args:
             tokens_BT: token ids, some of them hidden by the mask.
@@ -222,10 +216,12 @@ class Encoder(nn.Module):
         Raises:
             DepthError: there is no head at one of the depths.
         """
-        return self.features(self.hidden_states(tokens_BT, depths, visible_BT, below_heads=True), positions_M)
+        features = self.features(self.hidden_states(tokens_BT, depths, visible_BT, below_heads=True), positions_M)
+        table_VD, bias_V = self.vocabulary.table_VD, self.vocabulary.bias_V
+        return {depth: F.linear(features_MD, table_VD, bias_V) for depth, features_MD in features.items()}
 
     def features(self, hidden: Mapping[int, Tensor], positions_M: Tensor) -> dict[int, Tensor]:
-        """The same of hidden states (B, T, D) by depth."""
+        """Return the features (M, D) at masked positions of hidden states (B, T, D), by the depth of the head."""
         heads = {depth: cast(MlmHead, self.heads[str(depth)]) for depth in hidden}
         return {depth: head.features(hidden[depth].flatten(0, 1)[positions_M]) for depth, head in heads.items()}
 
@@ -264,6 +260,18 @@ def mini_model(primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.Mod
     mini.layers = nn.ModuleList([*primary.layers[:depth], *fresh])
     mini.heads = nn.ModuleDict({str(top): primary.heads[str(headed)]})
     return mini
+
+
+def freeze_except(model: nn.Module, trained: Iterable[nn.Parameter]) -> list[nn.Parameter]:
+    """Freeze all parameters of a model but some, which are returned.
+
+    Frozen parameters get no gradient, and layers below all that is trained are computed without autograd.
+    """
+    trained = list(trained)
+    model.requires_grad_(False)
+    for parameter in trained:
+        parameter.requires_grad_(True)
+    return trained
 
 
 def _embedding_table(count: int, width: int) -> nn.Parameter:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 EXA = 1e18
 V100_FLOPS_PER_S = 30e12
-"""What the paper takes a V100 to reach in training (appendix A.1)."""
+"""FLOPs a second that the paper takes a V100 to reach in training (appendix A.1)."""
 V100_DAY_FLOPS = V100_FLOPS_PER_S * 24 * 60 * 60
-"""2.592 EFLOPs."""
+"""FLOPs of a V100 in a day: 2.592e18."""
 
 
 class CostError(LingraftError):
@@ -37,7 +37,7 @@ class UpdateShape:
     """MLM heads whose losses are averaged; the paper's MINIJOINT has two, and finetuning has none."""
 
     def within(self, window: int) -> "UpdateShape":
-        """The same with attention within windows of so many tokens, which cost what blocks as long would."""
+        """Return the shape with attention within windows of so many tokens, which cost what blocks as long would."""
         windows = self.batch_blocks * self.block_tokens // window
         return replace(self, block_tokens=window, batch_blocks=windows)
 

@@ -37,7 +37,7 @@ class Primary:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """What a language brings: table, output bias, tokenizer."""
+    """A language's vocabulary and tokenizer."""
 
     vocabulary: Vocabulary
     tokenizer: Tokenizer

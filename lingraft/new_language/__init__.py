@@ -1,1 +1,1 @@
-"""The whole lane of a language as one resumable call."""
+"""Adding one language to a primary as one resumable call."""

@@ -1,82 +1,105 @@
-"""What the language lane hands on: checkpoints for transformers, and ONNX bundles for the endpoint."""
+"""Exports of an added language: checkpoints for transformers, and ONNX bundles for the endpoint."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from typing_extensions import override
+
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import make_if_absent
+from lingraft.artifacts.cache import is_made
+from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.errors import MissingExtraError
 from lingraft.huggingface.export import export_hf
+from lingraft.jobs.job import Job, Watch, unwatched
+from lingraft.jobs.launchable import Input
 from lingraft.new_language.stage import counted, run_stage
 from lingraft.new_language.summary import MASKED_LM
 from lingraft.new_language.tasks import LanguageTask
 
 CHECKPOINT = "checkpoint"
-"""Kind of the stage that makes one, for its progress."""
+"""Name of the stage that exports a checkpoint, for its progress."""
+
+
+class _BundleBuilding(Job, frozen=True):
+    """Exports a task with one language to ONNX."""
+
+    kind = Kind.BUNDLE
+    primary: Input
+    task: Input
+    embeddings: Input
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+        from lingraft.export import export_bundle
+
+        return export_bundle(self.primary, self.task, [self.embeddings], out or self.out)
 
 
 @dataclass(frozen=True)
 class Exports:
     """A judged language, to be exported with every task."""
 
+    recipe: Recipe
     primary: Path
     tasks: dict[str, LanguageTask]
     learned: Artifact
-    """Its embeddings."""
+    """Embeddings of the language."""
     scores: Artifact
-    """Their evaluation."""
+    """Evaluation of the embeddings."""
     data: tuple[Path, Path]
-    """Text that they were learned from, and its blocks."""
+    """Text that the embeddings were learned from, and its blocks."""
     out: Path
 
     def checkpoints(self) -> dict[str, Path]:
-        """Folders for transformers by task, and one with the MLM head.
+        """Export and return folders for transformers by task, and one with the MLM head.
 
         Raises:
             ExportError: transformers computes something else.
-            ProvenanceMismatchError: one is there that was made from something else.
+            ProvenanceMismatchError: a folder exists that was made from something else.
         """
         tasks: dict[str, LanguageTask | None] = {MASKED_LM: None} | self.tasks
         return {name: self._checkpoint(self.out / "hf" / name, task) for name, task in tasks.items()}
 
     def _checkpoint(self, folder: Path, task: LanguageTask | None) -> Path:
-        made_from = self._marks(task) | {"evaluation": self.scores.fingerprint}
-        body = task.folders[task.best] if task else None
-
-        calls: list[object] = []
-
-        def make() -> None:
-            calls.append(export_hf(self.primary, folder, self.learned.folder, body, self.scores.folder, self.data))
-
-        with counted(CHECKPOINT, calls):
-            make_if_absent(folder, made_from, make)
+        provenance = {
+            "primary": self.learned.manifest.aligned_with,
+            "embeddings": self.learned.fingerprint,
+            "evaluation": self.scores.fingerprint,
+        } | ({"task": task.best_fingerprint} if task else {})
+        with counted(CHECKPOINT) as reused:
+            reused.append(is_made(folder, provenance))
+            if not reused[0]:
+                export_hf(
+                    primary=self.primary,
+                    out=folder,
+                    embeddings=self.learned.folder,
+                    task=task.best_folder if task else None,
+                    evaluation=self.scores.folder,
+                    data=self.data,
+                )
         say(f"checkpoint: {folder}")
         return folder
 
     def bundles(self) -> tuple[dict[str, Path], dict[str, str]]:
-        """Bundles by task, and why there is none of the others.
+        """Export and return bundles by task, and the reasons why others have none.
 
         Raises:
             ExportError: ONNX Runtime computes something else.
-            ProvenanceMismatchError: one is there that was made from something else.
+            ProvenanceMismatchError: a bundle exists that was made from something else.
         """
-        bundles, reasons = {}, {}
+        bundles = {}
+        reasons = {}
         for name, task in self.tasks.items():
+            job = _BundleBuilding(
+                recipe=self.recipe,
+                primary=self.primary,
+                task=task.best_folder,
+                embeddings=self.learned.folder,
+                out=self.out / "bundle" / name,
+            )
             try:
-                bundles[name] = self._bundle(name, task)
+                bundles[name] = run_stage(job).folder
             except MissingExtraError as error:
                 reasons[f"bundled for the endpoint, task {name!r}"] = str(error)
         return bundles, reasons
-
-    def _bundle(self, name: str, task: LanguageTask) -> Path:
-        def make(out: Path) -> None:
-            from lingraft.export import export_bundle
-
-            export_bundle(self.primary, task.folders[task.best], [self.learned.folder], out)
-
-        return run_stage(self.out / "bundle" / name, Kind.BUNDLE, self._marks(task), make).folder
-
-    def _marks(self, task: LanguageTask | None) -> dict[str, str | None]:
-        marks = {"primary": self.learned.manifest.aligned_with, "embeddings": self.learned.fingerprint}
-        return marks | ({"task": task.mark} if task else {})

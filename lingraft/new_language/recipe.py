@@ -18,16 +18,19 @@ from lingraft.errors import DepthError, RecipeError
 from lingraft.model.loading import FreshLayers, Primary
 
 _LARGEST_VOCABULARY = 50_000
-"""The paper's, for each language (section 3); an imported primary of many languages has more rows."""
-_EPOCHS, _FEWEST_STEPS, _MOST_STEPS = 10, 500, 125_000
-"""Times that text is seen, within bounds: embeddings need some updates however little text there is, and the paper
-makes do with the most for any amount (section 3)."""
+"""The paper's vocabulary of each language (section 3); an imported primary of many languages has more rows."""
+_EPOCHS = 10
+_FEWEST_STEPS = 500
+_MOST_STEPS = 125_000
+"""Number of passes over the text, and bounds on the updates: embeddings need some updates however little text there
+is, and the paper makes do with the most for any amount (section 3)."""
 _WARMUP_SHARE = 0.08
 """10,000 of 125,000 updates in the paper (section 3)."""
-_BATCH_BLOCKS, _LEARNING_RATE = 32, 2e-3
-"""For one accelerator, or none; the paper's 7e-4 goes with 2,048 blocks. A table alone bears a high rate: 5e-4, 1e-3,
-2e-3 and 4e-3 found 8.4, 9.5, 10.4 and 11.5% of masked tokens (500 updates of Swahili, 2 of 4 layers of width 128). Not
-the highest: deeper and wider primaries, which we have not measured, may bear less."""
+_BATCH_BLOCKS = 32
+_LEARNING_RATE = 2e-3
+"""Defaults for one accelerator, or none; the paper's 7e-4 goes with 2,048 blocks. A table alone bears a high rate:
+5e-4, 1e-3, 2e-3 and 4e-3 found 8.4, 9.5, 10.4 and 11.5% of masked tokens (500 updates of Swahili, 2 of 4 layers of
+width 128). Not the highest: deeper and wider primaries, which we have not measured, may bear less."""
 
 
 @dataclass(frozen=True)
@@ -39,21 +42,21 @@ class Wanted:
     vocabulary: int | None = None
     """Pieces, the five special ones included; more than the text supports is then an error."""
     steps: int | None = None
-    """Updates."""
+    """Number of updates."""
     batch_blocks: int | None = None
     """Blocks in one update."""
     learning_rate: float | None = None
-    """Peak of the schedule."""
+    """Peak learning rate of the schedule."""
     seed: int | None = None
-    """Of the initial rows, the order of the text, and the masks."""
+    """Seed of the initial rows, the order of the text, and the masks."""
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What a language is added to."""
+    """The primary that a language is added to, and its mini-model."""
 
     language: str
-    """Of the primary."""
+    """Language of the primary."""
     shape: EncoderShape
     vocabulary: int
     """Rows of the primary's token table."""
@@ -63,33 +66,33 @@ class Basis:
 
     @classmethod
     def of(cls, primary: Primary, mini: FreshLayers | None) -> "Basis":
-        """What a primary and perhaps a mini-model of it offer."""
+        """Return the basis that a primary, and a mini-model of it if there is one, offer."""
         depth, fresh = (mini.depth, len(mini.layers)) if mini else (None, 0)
         language = str(primary.manifest.language)
         return cls(language, primary.encoder.shape, len(primary.tokenizer), depth, fresh)
 
 
 @dataclass(frozen=True)
-class LaneRecipe:
-    """A recipe, and what of it may still follow from the text."""
+class LanguageRecipe:
+    """A recipe, and which of its settings still follow from the text."""
 
     recipe: Recipe
-    largest_vocabulary: bool
-    """True if the vocabulary is to be as large as the text supports, up to the recipe's."""
+    may_shrink_vocabulary: bool
+    """Whether the vocabulary may be smaller than the recipe's, if the text supports no more pieces."""
     steps_by_text: bool
-    """True if the number of updates is to follow from the amount of text."""
+    """Whether the number of updates follows from the amount of text."""
 
     @classmethod
     def of(
         cls, language: str, text: Sequence[Path], basis: Basis, wanted: Wanted, recipe: Recipe | None
-    ) -> "LaneRecipe":
-        """Settle what can be settled before the text is read.
+    ) -> "LanguageRecipe":
+        """Return the recipe as far as it is known before the text is read.
 
         Args:
             language: to be added.
             text: files, or folders of files.
             basis: primary and mini-model.
-            wanted: goes before the recipe.
+            wanted: settings that override the recipe's.
             recipe: of the primary; brings tokenizer, adaptation, split and precision.
 
         Raises:
@@ -100,31 +103,34 @@ class LaneRecipe:
             _require_depth(wanted.depth, basis)
         if language == basis.language:
             raise RecipeError(f"{language!r} is the primary's own language. Give the text and tag of another one.")
-        raw = _taken_from(recipe, basis, wanted) if recipe else _derived(basis, wanted)
+        raw = _from_recipe(recipe, basis, wanted) if recipe else _from_primary(basis, wanted)
         files: dict[str, Any] = {"kind": "files", "paths": {language: [str(path.resolve()) for path in text]}}
         if recipe and recipe.text.cleaning:
             files["cleaning"] = recipe.text.cleaning.model_dump()
         raw |= {"targets": [language], "text": files, "tasks": []}
-        _put(raw["tokenizer"], vocabulary=wanted.vocabulary)
-        _put(raw["adaptation"], batch_blocks=wanted.batch_blocks, learning_rate=wanted.learning_rate, seed=wanted.seed)
+        _set_wanted(raw["tokenizer"], vocabulary=wanted.vocabulary)
+        _set_wanted(
+            raw["adaptation"], batch_blocks=wanted.batch_blocks, learning_rate=wanted.learning_rate, seed=wanted.seed
+        )
         if wanted.steps is not None:
-            raw["adaptation"] = _of_steps(raw["adaptation"], wanted.steps)
+            raw["adaptation"] = _with_steps(raw["adaptation"], wanted.steps)
         settled = Recipe.parse(raw, f"what was asked for to add {language!r}")
         return cls(settled, not recipe and wanted.vocabulary is None, not recipe and wanted.steps is None)
 
     def for_blocks(self, blocks: int) -> Recipe:
-        """The recipe whose updates suit so many training blocks."""
+        """Return the recipe whose number of updates suits the number of training blocks."""
         if not self.steps_by_text:
             return self.recipe
         settings = self.recipe.adaptation
         epochs = math.ceil(_EPOCHS * blocks / settings.batch_blocks)
-        changed = _of_steps(settings.model_dump(), min(max(epochs, _FEWEST_STEPS), _MOST_STEPS))
+        changed = _with_steps(settings.model_dump(), min(max(epochs, _FEWEST_STEPS), _MOST_STEPS))
         return self.recipe.model_copy(update={"adaptation": type(settings)(**changed)})
 
 
 def shown(recipe: Recipe, blocks: int, pieces: int) -> str:
-    """The settings that training depends on, in lines, with the options that change them."""
-    settings, step = recipe.adaptation, recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
+    """Return the settings that training depends on for people, with the options that change them."""
+    settings = recipe.adaptation
+    step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
     fresh = f" and {step.fresh_layers} of the mini-model" if step.fresh_layers else ""
     shallower = settings.progressive.depths[:-1] if settings.progressive else ()
     over = f"{', '.join(map(str, shallower))}, then {settings.depth}" if shallower else str(settings.depth)
@@ -158,7 +164,7 @@ def _require_depth(depth: int, basis: Basis) -> None:
         )
 
 
-def _taken_from(recipe: Recipe, basis: Basis, wanted: Wanted) -> dict[str, Any]:
+def _from_recipe(recipe: Recipe, basis: Basis, wanted: Wanted) -> dict[str, Any]:
     if (recipe.system is System.MINIPOST) != (basis.depth is not None):
         given = "no mini-model" if basis.depth is None else "a mini-model"
         raise RecipeError(f"the recipe's system is {recipe.system}, but {given} was given. Correct it, or `system`.")
@@ -174,8 +180,9 @@ def _taken_from(recipe: Recipe, basis: Basis, wanted: Wanted) -> dict[str, Any]:
     return own.model_dump(mode="json") | {"search": None, "paper": None}
 
 
-def _derived(basis: Basis, wanted: Wanted) -> dict[str, Any]:
-    heads, training = basis.shape.mlm_heads, _of_steps({}, _FEWEST_STEPS)
+def _from_primary(basis: Basis, wanted: Wanted) -> dict[str, Any]:
+    heads = basis.shape.mlm_heads
+    training = _with_steps({}, _FEWEST_STEPS)
     training |= {"batch_blocks": _BATCH_BLOCKS, "learning_rate": _LEARNING_RATE}
     derived = {
         "name": "add-language",
@@ -199,11 +206,11 @@ def _precision() -> Precision:
     return "bf16" if on_gpu else "fp32"
 
 
-def _of_steps(training: dict[str, Any], steps: int) -> dict[str, Any]:
+def _with_steps(training: dict[str, Any], steps: int) -> dict[str, Any]:
     """Settings of another length, which warm up over the same share of it."""
     share = training["warmup_steps"] / training["steps"] if training else _WARMUP_SHARE
     return training | {"steps": steps, "warmup_steps": round(share * steps)}
 
 
-def _put(section: dict[str, Any], **wanted: float | None) -> None:
+def _set_wanted(section: dict[str, Any], **wanted: float | None) -> None:
     section |= {name: value for name, value in wanted.items() if value is not None}

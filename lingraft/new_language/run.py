@@ -1,7 +1,7 @@
-"""The whole language lane as one call: text, tokenizer, blocks, embeddings, evaluation, exported models.
+"""Adding a language as one call: text, tokenizer, blocks, embeddings, evaluation, exported models.
 
-Each stage leaves an artifact under one folder, beside what it was made from. Called again, the lane goes on after the
-last stage that was finished; a stage that would now be made from something else is refused.
+Each stage leaves an artifact under one folder, beside its provenance. A call that was interrupted resumes after the
+last finished stage; a stage that would now be made from something else is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,35 +11,38 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import PositiveInt
+from typing_extensions import override
 
 from lingraft import preflight
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import artifact_fingerprint
 from lingraft.artifacts.files import sha256_of
 from lingraft.config.recipe import Recipe
 from lingraft.console import PlannedStep, TotalProgress, say
-from lingraft.data.bilingual_dictionary import translation_hashes
-from lingraft.data.blocks import build
 from lingraft.data.documents import text_files
 from lingraft.data.splits import SplitName
-from lingraft.data.text import prepare
 from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train_tokenizer
 from lingraft.errors import MissingExtraError, RecipeError
+from lingraft.jobs.job import (
+    AdaptationJob,
+    BlocksJob,
+    InitialisationJob,
+    LanguageEvaluationJob,
+    TextJob,
+    TokenizerJob,
+    Watch,
+    unwatched,
+)
 from lingraft.model.loading import load_mini, load_primary
 from lingraft.new_language.exports import CHECKPOINT, Exports
-from lingraft.new_language.recipe import Basis, LaneRecipe, Wanted, shown
+from lingraft.new_language.recipe import Basis, LanguageRecipe, Wanted, shown
 from lingraft.new_language.stage import run_stage
 from lingraft.new_language.summary import MASKED_LM, AddedLanguage
 from lingraft.new_language.tasks import LanguageTask, NotJudgedError, open_tasks
-from lingraft.stages.adapt import adapt
 from lingraft.stages.alignment_probe import Reference
-from lingraft.stages.evaluate import evaluate_language
-from lingraft.stages.initialise import initialise, mark_of
-from lingraft.stages.results import ALIGNMENT, load_language
-from lingraft.training.schedule import ignore_metrics
+from lingraft.stages.results import load_language
 
 PathLike = Path | str
-NOTHING_BY_NAME = Wanted()
+NOTHING_WANTED = Wanted()
 _INITIAL = "initial embeddings"
 """Name of a stage."""
 
@@ -52,7 +55,7 @@ def add_language(
     tasks: Sequence[PathLike] = (),
     mini: PathLike | None = None,
     recipe: PathLike | None = None,
-    wanted: Wanted = NOTHING_BY_NAME,
+    wanted: Wanted = NOTHING_WANTED,
     vectors: PathLike | None = None,
     source_evaluation: PathLike | None = None,
 ) -> AddedLanguage:
@@ -84,14 +87,16 @@ def add_language(
     """
     _require_transformers()
     paths = [Path(path) for path in ([text] if isinstance(text, Path | str) else text)]
-    source, fresh = load_primary(Path(primary)), load_mini(Path(mini)) if mini else None
+    source = load_primary(Path(primary))
+    fresh = load_mini(Path(mini)) if mini else None
     if fresh:
         fresh.build_model(source)
     evaluation = Path(source_evaluation) if source_evaluation else None
-    reference = Reference.load(evaluation, source) if evaluation else None
+    if evaluation:
+        Reference.load(evaluation, source)  # refuses that of another primary
     base = Recipe.load(Path(recipe)) if recipe else None
-    settled = LaneRecipe.of(language, paths, Basis.of(source, fresh), wanted, base)
-    lane = _Lane(
+    settled = LanguageRecipe.of(language, paths, Basis.of(source, fresh), wanted, base)
+    run = _AddedLanguageRun(
         primary=Path(primary),
         mini=Path(mini) if mini else None,
         vectors=_vectors_for(settled.recipe, vectors),
@@ -101,35 +106,86 @@ def add_language(
         out=Path(out),
         settled=settled,
         tasks=open_tasks([Path(task) for task in tasks], source.fingerprint),
-        marks={"primary": source.fingerprint} | ({"mini": fresh.fingerprint} if fresh else {}),
-        compared_with={ALIGNMENT: reference.mark} if reference else {},
     )
-    lane.require_ready()
-    with TotalProgress(lane.plan()).shown():
-        return lane.run()
+    run.require_ready()
+    with TotalProgress(run.plan()).shown():
+        return run.run()
+
+
+class _FilesPreparation(TextJob, frozen=True):
+    """Reads text whose provenance is the content of its files, wherever they lie."""
+
+    paths: tuple[Path, ...]
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        files = {
+            f"{place + 1}-{number + 1} {file.name}": sha256_of(file)
+            for place, path in enumerate(self.paths)
+            for number, file in enumerate(text_files(path))
+        }
+        cleaning = self.recipe.text.cleaning
+        cleaned = {"cleaning": cleaning.model_dump()} if cleaning else {}
+        return {"language": self.tag, "files": files, "split": self.recipe.split.model_dump(), **cleaned}
+
+
+class _FittingTokenizer(TokenizerJob, frozen=True):
+    """Trains a tokenizer whose vocabulary may shrink to what the text supports."""
+
+    may_shrink: bool
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        return {**super().settings, "fewer_pieces_if_the_text_supports_no_more": self.may_shrink}
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+        recipe = self.recipe
+        while True:
+            try:
+                return train_tokenizer(recipe, self.text, out or self.out)
+            except TooManyPiecesError as error:
+                if not self.may_shrink:
+                    raise
+                say(
+                    f"the text supports {error.supported} pieces at most, so it gets so many instead of "
+                    f"{recipe.tokenizer.vocabulary}"
+                )
+                fewer = recipe.tokenizer.model_copy(update={"vocabulary": error.supported})
+                recipe = recipe.model_copy(update={"tokenizer": fewer})
+
+
+class _ExamplesEvaluation(LanguageEvaluationJob, frozen=True):
+    """An evaluation whose provenance has the test examples of each task."""
+
+    examples: dict[str, str]
+    """Hash of the test examples by task."""
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        return {"examples": self.examples}
 
 
 @dataclass(frozen=True)
-class _Lane:
+class _AddedLanguageRun:
     """Inputs that fit together, and the stages on them."""
 
     primary: Path
     mini: Path | None
     vectors: Path | None
-    """Of the source; only where rows are not drawn by a seed."""
+    """Static vectors of the source; None where rows are drawn by a seed."""
     source_evaluation: Path | None
     paths: Sequence[Path]
     language: str
     out: Path
-    settled: LaneRecipe
+    settled: LanguageRecipe
     tasks: dict[str, LanguageTask]
-    marks: dict[str, str]
-    """Fingerprints of primary and mini-model."""
-    compared_with: dict[str, str]
-    """Fingerprint of the source's hidden states, where its evaluation was given."""
 
     def plan(self) -> list[PlannedStep]:
-        """All stages, for their progress; how long the training takes follows from the text, which is not read yet."""
+        """Return all stages for their progress; the time of the training follows from text that is not read yet."""
         light: list[str] = [Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EVALUATION, *len(self.tasks) * [Kind.BUNDLE]]
         light += [_INITIAL] if self.vectors else []
         checkpoints = (1 + len(self.tasks)) * [CHECKPOINT]
@@ -138,27 +194,58 @@ class _Lane:
     def require_ready(self) -> None:
         """Check text, labels and outputs, all at once, before anything is computed."""
         tasks = [task.settings.model_copy(update={"labels": tuple(task.labels)}) for task in self.tasks.values()]
-        smaller = self.settled.largest_vocabulary
+        smaller = self.settled.may_shrink_vocabulary
         preflight.require_addable(self.settled.recipe, self.language, tasks, self.out, smaller)
 
     def run(self) -> AddedLanguage:
-        """All stages in order."""
-        text = self._text()
-        pieces = self._tokenizer(text)
-        packed = self._blocks(text, pieces)
+        """Run all stages in order."""
+        text, pieces, packed = self._prepared()
         tokenizer = Tokenizer.from_artifact(pieces)
-        digests, left_out = self._examined(text, tokenizer)
+        examples, left_out = self._examine_tasks(text, tokenizer)
         tokens = packed.manifest.detail("tokens", dict[SplitName, int])
         train_blocks = tokens.get("train", 0) // packed.manifest.detail("block_tokens", PositiveInt)
         recipe = self.settled.for_blocks(train_blocks)
         say(f"{self.language!r} is added by these settings:\n{shown(recipe, train_blocks, len(tokenizer))}")
         initial = self._initial(recipe, pieces, packed)
-        learned = self._embeddings(recipe, pieces, packed, initial)
-        judged = recipe.model_copy(
-            update={"tasks": tuple(self.tasks[name].in_recipe(self.language) for name in digests)}
+        learned = run_stage(
+            AdaptationJob(
+                recipe=recipe,
+                depth=recipe.adaptation.depth,
+                language=self.language,
+                primary=self.primary,
+                blocks=packed.folder,
+                tokenizer=pieces.folder,
+                mini=self.mini,
+                initial=initial,
+                out=self.out / "embeddings",
+            )
         )
-        scores = self._evaluation(judged, digests, text, packed, learned, initial)
-        exports = Exports(self.primary, self.tasks, learned, scores, (text.folder, packed.folder), self.out)
+        tasks = tuple(self.tasks[name].in_recipe(self.language) for name in examples)
+        scores = run_stage(
+            _ExamplesEvaluation(
+                recipe=recipe.model_copy(update={"tasks": tasks}),
+                language=self.language,
+                primary=self.primary,
+                embeddings=learned.folder,
+                tasks=tuple(folder for name in examples for folder in self.tasks[name].folders.values()),
+                text=text.folder,
+                blocks=packed.folder,
+                mini=self.mini,
+                initial=initial,
+                source_evaluation=self.source_evaluation,
+                examples=examples,
+                out=self.out / "evaluation",
+            )
+        )
+        exports = Exports(
+            recipe=recipe,
+            primary=self.primary,
+            tasks=self.tasks,
+            learned=learned,
+            scores=scores,
+            data=(text.folder, packed.folder),
+            out=self.out,
+        )
         bundles, unbundled = exports.bundles()
         return AddedLanguage(
             language=self.language,
@@ -170,52 +257,25 @@ class _Lane:
             left_out=left_out | unbundled,
         )
 
-    def _text(self) -> Artifact:
-        recipe = self.settled.recipe
-        files = {
-            f"{place + 1}-{number + 1} {file.name}": sha256_of(file)
-            for place, path in enumerate(self.paths)
-            for number, file in enumerate(text_files(path))
-        }
-        made_from = {"language": self.language, "files": files, "split": recipe.split.model_dump()}
-        if recipe.text.cleaning:
-            made_from["cleaning"] = recipe.text.cleaning.model_dump()
-        return run_stage(self.out / "text", Kind.TEXT, made_from, lambda out: prepare(recipe, self.language, out))
-
-    def _tokenizer(self, text: Artifact) -> Artifact:
-        settings = self.settled.recipe.tokenizer
-        made_from: dict[str, Any] = {"text": text.fingerprint, "settings": settings.model_dump()}
-        made_from |= {"fewer_pieces_if_the_text_supports_no_more": self.settled.largest_vocabulary}
-        return run_stage(
-            self.out / "tokenizer", Kind.TOKENIZER, made_from, lambda out: self._train_tokenizer(text, out)
+    def _prepared(self) -> tuple[Artifact, Artifact, Artifact]:
+        """Text, tokenizer and blocks of the language."""
+        common: dict[str, Any] = {"recipe": self.settled.recipe, "language": self.language}
+        text = run_stage(_FilesPreparation(paths=tuple(self.paths), out=self.out / "text", **common))
+        pieces = run_stage(
+            _FittingTokenizer(
+                text=text.folder,
+                may_shrink=self.settled.may_shrink_vocabulary,
+                out=self.out / "tokenizer",
+                **common,
+            )
         )
+        blocks = BlocksJob(text=text.folder, tokenizer=pieces.folder, out=self.out / "blocks", **common)
+        return text, pieces, run_stage(blocks)
 
-    def _train_tokenizer(self, text: Artifact, out: Path) -> Artifact:
-        recipe = self.settled.recipe
-        while True:
-            try:
-                return train_tokenizer(recipe, text.folder, out)
-            except TooManyPiecesError as error:
-                if not self.settled.largest_vocabulary:
-                    raise
-                say(
-                    f"the text supports {error.supported} pieces at most, so it gets so many instead of "
-                    f"{recipe.tokenizer.vocabulary}"
-                )
-                fewer = recipe.tokenizer.model_copy(update={"vocabulary": error.supported})
-                recipe = recipe.model_copy(update={"tokenizer": fewer})
-
-    def _blocks(self, text: Artifact, pieces: Artifact) -> Artifact:
-        recipe = self.settled.recipe
-        made_from = {"text": text.fingerprint, "tokenizer": pieces.fingerprint}
-        made_from |= {"block_tokens": str(recipe.encoder.block_tokens)}
-        return run_stage(
-            self.out / "blocks", Kind.BLOCKS, made_from, lambda out: build(recipe, text.folder, pieces.folder, out)
-        )
-
-    def _examined(self, text: Artifact, tokenizer: Tokenizer) -> tuple[dict[str, str], dict[str, str]]:
-        """Hashes of the test examples of tasks that can be judged, and why the others cannot."""
-        digests, reasons = {}, {}
+    def _examine_tasks(self, text: Artifact, tokenizer: Tokenizer) -> tuple[dict[str, str], dict[str, str]]:
+        """Hashes of the test examples of tasks that can be judged, and the reasons why others cannot."""
+        digests = {}
+        reasons = {}
         for name, task in self.tasks.items():
             try:
                 digests[name] = task.examine(self.language, text, tokenizer)
@@ -228,58 +288,16 @@ class _Lane:
         """Embeddings at update 0, where adaptation cannot draw them itself."""
         if self.vectors is None:
             return None
-        settings, vectors = recipe.adaptation, self.vectors
-        made_from = self.marks | {"tokenizer": pieces.fingerprint, "blocks": packed.fingerprint}
-        made_from |= {
-            "vectors": artifact_fingerprint(vectors),
-            "initialisation": settings.initialisation,
-            "seed": str(settings.seed),
-        }
-        made_from |= translation_hashes(recipe, self.language)
-        folders = self.primary, pieces.folder
-        return run_stage(
-            self.out / "initial",
-            Kind.EMBEDDINGS,
-            made_from,
-            lambda out: initialise(recipe, *folders, out, packed.folder, vectors),
-            _INITIAL,
-        ).folder
-
-    def _embeddings(self, recipe: Recipe, pieces: Artifact, packed: Artifact, initial: Path | None) -> Artifact:
-        settings = recipe.adaptation
-        made_from = self.marks | {"tokenizer": pieces.fingerprint, "blocks": packed.fingerprint}
-        made_from |= {"system": recipe.system, "precision": recipe.precision, **mark_of(initial)}
-        folders = self.primary, packed.folder, pieces.folder
-        return run_stage(
-            self.out / "embeddings",
-            Kind.EMBEDDINGS,
-            made_from | {"adaptation": settings.model_dump(mode="json")},
-            lambda out: adapt(recipe, *folders, settings.depth, out, ignore_metrics, mini=self.mini, initial=initial),
+        job = InitialisationJob(
+            recipe=recipe,
+            language=self.language,
+            primary=self.primary,
+            tokenizer=pieces.folder,
+            blocks=packed.folder,
+            source_vectors=self.vectors,
+            out=self.out / "initial",
         )
-
-    def _evaluation(
-        self,
-        recipe: Recipe,
-        digests: Mapping[str, str],
-        text: Artifact,
-        packed: Artifact,
-        learned: Artifact,
-        initial: Path | None,
-    ) -> Artifact:
-        judged = {name: self.tasks[name] for name in digests}
-        folders = [folder for task in judged.values() for folder in task.folders.values()]
-        made_from = self.marks | {"embeddings": learned.fingerprint, "blocks": packed.fingerprint}
-        made_from |= self.compared_with
-        marks = {name: {str(seed): mark for seed, mark in task.marks.items()} for name, task in judged.items()}
-        inputs = folders, text.folder, packed.folder
-        return run_stage(
-            self.out / "evaluation",
-            Kind.EVALUATION,
-            made_from | {"tasks": marks, "examples": dict(digests)},
-            lambda out: evaluate_language(
-                recipe, self.primary, learned.folder, *inputs, out, self.mini, initial, self.source_evaluation
-            ),
-        )
+        return run_stage(job, _INITIAL).folder
 
 
 def _vectors_for(recipe: Recipe, vectors: PathLike | None) -> Path | None:

@@ -1,48 +1,46 @@
-"""One stage of the language lane."""
+"""One stage of adding a language, counted among all stages on the console."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
-from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import get_or_make
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.cache import cached
 from lingraft.console import say, start_step
+from lingraft.jobs.job import Job
 
 
-def run_stage(
-    out: Path, kind: Kind, made_from: Mapping[str, Any], make: Callable[[Path], object], stage: str = ""
-) -> Artifact:
-    """Make an artifact at `out`, unless it was made there before from the same, and say which of the two it was.
+def run_stage(job: Job, stage: str = "") -> Artifact:
+    """Run a job unless its artifact was made before from the same, and print which of the two it was.
 
     Args:
-        out: folder of the artifact.
-        kind: of the artifact.
-        made_from: all that decides its content.
-        make: writes it.
-        stage: name of the stage as it was planned; the kind if empty.
+        job: job to run.
+        stage: name of the stage as it was planned; the artifact's kind if empty.
 
     Raises:
-        ProvenanceMismatchError: what is there was made from something else, or it is not known from what.
-        ArtifactError: what is there is damaged or of another kind, or nothing can be written.
+        ProvenanceMismatchError: the artifact exists, and was made from something else.
+        LingraftError: the job fails.
     """
-    calls: list[object] = []
-    with counted(stage or kind, calls):
-        artifact = get_or_make(out, kind, made_from, lambda: calls.append(make(out)))
-    say(f"{stage or kind}: {out} ({artifact.fingerprint[:12]}){'' if calls else ', as it was'}")
-    return artifact
+    name = stage or job.kind
+    with counted(name) as reused, cached(job.made, job.kind, job.provenance) as found:
+        made = found or job.make()
+        reused.append(found is not None)
+    say(f"{name}: {job.made} ({made.fingerprint[:12]}){', as it was' if found else ''}")
+    return made
 
 
 @contextlib.contextmanager
-def counted(kind: str, calls: list[object]) -> Iterator[None]:
-    """Say which of how many stages begins, and count it.
+def counted(kind: str) -> Iterator[list[bool]]:
+    """Print the number of a stage, and count it at the end.
 
     Args:
-        kind: as it was planned.
-        calls: empty at the end if what the stage makes was there already.
+        kind: name of the stage as it was planned.
+
+    Yields:
+        A list, to which the body adds whether the stage's output existed before.
     """
     headline, end = start_step(kind, kind)
     if headline:
         say(headline)
-    yield
-    end(not calls)
+    reused: list[bool] = []
+    yield reused
+    end(any(reused))

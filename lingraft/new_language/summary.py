@@ -1,4 +1,4 @@
-"""What adding a language left, and the summary of it."""
+"""The result of adding a language, and its summary."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ MASKED_LM = "masked_lm"
 
 @dataclass(frozen=True)
 class AddedLanguage:
-    """A language's embeddings, what they score, and the models that were exported with them."""
+    """An added language: its embeddings, their scores, and the models that were exported with them."""
 
     language: str
     embeddings: Path
@@ -25,16 +25,17 @@ class AddedLanguage:
     bundles: dict[str, Path]
     """ONNX bundles for the endpoint, by task."""
     left_out: dict[str, str]
-    """What was not done, and why."""
+    """Reasons by the work that was not done."""
 
     def summary(self) -> str:
-        """All of it, in lines for people."""
+        """Return the summary for people."""
         return "\n".join(
             (*self._scores(), *self._models(), *(f"not {what}: {why}" for what, why in self.left_out.items()))
         )
 
     def _scores(self) -> list[str]:
-        masked, cost = self.scores.masked, self.scores.cost
+        masked = self.scores.masked
+        cost = self.scores.cost
         share = cost.flops / self.scores.whole_flops
         return [
             f"{self.language}: masked tokens found in the primary {_change(masked.primary_initial, masked.primary)}",
@@ -45,7 +46,8 @@ class AddedLanguage:
         ]
 
     def _alignment(self) -> list[str]:
-        quality, found = self.scores.initial_alignment, self.scores.alignment
+        quality = self.scores.initial_alignment
+        found = self.scores.alignment
         lines = [f"alignment with the source language {quality.summary}"] if quality else []
         if found:
             change = _change(found.top_initial.accuracy, found.top.accuracy)

@@ -1,4 +1,4 @@
-"""Finetuned tasks that a new language is judged on and exported with, looked at before anything is trained."""
+"""Finetuned tasks that a new language is judged on and exported with, checked before anything is trained."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,32 +18,32 @@ from lingraft.tasks.model import TaskModel
 
 @dataclass(frozen=True)
 class LanguageTask:
-    """A task with all its finetuning seeds; its weights are not held."""
+    """A task with all its finetuning seeds, without their weights."""
 
     settings: Task
     labels: list[str]
     shape: EncoderShape
     folders: dict[int, Path]
-    """By finetuning seed."""
-    marks: dict[int, str]
-    """Fingerprints by finetuning seed."""
+    """Folders by finetuning seed."""
     best: int
     """Seed with the highest dev score, which is exported."""
+    best_fingerprint: str
+    """Fingerprint of the task with that seed."""
     auto_class: str
     """Class of transformers that loads it."""
 
     @property
-    def mark(self) -> str:
-        """Fingerprint of the seed that is exported."""
-        return self.marks[self.best]
+    def best_folder(self) -> Path:
+        """Folder of the seed that is exported."""
+        return self.folders[self.best]
 
     def in_recipe(self, language: str) -> Task:
-        """Its settings for a recipe that has one target language."""
+        """Return the settings for a recipe with one target language."""
         examples = {tag: asked for tag, asked in self.settings.examples.items() if tag == language}
         return self.settings.model_copy(update={"languages": (), "examples": examples})
 
     def examine(self, language: str, text: Artifact, tokenizer: Tokenizer) -> str:
-        """Hash of its test examples in a language.
+        """Return the hash of the test examples in a language.
 
         Raises:
             NotJudgedError: it has none there, or they cannot be had.
@@ -64,7 +64,7 @@ class NotJudgedError(TextError):
 
 
 def open_tasks(folders: Sequence[Path], primary: str) -> dict[str, LanguageTask]:
-    """Tasks by name.
+    """Load the tasks, and return them by name.
 
     Args:
         folders: task artifacts, one a task and seed.
@@ -74,10 +74,10 @@ def open_tasks(folders: Sequence[Path], primary: str) -> dict[str, LanguageTask]
         ArtifactError: one is no task, is damaged or given twice, or seeds of a task differ in their labels.
         AlignmentError: one was finetuned from another primary.
     """
-    return {name: _light(name, models, primary) for name, models in load_tasks(folders).items()}
+    return {name: _without_weights(name, models, primary) for name, models in load_tasks(folders).items()}
 
 
-def _light(name: str, models: Sequence[TaskModel], primary: str) -> LanguageTask:
+def _without_weights(name: str, models: Sequence[TaskModel], primary: str) -> LanguageTask:
     by_seed = {model.seed: model for model in models}
     if len(by_seed) < len(models):
         raise ArtifactError(
@@ -87,12 +87,13 @@ def _light(name: str, models: Sequence[TaskModel], primary: str) -> LanguageTask
         what = f"task {name!r} in {model.folder}"
         require_aligned(what, model.aligned_with, primary, "Finetune the task again")
     first = models[0]
+    best = max(models, key=lambda model: (model.manifest.detail("dev_score", float), model.seed))
     return LanguageTask(
         settings=first.settings,
         labels=first.labels,
         shape=first.shape,
         folders={seed: model.folder for seed, model in by_seed.items()},
-        marks={seed: model.fingerprint for seed, model in by_seed.items()},
-        best=max(by_seed, key=lambda seed: (by_seed[seed].manifest.detail("dev_score", float), seed)),
+        best=best.seed,
+        best_fingerprint=best.fingerprint,
         auto_class=hf_class_of(first.net).auto_class,
     )

@@ -24,16 +24,17 @@ from lingraft.new_recipe.languages import FoundText, find_text
 from lingraft.new_recipe.machine import Machine
 from lingraft.preflight import samples, sizes
 from lingraft.preflight.samples import TextSample
+from lingraft.tables import aligned
 
 _DEFAULT_SOURCE = "en"
 _BLOCKS = (64, 32, 16, 8)
 """Lengths of blocks for text that is too short for longer ones."""
 _EXPANSION = {".gz": 3.0, ".xz": 4.0, ".zst": 3.5, ".parquet": 3.0}
-"""About how many times as large text is when it is unpacked."""
+"""Size of unpacked text in sizes of its file, about."""
 _FILES_OF_SHARE, _LINES_OF_SHARE = 8, 1000
 _EXAMPLE_CHARACTERS = 20, 160
 _SPECIAL_TOKENS = 4
-"""At a text's ends, with one to spare."""
+"""Special tokens at a text's ends, with one to spare."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,13 @@ class NewRecipe:
 
     found: FoundText
     taken: dict[str, TextSample]
-    """By language, the source first."""
+    """Samples by language, the source first."""
     characters: dict[str, float]
-    """Of all text, by language; estimated where not all was read."""
+    """Characters of all text, by language; estimated where not all was read."""
     labels: tuple[str, ...]
-    """Of the task; none if there is no task."""
+    """Labels of the task; none if there is no task."""
     no_task: str
-    """Why there is no task; empty if there is one."""
+    """Reason why there is no task; empty if there is one."""
     machine: Machine
     fitted: FittedSizes
     text: str
@@ -126,14 +127,10 @@ class NewRecipe:
         write_text(path, self.text)
 
     def summary(self) -> str:
-        """What was found and chosen, in lines for people."""
+        """Return what was found and chosen, in lines for people."""
         rows = [("language", "from", "characters", "documents", "labels")]
         rows += [self._row(language, sample) for language, sample in self.taken.items()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
+        lines = [f"  {line}" for line in aligned(rows, left=len(rows[0]))]
         lines += [f"  {name} was left out: {reason}" for name, reason in self.found.others.items()]
         fitted, shape = self.fitted, self.fitted.shape
         duration = f"{max(fitted.hours * 60, 1):.0f} min" if fitted.hours < 2 else f"{fitted.hours:.1f} h"
@@ -175,7 +172,7 @@ def _source_of(found: FoundText) -> TextSource:
 
 
 def _characters(found: FoundText, sample: TextSample) -> float:
-    """Of a language's whole text; estimated by the size of its files where not all was read."""
+    """Return the characters of a language's whole text, estimated by the size of its files where not all was read."""
     read = sum(sample.characters.values())
     if sample.whole or not read:
         return read
@@ -188,7 +185,7 @@ def _characters(found: FoundText, sample: TextSample) -> float:
 
 
 def _text_share(files: Sequence[Path]) -> float:
-    """Share of JSONL files' bytes that is text, by the first lines of some; the rest is keys, names, labels, escapes.
+    """Return the share of JSONL files' bytes that is text, and no keys, names, labels or escapes, by some first lines.
 
     Lines that cannot be read are left out: the check of the text lists them.
     """

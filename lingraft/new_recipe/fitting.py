@@ -11,14 +11,14 @@ from lingraft.preflight.sizes import supported_vocabulary
 _CHARACTERS_A_TOKEN = 3.5
 _MOST_EPOCHS = 40
 _TOKENS_A_PARAMETER = 6
-"""Of pretraining, that a larger shape must be given before it is chosen. The demo's smallest shape has 3."""
+"""Tokens of pretraining that a larger shape must be given before it is chosen. The demo's smallest shape has 3."""
 _PRETRAINING_SHARE = 0.5
-"""Of the time; the languages share most of the rest, finetuning and judging get what is left."""
+"""Share of the time; the languages share most of the rest, finetuning and judging get what is left."""
 _ADAPTATION_SHARE = 0.35
 _FEWEST_STEPS = 100
 _FEWEST_PIECES = 200
 _PIECES_A_CHARACTER = 1.5
-"""At least, so that not all pieces are single characters."""
+"""Fewest pieces for each character, so that not all pieces are single characters."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class EncoderPreset:
     """Pieces at most."""
     pretraining_rate: float
     adaptation_rate: float
-    """Between what suits rows that start aligned, half of it, and what suits fitted ones, twice as much."""
+    """Learning rate between what suits rows that start aligned, half of it, and fitted ones, twice as much."""
     finetuning_rate: float
     mask_rate: float
 
@@ -50,15 +50,15 @@ ENCODER_PRESETS = (
     EncoderPreset(512, 8, 8, (4, 8), 128, 32_000, 7e-4, 1e-3, 1e-4, 0.15),
     EncoderPreset(768, 12, 12, (4, 12), 512, 50_000, 4e-4, 5e-4, 2e-5, 0.15),
 )
-"""From small to large; the first is the demo's, the last RoBERTa-base's."""
+"""Presets from small to large; the first is the demo's, the last RoBERTa-base's."""
 
 
 @dataclass(frozen=True)
 class TextAmount:
-    """What there is to train on."""
+    """Amount of text to train on."""
 
     characters: Mapping[str, float]
-    """Of the training text, by language."""
+    """Characters of the training text, by language."""
     source: str
     """The source language."""
     alphabet: int
@@ -72,7 +72,7 @@ class TextAmount:
 
 @dataclass(frozen=True)
 class FittedSizes:
-    """What is fitted."""
+    """Sizes of a recipe."""
 
     shape: EncoderPreset
     block_tokens: int
@@ -84,7 +84,7 @@ class FittedSizes:
     pretraining_epochs: float
     """Times that the source's text is seen."""
     hours: float
-    """About what pretraining and adaptation take."""
+    """Hours that pretraining and adaptation take, about."""
 
     @property
     def depth(self) -> int:
@@ -127,13 +127,7 @@ def fit_sizes(amount: TextAmount, machine: Machine, hours: float) -> FittedSizes
 
 
 def with_blocks(fitted: FittedSizes, block_tokens: int, amount: TextAmount) -> FittedSizes:
-    """The same sizes with blocks of another length.
-
-    Args:
-        fitted: sizes.
-        block_tokens: of a block.
-        amount: of text.
-    """
+    """Return the sizes with blocks of another length."""
     tokens = fitted.pretraining_steps * fitted.batch_blocks * block_tokens
     share = block_tokens / fitted.block_tokens
     return replace(

@@ -1,4 +1,4 @@
-"""What a recipe's sizes depend on in a machine: cores, memory, a GPU, and about how fast it trains."""
+"""Facts about a machine that a recipe's sizes depend on: cores, memory, a GPU, and about how fast it trains."""
 
 import os
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Machine:
-    """What trains."""
+    """Machine that trains."""
 
     cores: int
     memory_bytes: int
@@ -38,7 +38,7 @@ class Machine:
 
     @property
     def flops_per_s(self) -> float:
-        """About what training gets, by the formulas of `cost`: an assumption, not a measurement."""
+        """FLOPs per second that training gets, about, by the formulas of `cost`: an assumption, not a measurement."""
         if self.gpu is None:
             return self.cores * _FLOPS_A_CORE
         peaks = [peak for name, peak in PEAKS_TFLOPS.items() if name in self.gpu]

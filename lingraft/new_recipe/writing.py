@@ -21,7 +21,7 @@ def format_recipe(
     machine: Machine,
     fitted: FittedSizes,
 ) -> str:
-    """Write a recipe.
+    """Return a recipe as TOML.
 
     Args:
         name: of the project.
@@ -162,5 +162,5 @@ def _line(key: str, value: object, comment: str) -> str:
 
 
 def _value(value: object) -> str:
-    """A value as TOML writes it: JSON, but for numbers such as 5e-4, in which TOML needs what JSON writes, too."""
+    """Return a value as TOML writes it, which is as JSON does but for one control character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -15,7 +15,7 @@ from lingraft.config.tasks import Task
 from lingraft.console import say
 from lingraft.data import documents
 from lingraft.errors import TextError
-from lingraft.preflight import copies, examples, labels, outputs, resources, samples, sizes
+from lingraft.preflight import examples, labels, outputs, resources, samples, sizes
 from lingraft.preflight.samples import TextSample
 
 Problems = dict[str, list[str]]
@@ -45,9 +45,7 @@ def require_ready(
         NotReadyError: the message lists everything that is wrong.
     """
     checked = recipe.languages if languages is None else languages
-    found = [*outputs.output_problems(out), *_all_messages(find_problems(recipe, checked, taken=taken))]
-    if found:
-        raise NotReadyError(_format_problems(found))
+    _require_none([*outputs.output_problems(out), *_all_messages(find_problems(recipe, checked, taken=taken))])
 
 
 def require_some_ready(recipe: Recipe, languages: Sequence[str], out: Path | None = None, source: bool = False) -> None:
@@ -89,9 +87,8 @@ def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: P
     """
     judged = tuple(task for task in tasks if _can_be_judged(recipe, task, language))
     with_tasks = recipe.model_copy(update={"tasks": judged})
-    found = [*outputs.output_problems(out), *_all_messages(find_problems(with_tasks, [language], smaller_vocabulary))]
-    if found:
-        raise NotReadyError(_format_problems(found))
+    found = find_problems(with_tasks, [language], smaller_vocabulary)
+    _require_none([*outputs.output_problems(out), *_all_messages(found)])
 
 
 def find_problems(
@@ -100,7 +97,7 @@ def find_problems(
     smaller_vocabulary: bool = False,
     taken: Mapping[str, TextSample] | None = None,
 ) -> Problems:
-    """Everything that is wrong with the text, labels, task examples and resources of some languages.
+    """Return everything that is wrong with the text, labels, task examples and resources of some languages.
 
     Args:
         recipe: to be run.
@@ -114,30 +111,26 @@ def find_problems(
     for sample in taken.values():
         samples.scan_rest(sample, recipe.text, recipe.split)
     known = labels.known_labels(recipe, taken)
-    of_examples: Problems = {language: [] for language in languages}
-    for language, message in examples.example_problems(recipe, languages):
-        of_examples[language].append(message)
-    of_resources: Problems = {language: [] for language in languages}
-    for language, message in resources.resource_problems(recipe, taken):
-        of_resources[language].append(f"{language}: {message}")
+    of_examples = list(examples.example_problems(recipe, languages))
+    of_resources = list(resources.resource_problems(recipe, taken))
     found = {
         language: [
             *_shortened(language, sample.problems()),
             *_shortened(language, labels.label_problems(recipe, sample, known)),
             *_shortened(language, sizes.size_problems(recipe, sample, smaller_vocabulary)),
-            *_shortened(language, of_examples[language]),
-            *_shortened(language, of_resources[language]),
+            *_shortened(language, (message for of, message in of_examples if of == language)),
+            *_shortened(language, (f"{of}: {message}" for of, message in of_resources if of == language)),
         ]
         for language, sample in taken.items()
     }
     _report(taken, time.monotonic() - began)
-    for warning in copies.warnings(taken, recipe.source):
+    for warning in samples.copy_warnings(taken, recipe.source):
         say(warning)
     return {language: messages for language, messages in found.items() if messages}
 
 
 def drop_unlabelled_tasks(recipe: Recipe) -> Recipe:
-    """The recipe without its tasks of kind 'documents' if no document of any language has a label.
+    """Return the recipe without its tasks of kind 'documents' if no document of any language has a label.
 
     If no other task is left, the primary itself is bundled, so that there is an endpoint for masked tokens and
     embeddings. Where only some documents lack labels, the recipe stays as it is, and the check lists them.
@@ -167,6 +160,11 @@ def _can_be_judged(recipe: Recipe, task: Task, language: str) -> bool:
     return not examples.scan_split(task, "test", language).errors
 
 
+def _require_none(found: Sequence[str]) -> None:
+    if found:
+        raise NotReadyError(_format_problems(found))
+
+
 def _all_messages(found: Problems) -> list[str]:
     return [message for messages in found.values() for message in messages]
 
@@ -182,15 +180,13 @@ def _shortened(language: str, messages: Iterable[str]) -> list[str]:
 
 def _format_problems(found: Sequence[str]) -> str:
     counted = "1 problem was" if len(found) == 1 else f"{len(found)} problems were"
-    once = _without_repetition(found, documents.LAYOUT)
+    # Only the last message that says how files are to be laid out says so.
+    last = max((place for place, message in enumerate(found) if documents.LAYOUT in message), default=0)
+    once = (
+        message if place == last else message.replace(f" {documents.LAYOUT}", "") for place, message in enumerate(found)
+    )
     lines = "\n".join(f"  {number}. {message}" for number, message in enumerate(once, start=1))
     return f"{counted} found before anything was computed:\n{lines}"
-
-
-def _without_repetition(messages: Sequence[str], advice: str) -> list[str]:
-    """Messages of which only the last one with a piece of advice has it."""
-    last = max((place for place, message in enumerate(messages) if advice in message), default=0)
-    return [message if place == last else message.replace(f" {advice}", "") for place, message in enumerate(messages)]
 
 
 def _report(taken: Mapping[str, TextSample], elapsed_s: float) -> None:

@@ -23,7 +23,7 @@ AnyExample = Example | Sentence | Question
 
 @dataclass
 class SplitScan:
-    """What one split of a task holds in one language."""
+    """Contents of one split of a task in one language."""
 
     errors: list[str] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class SplitScan:
 
 
 def example_problems(recipe: Recipe, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the examples of tasks that have their own, by language.
+    """Yield what is wrong with the examples of tasks that have their own, by language.
 
     Args:
         recipe: with its tasks.

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
 
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
@@ -38,21 +37,11 @@ class PairScan:
     left_out: Counter[str] = field(default_factory=Counter)
     whole: bool = True
     sample: list[Pair] = field(default_factory=list)
-    """At most 2 * `_SAMPLED` pairs, spread evenly."""
-
-
-class _WrongLanguage(NamedTuple):
-    """A side that is not in its language: 0 for the source, 1 for the target."""
-
-    side: int
-    expected: str
-    found: str
-    parts: int
-    of_parts: int
+    """Pairs, spread evenly, at most 2 * `_SAMPLED`."""
 
 
 def resource_problems(recipe: Recipe, taken: Mapping[str, TextSample]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the resources of [alignment], by language; what is left out of them is said.
+    """Yield what is wrong with the resources of [alignment], by language; print what is left out of them.
 
     Args:
         recipe: names the files.
@@ -121,45 +110,36 @@ def _detector() -> LanguageDetector | None:
 def _language_problems(
     recipe: Recipe, language: str, looked: PairScan, detector: LanguageDetector | None, either_order: bool = False
 ) -> Iterator[str]:
-    """Sides that are in another language than they should be, by most of a sample's parts."""
+    """Yield sides that are in another language than they should be, by most of a sample's parts."""
     if detector is None:
         return
-    texts = [pair.source for pair in looked.sample], [pair.target for pair in looked.sample]
-    names = recipe.source, language
-    wrong = _wrong_sides(texts, names, detector)
-    turned = _wrong_sides(texts, names[::-1], detector) if len(wrong) == 2 else wrong
-    if len(turned) < len(wrong):
+    expected = (recipe.source, language)
+    sides = [_parts([pair.source for pair in looked.sample]), _parts([pair.target for pair in looked.sample])]
+    wrong = [_other_language(name, parts, detector) for name, parts in zip(expected, sides, strict=True)]
+    if all(wrong) and not all(map(_other_language, expected[::-1], sides, [detector] * 2)):
         if not either_order:
+            found = [other for other, _ in filter(None, wrong)]
             yield (
-                f"{looked.origin}: the languages are swapped: {wrong[0].found!r} stands where {names[0]!r} should, and "
-                f"{wrong[1].found!r} where {names[1]!r} should. Give the source language first."
+                f"{looked.origin}: the languages are swapped: {found[0]!r} stands where {expected[0]!r} should, and "
+                f"{found[1]!r} where {expected[1]!r} should. Give the source language first."
             )
         return
-    for each in wrong:
-        side = ("source", "target")[each.side]
-        yield (
-            f"{looked.origin}: the {side} side should be in {each.expected!r}, but seems to be in {each.found!r} "
-            f"({each.parts} of {each.of_parts} parts of a sample). Give a file of {names[0]!r} and {names[1]!r}."
-        )
+    for side, name, parts, other in zip(("source", "target"), expected, sides, wrong, strict=True):
+        if other:
+            yield (
+                f"{looked.origin}: the {side} side should be in {name!r}, but seems to be in {other[0]!r} "
+                f"({other[1]} of {len(parts)} parts of a sample). Give a file of {expected[0]!r} and {expected[1]!r}."
+            )
 
 
-def _wrong_sides(
-    texts: Sequence[Sequence[str]], names: Sequence[str], detector: LanguageDetector
-) -> list[_WrongLanguage]:
-    found = [
-        _other(side, name, parts, detector)
-        for side, (name, parts) in enumerate(zip(names, map(_parts, texts), strict=True))
-    ]
-    return [each for each in found if each]
-
-
-def _other(side: int, name: str, parts: list[str], detector: LanguageDetector) -> _WrongLanguage | None:
+def _other_language(name: str, parts: list[str], detector: LanguageDetector) -> tuple[str, int] | None:
+    """Return the one other language that most parts seem to be in, and how many; None if they may well be in `name`."""
     others = Counter(other for part in parts if (other := detector.detect_other(name, part)))
     if len(parts) < _FEWEST_PARTS or not others:
         return None
     [(other, count)] = others.most_common(1)
     alike = any({name.partition("-")[0], other} <= group for group in _ALIKE)
-    return None if alike or count < _MOST_PARTS * len(parts) else _WrongLanguage(side, name, other, count, len(parts))
+    return None if alike or count < _MOST_PARTS * len(parts) else (other, count)
 
 
 def _parts(texts: Sequence[str]) -> list[str]:

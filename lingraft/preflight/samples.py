@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lingraft.artifacts.remote import uri_of
@@ -15,10 +15,12 @@ from lingraft.data.text import read_source
 from lingraft.errors import LingraftError
 
 MAX_CHARACTERS = 1 << 22
-"""Of a language, that are read at most."""
+"""Characters of a language that are read at most."""
 SCAN_S = 30.0
 """Seconds for which the rest of a language's text is looked through at most."""
 _ALPHABET_CHARACTERS, _ALPHABET_SHARE = 1_000_000, 0.9995
+_COPIED_SHARE = 0.1
+"""Share of a target's characters from which copies are worth a warning; names and commands are alike everywhere."""
 
 
 @dataclass
@@ -63,6 +65,10 @@ class TextSample:
         """Whether any document has a label."""
         return any(self.labels.values())
 
+    def plain_texts(self) -> list[str]:
+        """Return all documents with single spaces."""
+        return [" ".join(text.split()) for texts in self.texts.values() for text in texts]
+
     def alphabet(self) -> int:
         """How many characters cover 99.95% of the training text's first million."""
         counts: Counter[str] = Counter()
@@ -79,29 +85,19 @@ class TextSample:
         return 0
 
     def problems(self) -> Iterator[str]:
-        """What could not be read, or that there is nothing to read."""
+        """Yield what could not be read, or that there is nothing to read."""
         yield from (f"{self.language}: {error}" for error in self.errors)
         if not self.errors and not self.documents:
             yield f"{self.language}: the text holds no document that is not empty. Give text in this language."
 
     def add(self, document: PreparedDocument, place: str) -> None:
-        """Count a document.
-
-        Args:
-            document: as it would be written.
-            place: file and line.
-        """
+        """Count a document, as it would be written, from a file and line."""
         self.texts[document.split].append(json.loads(document.line)["text"])
         self.characters[document.split] += document.characters
         self.count_label(document, place)
 
     def count_label(self, document: PreparedDocument, place: str) -> None:
-        """Count a document's label, or that it has none.
-
-        Args:
-            document: as it would be written.
-            place: file and line.
-        """
+        """Count the label of a document from a file and line, or that it has none."""
         split, label = document.split, document.label
         if label is None:
             self.unlabelled.append(place)
@@ -157,6 +153,25 @@ def scan_rest(sample: TextSample, source: TextSource, division: Split) -> None:
     sample.errors = [*dict.fromkeys([*sample.errors, *every.errors])]
     if every.counted >= sample.counted:
         sample.labels, sample.first_places, sample.unlabelled = every.labels, every.first_places, every.unlabelled
+
+
+def copy_warnings(taken: Mapping[str, TextSample], source: str) -> Iterator[str]:
+    """Yield of each target how much of its text stands in the source's word for word: untranslated, or the wrong file.
+
+    Such text teaches the target nothing, and makes its zero-shot scores better than they are. Nothing is said where the
+    source is not among the samples.
+    """
+    original = set(taken[source].plain_texts()) if source in taken else set()
+    for language, sample in taken.items():
+        texts = sample.plain_texts()
+        copies = [text for text in texts if text in original]
+        share = sum(map(len, copies)) / max(sum(map(len, texts)), 1)
+        if language != source and share >= _COPIED_SHARE:
+            yield (
+                f"{language}: {len(copies):,} of {len(texts):,} documents, {share:.0%} of the text, are in {source!r} "
+                "word for word. Scores are too good if they stay: check that the file is the right one, and remove "
+                "documents that are not translated."
+            )
 
 
 def _is_local(source: TextSource) -> bool:

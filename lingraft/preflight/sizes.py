@@ -24,7 +24,7 @@ _ALWAYS_TRIED = 1_000_000
 
 
 def size_problems(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) -> Iterator[str]:
-    """What a language's text is too small for.
+    """Yield what a language's text is too small for.
 
     Args:
         recipe: says how large vocabulary and blocks are.

@@ -1,11 +1,11 @@
-"""What the report's plots are drawn on: inline SVG in the page's own colours, so that it is legible in the dark."""
+"""The canvas of all figures: PNG files on white, and inline SVG in the colours of the page around it."""
 
 import html
 import io
 import itertools
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,9 @@ from lingraft.errors import MissingExtraError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
-_WIDTH_IN = 4.8
-# Okabe and Ito's colours, which colour-blind readers can tell apart; the page lightens them in the dark.
+# Okabe and Ito's colours, which colour-blind readers can tell apart; a page lightens them in the dark.
 COLOURS = {
     "blue": "#0072b2",
     "orange": "#e69f00",
@@ -27,10 +27,34 @@ COLOURS = {
     "grey": "#767676",
     "grid": "#d9d9d9",
 }
-_INK = "#010101"
-"""Stands for the colour of the page's text."""
 _LINES = [COLOURS[name] for name in ("blue", "orange", "green", "purple", "red", "sky")]
+_VIRIDIS = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39")
+"""Matplotlib's colour map of that name without its yellow, which white swallows."""
+_MARKERS = "os^Dv<>Pp*hX"
+_PAGE_INK = "#010101"
+"""Stands in SVG for the colour of the page's text."""
 _STYLE = {
+    "legend.frameon": False,
+    "text.parse_math": False,
+    "axes.edgecolor": COLOURS["grey"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": COLOURS["grid"],
+    "grid.linewidth": 0.7,
+    "xtick.color": COLOURS["grey"],
+    "ytick.color": COLOURS["grey"],
+}
+_PNG_STYLE = {
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), "#1c1f23"),
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+}
+_SVG_STYLE = {
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), _PAGE_INK),
     "font.size": 9.5,
     "legend.fontsize": 9,
     "legend.handlelength": 1.6,
@@ -39,83 +63,97 @@ _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "lingraft",
 }
+_LEGEND_COLUMNS = 5
 
 
-def base_style(ink: str) -> dict[str, Any]:
-    """Matplotlib's settings that all our figures share: few lines, grey axes, words in one colour.
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """A figure with its words; nothing is drawn until a format is asked for.
 
-    Args:
-        ink: colour of the words.
+    Equal drawings give equal bytes. Both formats raise a `MissingExtraError` if matplotlib is not installed.
     """
-    return {
-        "legend.frameon": False,
-        "text.color": ink,
-        "text.parse_math": False,
-        "axes.edgecolor": COLOURS["grey"],
-        "axes.labelcolor": ink,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.color": COLOURS["grid"],
-        "grid.linewidth": 0.7,
-        "xtick.color": COLOURS["grey"],
-        "ytick.color": COLOURS["grey"],
-        "xtick.labelcolor": ink,
-        "ytick.labelcolor": ink,
-    }
-
-
-@dataclass(frozen=True)
-class Plot:
-    """One figure of the page."""
 
     title: str
     caption: str
-    svg: str
+    alt: str
+    """Text for readers who cannot see the figure."""
+    paint: "Callable[[Figure], object]"
+    height_in: float = 3.0
+    file: str = ""
+    """Name of a PNG file, without its ending."""
+    number: str = ""
+    """Number in the paper, such as "Figure 1"; empty for a figure that the paper does not have."""
 
+    @property
+    def heading(self) -> str:
+        """Number and title."""
+        return f"{self.number}: {self.title}" if self.number else self.title
 
-def draw_plot(title: str, caption: str, alt: str, paint: "Callable[[Axes], None]", height_in: float = 3.0) -> Plot:
-    """Paint a figure without a display or global state.
+    def png(self) -> bytes:
+        """Draw the figure on white, for a page or a document."""
+        return self._draw(_PNG_STYLE, 7.6, (0.08, 0.06), format="png", dpi=160, metadata={"Software": None})
 
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("matplotlib", "report") from error
-    with (
-        matplotlib.rc_context(base_style(_INK) | _STYLE),  # type: ignore[arg-type]  # the stubs want every key as a literal
-        warnings.catch_warnings(),
-    ):
-        # Text is drawn by the browser, which has fonts for scripts that Matplotlib's own lacks.
-        warnings.filterwarnings("ignore", r"Glyph .* missing from font")
-        warnings.filterwarnings("ignore", r"Matplotlib currently does not support .* natively")
-        figure = Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
-        paint(figure.subplots())
-        stream = io.StringIO()
+    def svg(self) -> str:
+        """Draw the figure for the middle of an HTML page: with ids of its own, the page's colours, and `alt`."""
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(stream, format="svg", transparent=True, metadata=nothing)
-    return Plot(title, caption, _inline_svg(stream.getvalue(), title, alt))
+        svg = self._draw(_SVG_STYLE, 4.8, (None, None), format="svg", transparent=True, metadata=nothing).decode()
+        prefix = re.sub(r"\W", "-", self.title.lower())
+        svg = svg[svg.index("<svg") :]
+        svg = re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\g<1>{prefix}-", svg)
+        for side in ("width", "height"):
+            svg = re.sub(rf'(<svg[^>]*?) {side}="[^"]*"', r"\1", svg, count=1)
+        for name, colour in COLOURS.items():
+            svg = svg.replace(colour, f"var(--{name})")
+        svg = svg.replace(_PAGE_INK, "currentColor")
+        return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(self.alt)}"', 1)
+
+    def _draw(
+        self, style: dict[str, Any], width_in: float, padding_in: tuple[float | None, float | None], **saved: Any
+    ) -> bytes:
+        """Draw without a display or global state."""
+        try:
+            import matplotlib
+            from matplotlib.figure import Figure
+            from matplotlib.layout_engine import ConstrainedLayoutEngine
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("matplotlib", "report") from error
+        with matplotlib.rc_context(_STYLE | style), warnings.catch_warnings():  # type: ignore[arg-type]  # the stubs want every key as a literal
+            # A browser draws the text of SVG, and has fonts for scripts that Matplotlib's own lacks.
+            warnings.filterwarnings("ignore", r"Glyph .* missing from font")
+            warnings.filterwarnings("ignore", r"Matplotlib currently does not support .* natively")
+            layout = ConstrainedLayoutEngine(w_pad=padding_in[0], h_pad=padding_in[1])
+            figure = Figure(figsize=(width_in, self.height_in), layout=layout)
+            self.paint(figure)
+            stream = io.BytesIO()
+            figure.savefig(stream, **saved)
+        return stream.getvalue()
 
 
-def _inline_svg(svg: str, title: str, alt: str) -> str:
-    """SVG for the middle of a page: ids of its own, the page's colours, a text for those who cannot see it."""
-    prefix = re.sub(r"\W", "-", title.lower())
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\g<1>{prefix}-", svg)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    for name, colour in COLOURS.items():
-        svg = svg.replace(colour, f"var(--{name})")
-    svg = svg.replace(_INK, "currentColor")
-    return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(alt)}"', 1)
+@dataclass(frozen=True)
+class MarkStyle:
+    """How a line or a dot is drawn."""
+
+    colour: str
+    line: str
+    marker: str
+
+
+def graded_styles(count: int) -> list[MarkStyle]:
+    """Return styles for things that have an order, such as depths: from dark to light, each with its own marker."""
+    last = max(count - 1, 1)
+    return [
+        MarkStyle(_VIRIDIS[round(place * (len(_VIRIDIS) - 1) / last)], "-", _MARKERS[place % len(_MARKERS)])
+        for place in range(count)
+    ]
+
+
+def line_styles() -> Iterator[tuple[str, str]]:
+    """Yield the dash pattern and colour of one line after another, endlessly; colours change first."""
+    return itertools.cycle(itertools.product(("-", "--", ":"), _LINES))
 
 
 def si_ticks(axis: "Axis", unit: str = "") -> None:
-    """Few ticks, written with prefixes: 2 M, 30 TFLOP."""
+    """Write few ticks, with prefixes: 2 M, 30 TFLOP."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(5))
@@ -123,12 +161,32 @@ def si_ticks(axis: "Axis", unit: str = "") -> None:
 
 
 def percent_ticks(axis: "Axis") -> None:
-    """Ticks of shares, written as percentages with no more decimals than they need."""
+    """Write ticks of shares as percentages with no more decimals than they need."""
     from matplotlib.ticker import FuncFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
 
 
-def line_styles() -> Iterator[tuple[str, str]]:
-    """Dash pattern and colour of one line after another, endlessly; colours first."""
-    return itertools.cycle(itertools.product(("-", "--", ":"), _LINES))
+def panels(figure: "Figure", count: int, columns: int) -> "list[Axes]":
+    """Return `count` axes in rows of `columns`; places left over in the last row stay empty."""
+    rows = -(-count // columns)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for spare in axes[count:]:
+        spare.remove()
+    return axes[:count]
+
+
+def legend_above(figure: "Figure", axes: "Sequence[Axes]") -> None:
+    """Draw one legend for all panels, above them, with each label once."""
+    handles = {label: handle for each in axes for handle, label in zip(*each.get_legend_handles_labels(), strict=True)}
+    rows = -(-len(handles) // _LEGEND_COLUMNS)
+    if handles:
+        columns = -(-len(handles) // rows)
+        figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=columns)
+
+
+def write_message(axes: "Axes", sentence: str) -> None:
+    """Write words in place of a plot."""
+    axes.text(0.5, 0.5, sentence, transform=axes.transAxes, ha="center", va="center", wrap=True)
+    axes.set_xticks([])
+    axes.set_yticks([])

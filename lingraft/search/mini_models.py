@@ -1,19 +1,13 @@
 """MINIPOST's mini-models for a search: one step 1b a depth, run once and shared by all trials and languages."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Cost
-from lingraft.artifacts.cache import get_or_make
+from lingraft.artifacts.cache import cached
 from lingraft.config.recipe import Recipe
-from lingraft.console import say
-from lingraft.errors import InUseError, RecipeError
-from lingraft.jobs import job as jobs
-from lingraft.jobs import shared_results
-from lingraft.training.schedule import TrainingMetrics
-
-_RETRY_S = 2.0
+from lingraft.errors import RecipeError
+from lingraft.jobs.job import MiniBuildingJob
 
 
 @dataclass(frozen=True)
@@ -49,17 +43,11 @@ class MiniModels:
                 f"a search over {self.recipe.system}'s depths builds a mini-model of each, in the source language, but "
                 "its blocks are not given. Give the folder that `lingraft blocks` wrote for it (--source-blocks)."
             )
-        out = self.state / f"mini-{depth}"
-        job = jobs.mini_building(self.recipe.over(depth), self.primary, self.source_blocks, out)
-        while True:
-            try:
-                return get_or_make(
-                    job.made, job.kind, job.made_from, lambda: shared_results.get_or_run(job, _unwatched)
-                )
-            except InUseError as error:
-                say(f"another worker builds the mini-model over {depth} layers; it is waited for: {error}")
-                time.sleep(_RETRY_S)
-
-
-def _unwatched(point: TrainingMetrics) -> None:
-    """Ignore a point of training: the artifact records its own history."""
+        job = MiniBuildingJob(
+            recipe=self.recipe.over(depth),
+            primary=self.primary,
+            blocks=self.source_blocks,
+            out=self.state / f"mini-{depth}",
+        )
+        with cached(job.made, job.kind, job.provenance) as found:
+            return found or job.get_or_make()

@@ -32,41 +32,22 @@ def require_plotting() -> None:
         raise MissingExtraError("matplotlib", "search")
 
 
-def write_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None, out: Path) -> Artifact:
+def write_result(study: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None, out: Path) -> Artifact:
     """Write the result of a search whose trials have all ended.
 
     Raises:
-        TrainingError: no trial could be trained.
+        TrainingError: no trial could be trained; the message has every trial's reason.
         ArtifactError: `out` cannot be written.
     """
-    result = build_result(shared, trainer, order, target)
-    return results.save_search(
-        result,
-        out,
-        page.render_files(result),
-        language=trainer.search.language,
-        aligned_with=result.primary,
-        data_hashes=trainer.data_hashes,
-        recipe=trainer.search.model_dump(mode="json"),
-        cost=_cost(trainer, result),
-    )
-
-
-def build_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None) -> SearchResult:
-    """Build the record of a search.
-
-    Raises:
-        TrainingError: no trial could be trained; the message has every trial's reason.
-    """
-    trials = [trial for _, trial in shared.records()]
-    failures = shared.failures()
+    trials = [trial for _, trial in study.records()]
+    failures = study.failures()
     if not trials:
         reasons = "; ".join(f"{key}: {reason}" for key, reason in failures.items())
         raise TrainingError(f"no trial of the search could be trained: {reasons}")
     search = trainer.search
     front = pareto_front(trials)
     best, reason = _choose(search.goal, trials, front, search.target_share, target)
-    return SearchResult(
+    result = SearchResult(
         language=search.language,
         primary=trainer.source.fingerprint,
         chosen=best.depth,
@@ -77,13 +58,21 @@ def build_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, targe
         reason=reason,
         target=target,
         front=front,
-        importance=_importance(shared, len(search_space(trainer.recipe))),
+        importance=_importance(study, len(search_space(trainer.recipe))),
         building=trainer.mini_models.costs(sorted({trial.depth for trial in trials})),
         budget_flops=trainer.budget.flops,
         standard_flops=trainer.budget.standard_flops,
         order=order.reason,
         failures=failures,
     )
+    facts = {
+        "language": search.language,
+        "aligned_with": result.primary,
+        "data_hashes": trainer.data_hashes,
+        "recipe": search.model_dump(mode="json"),
+        "cost": _cost(trainer, result),
+    }
+    return results.save(result, out, facts, files=page.render_files(result))
 
 
 def pareto_front(trials: Sequence[Trial]) -> list[FrontPoint]:
@@ -122,17 +111,17 @@ def _choose(
     return trial, f"the cheapest point of the front with {share:.0%} of its best score"
 
 
-def _importance(shared: SharedStudy, parameters: int) -> dict[str, float]:
+def _importance(study: SharedStudy, parameters: int) -> dict[str, float]:
     """Share of each parameter in the differences of scores among complete trials; empty if only depth was searched."""
-    whole = [trial for trial in shared.trials() if trial.state is optuna.trial.TrialState.COMPLETE]
+    whole = [trial for trial in study.trials() if trial.state is optuna.trial.TrialState.COMPLETE]
     if parameters < 2 or len(whole) < _FEWEST_FOR_IMPORTANCE:
         return {}
-    study = optuna.create_study(direction="maximize")
-    study.add_trials([_with_last_score(trial) for trial in whole])
+    by_score = optuna.create_study(direction="maximize")
+    by_score.add_trials([_with_last_score(trial) for trial in whole])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         evaluator = optuna.importance.PedAnovaImportanceEvaluator()
-    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+    return dict(optuna.importance.get_param_importances(by_score, evaluator=evaluator))
 
 
 def _with_last_score(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:

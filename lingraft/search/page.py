@@ -1,11 +1,9 @@
 """Files of a search's result: PNG plots, and one HTML page that opens from disk and needs no network."""
 
-import base64
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from lingraft._version import __version__
-from lingraft.reports.run.page import template_environment
+from lingraft.reports.pages import render_page
 from lingraft.search.plots import cost_rows, search_drawings
 from lingraft.stages.results import SearchResult, Trial
 
@@ -28,26 +26,22 @@ def render_files(result: SearchResult) -> dict[str, bytes]:
     """
     drawings = search_drawings(result)
     pictures = {drawing.file: drawing.png() for drawing in drawings}
-    searched = [name for name in _SEARCHED if any(getattr(trial, name) is not None for trial in result.trials)]
-    page = (
-        template_environment()
-        .get_template(PAGE_FILE)
-        .render(
-            result=result,
-            summary=summary(result),
-            head=[
-                "layers",
-                *(name.replace("_", " ") for name in searched),
-                *_column_titles(result),
+    cells = [_cells(trial, result) for trial in result.trials]
+    page = render_page(
+        "lingraft.search",
+        PAGE_FILE,
+        {
+            "result": result,
+            "summary": summary(result),
+            "head": list(cells[0]),
+            "rows": [
+                TrialRow(list(row.values()), trial.number == result.best)
+                for row, trial in zip(cells, result.trials, strict=True)
             ],
-            rows=[
-                TrialRow([*_cells(trial, searched, result.target)], trial.number == result.best)
-                for trial in result.trials
-            ],
-            drawings=drawings,
-            pictures={file: base64.b64encode(png).decode() for file, png in pictures.items()},
-            version=__version__,
-        )
+            "drawings": drawings,
+            "pictures": pictures,
+            "version": __version__,
+        },
     )
     return {f"{file}.png": png for file, png in pictures.items()} | {PAGE_FILE: page.encode()}
 
@@ -62,19 +56,21 @@ def summary(result: SearchResult) -> str:
     return f"It took {spent:.3g} FLOPs{once}, which is {beside}, and {seconds:.0f} s of training."
 
 
-def _column_titles(result: SearchResult) -> list[str]:
-    return ["updates", "FLOPs", "seconds", "score", "ended", *(["FLOPs to the target"] if result.target else [])]
-
-
-def _cells(trial: Trial, searched: list[str], target: float | None) -> Iterator[str]:
-    yield str(trial.depth)
-    for name in searched:
-        value = getattr(trial, name)
-        yield f"{value:.3g}" if isinstance(value, float) else str(value)
-    yield f"{trial.steps:,}"
-    yield f"{trial.flops:.3g}"
-    yield f"{trial.elapsed_s:.1f}"
-    yield f"{trial.score:.2%}"
-    yield "stopped" if trial.pruned else "whole" if trial.flops == trial.whole_flops else "at the target"
-    if target is not None:
-        yield "never" if trial.reached_flops is None else f"{trial.reached_flops:.3g}"
+def _cells(trial: Trial, result: SearchResult) -> dict[str, str]:
+    """Return the cells of a trial's row by the titles of their columns, which are the same for all trials."""
+    cells = {"layers": str(trial.depth)}
+    for name in _SEARCHED:
+        if any(getattr(each, name) is not None for each in result.trials):
+            value = getattr(trial, name)
+            cells[name.replace("_", " ")] = f"{value:.3g}" if isinstance(value, float) else str(value)
+    end = "whole" if trial.flops == trial.whole_flops else "at the target"
+    cells |= {
+        "updates": f"{trial.steps:,}",
+        "FLOPs": f"{trial.flops:.3g}",
+        "seconds": f"{trial.elapsed_s:.1f}",
+        "score": f"{trial.score:.2%}",
+        "ended": "stopped" if trial.pruned else end,
+    }
+    if result.target is not None:
+        cells["FLOPs to the target"] = "never" if trial.reached_flops is None else f"{trial.reached_flops:.3g}"
+    return cells

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lingraft.reports.paper.canvas import Drawing, MarkStyle, graded_styles
-from lingraft.reports.plotting import COLOURS, percent_ticks, si_ticks
+from lingraft.reports.plotting import COLOURS, Drawing, MarkStyle, graded_styles, percent_ticks, si_ticks
 from lingraft.stages.results import SearchResult, Trial
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ def _curves(result: SearchResult) -> Drawing:
     ends = ", ".join(f"{trial.depth} layers {trial.score:.1%}" for trial in result.trials)
     return Drawing(
         file="curves",
-        number="",
         title=f"Scores by compute, {result.language}",
         caption="Each line is a trial, evaluated at the same compute as all others; a cross ends the pruned ones, and "
         "the thick one was chosen. Scores are of dev documents.",
@@ -90,7 +88,6 @@ def _front(result: SearchResult) -> Drawing:
 
     return Drawing(
         file="front",
-        number="",
         title="What compute buys",
         caption="Every evaluation of every trial; marked are those for which no other trial had spent as little for as "
         "good a score.",
@@ -131,7 +128,6 @@ def _costs(result: SearchResult) -> Drawing:
     caption = f"All trials together, the same without stopping any, and the recipe's adaptation over all layers.{note}"
     return Drawing(
         file="cost",
-        number="",
         title="What the search cost",
         caption=caption,
         alt=f"Bar chart: {said}.",
@@ -155,7 +151,6 @@ def _importance(result: SearchResult) -> Drawing:
     caption = "Optuna's PED-ANOVA over trials that were not stopped: what sets the better ones apart from all."
     return Drawing(
         file="importance",
-        number="",
         title="What mattered",
         caption=caption,
         alt=f"Bar chart: {said}.",

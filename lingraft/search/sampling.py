@@ -20,23 +20,20 @@ def sample_untried(shared: SharedStudy, seed: int) -> Params | None:
 
     Args:
         shared: the trials so far.
-        seed: of the sampler.
+        seed: seed of the sampler.
     """
     tried = shared.tried()
+    known = [_with_values(trial, shared.goal) for trial in shared.trials()]
     for draw in range(_DRAWS):
-        study = _study_copy(shared, seed + len(tried) + 1000 * draw)
+        sampler = optuna.samplers.TPESampler(
+            n_startup_trials=_RANDOM_FIRST, constant_liar=True, seed=seed + len(tried) + 1000 * draw
+        )
+        study = optuna.create_study(directions=shared.directions, sampler=sampler)
+        study.add_trials(known)
         params: Params = study.ask(distributions_of(shared.choices)).params
         if params_key(params) not in tried:
             return params
     return None
-
-
-def _study_copy(shared: SharedStudy, seed: int) -> optuna.Study:
-    """Copy the study into memory in a form that a sampler can read: pruned trials get values."""
-    sampler = optuna.samplers.TPESampler(n_startup_trials=_RANDOM_FIRST, constant_liar=True, seed=seed)
-    study = optuna.create_study(directions=shared.directions, sampler=sampler)
-    study.add_trials([_with_values(trial, shared.goal) for trial in shared.trials()])
-    return study
 
 
 def _with_values(trial: FrozenTrial, goal: Goal) -> FrozenTrial:

@@ -30,8 +30,11 @@ from lingraft.stages.results import Trial
 
 RECORD = "record"
 """Name of the Optuna attribute that holds the record of a trial."""
-_REASON, _WORKER, _BEAT = "reason", "worker", "beat"
-_TRIED, _TWIN = "tried", "twin"
+_REASON = "reason"
+_WORKER = "worker"
+_BEAT = "beat"
+_TRIED = "tried"
+_TWIN = "twin"
 _BEATS = 4
 """Number of heartbeats in the time after which a worker counts as lost."""
 _DIRECTIONS = {
@@ -47,7 +50,11 @@ class LeaseLostError(TrackingError):
 
 @dataclass(frozen=True)
 class SharedStudy:
-    """A study as one worker sees it."""
+    """A study as one worker sees it.
+
+    All methods raise StorageError if the storage cannot be used. Those that write about a trial raise LeaseLostError if
+    the trial has been given to another worker.
+    """
 
     storage: BaseStorage
     study: str
@@ -126,11 +133,7 @@ class SharedStudy:
         return [trial for trial in self.trials() if trial.state is TrialState.RUNNING]
 
     def claim(self, params: Params) -> FrozenTrial | None:
-        """Begin a trial, or resume one whose worker was lost; return None if another worker was faster.
-
-        Raises:
-            StorageError: the storage cannot be used.
-        """
+        """Begin a trial, or resume one whose worker was lost; return None if another worker was faster."""
         key = params_key(params)
         if key in self.tried():
             return None
@@ -159,12 +162,7 @@ class SharedStudy:
         return [trial.intermediate_values for trial in self.trials() if params_key(trial.params) != params_key(params)]
 
     def report(self, number: int, look: int, score: float) -> None:
-        """Store a score, also in a study of two goals, where Optuna's own `report` refuses.
-
-        Raises:
-            LeaseLostError: the trial has been given to another worker.
-            StorageError: the storage cannot be used.
-        """
+        """Store a score, also in a study of two goals, where Optuna's own `report` refuses."""
         with self._holding_lease(number):
             self.storage.set_trial_intermediate_value(self._id(number), look, score)
 
@@ -183,12 +181,7 @@ class SharedStudy:
             yield
 
     def finish(self, number: int, record: Trial, values: Sequence[float] | None) -> None:
-        """End a trial with its record; a trial without values was pruned.
-
-        Raises:
-            LeaseLostError: the trial has been given to another worker.
-            StorageError: the storage cannot be used.
-        """
+        """End a trial with its record; a trial without values was pruned."""
         state = TrialState.PRUNED if values is None else TrialState.COMPLETE
         self._end_trial(number, state, {RECORD: record.model_dump(mode="json")}, values)
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -10,6 +9,7 @@ from typing import Any, BinaryIO, NamedTuple
 from lingraft.artifacts.addresses import sqlite_file, without_password
 from lingraft.console import say
 from lingraft.errors import MissingExtraError, TrackingError
+from lingraft.retry import retry, seconds_from_environment
 
 try:
     import optuna
@@ -23,9 +23,9 @@ except ImportError as error:
 WAIT_VARIABLE = "LINGRAFT_STORAGE_WAIT_S"
 """Environment variable: seconds to wait for a locked SQLite file, or for a database server that went away."""
 _WAIT_S = 60.0
-_RETRY_S = 0.5
-_JOURNAL, _SQLITE = "journal:///", "sqlite"
-_TRIES = 3
+_RACE_WAIT_S = 5.0
+_JOURNAL = "journal:///"
+_SQLITE = "sqlite"
 _RACE_ERRORS = "already exists", "UNIQUE constraint failed", "duplicate key"
 """Messages of databases to the second of two processes that create the tables at the same time."""
 STORAGE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
@@ -86,12 +86,12 @@ def open_storage(address: str | None) -> OpenStorage:
         TrackingError: `LINGRAFT_STORAGE_WAIT_S` is no number of seconds.
     """
     if address is None:
-        return OpenStorage(optuna.storages.InMemoryStorage(), _no_close)
+        return OpenStorage(optuna.storages.InMemoryStorage(), lambda: None)
     with explain_errors(address):
         if address.startswith(_JOURNAL):
             # Absolute: its lock is a link to it, and who looks for the age of a link that leads nowhere spins for ever.
             journal = Path(address.removeprefix(_JOURNAL)).absolute()
-            return OpenStorage(JournalStorage(JournalFileBackend(str(journal), _RepairingLock(journal))), _no_close)
+            return OpenStorage(JournalStorage(JournalFileBackend(str(journal), _RepairingLock(journal))), lambda: None)
         database = _database(address)
         if not address.startswith(_SQLITE):
             event.listen(database.engine, "do_connect", _reconnect)
@@ -111,10 +111,6 @@ def require_exists(address: str) -> None:
             f"the Optuna storage {without_password(address)} is not there: there is no file {file}. Nothing was "
             "created. Give the storage that a search has used, such as sqlite:///.demo/optuna.db."
         )
-
-
-def _no_close() -> None:
-    """Do nothing: this storage has no connections."""
 
 
 @contextlib.contextmanager
@@ -155,35 +151,30 @@ def explain_errors(address: str | None) -> Iterator[None]:
 def _database(address: str) -> RDBStorage:
     """Open a database; retry if another process creates its tables at the same time."""
     waits = {"connect_args": {"timeout": _wait_s()}} if address.startswith(_SQLITE) else {"pool_pre_ping": True}
-    for left in reversed(range(_TRIES)):
-        try:
-            return RDBStorage(address, engine_kwargs=waits)
-        except STORAGE_ERRORS as error:
-            if not left or not any(words in f"{error} {error.__cause__}" for words in _RACE_ERRORS):
-                raise
-            say("another process makes the tables of the Optuna storage; it is tried again")
-            time.sleep(1.0)
-    raise AssertionError("the last try returns or raises")
+
+    def is_race(error: Exception) -> bool:
+        return any(words in f"{error} {error.__cause__}" for words in _RACE_ERRORS)
+
+    return retry(
+        lambda: RDBStorage(address, engine_kwargs=waits),
+        is_transient=is_race,
+        within_s=_RACE_WAIT_S,
+        before_pause=lambda *_: say("another process makes the tables of the Optuna storage; it is tried again"),
+    )
 
 
 def _reconnect(dialect: Any, _record: object, arguments: list[Any], named: dict[str, Any]) -> Any:
     """Connect to a server that was reachable before, and wait for it while it restarts."""
-    end = time.monotonic() + _wait_s()
-    told = False
-    while True:
-        try:
-            return dialect.connect(*arguments, **named)
-        except dialect.loaded_dbapi.OperationalError:
-            if time.monotonic() > end:
-                raise
-            if not told:
-                say(f"the server of the Optuna storage went away; it is waited for, {_wait_s():g} s at most")
-            told = True
-            time.sleep(_RETRY_S)
+    return retry(
+        lambda: dialect.connect(*arguments, **named),
+        is_transient=lambda error: isinstance(error, dialect.loaded_dbapi.OperationalError),
+        within_s=_wait_s(),
+        before_pause=lambda _, left_s: say(
+            f"the server of the Optuna storage went away; it is waited for, {left_s:.0f} s at most"
+        ),
+        last_pause_s=1.0,
+    )
 
 
 def _wait_s() -> float:
-    given = os.environ.get(WAIT_VARIABLE, str(_WAIT_S))
-    if not given.replace(".", "", 1).isdecimal():
-        raise TrackingError(f"{WAIT_VARIABLE} is {given!r}, but must be a number of seconds, such as {_WAIT_S:g}.")
-    return float(given)
+    return seconds_from_environment(WAIT_VARIABLE, _WAIT_S)

@@ -33,8 +33,9 @@ from lingraft.stages.initialise import initial_rows, mark_of
 from lingraft.stages.results import Trial
 from lingraft.training import precision
 from lingraft.training.checkpoint import CheckpointManager
+from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.progress import show_progress
-from lingraft.training.resuming import dev_evaluator, resumable
+from lingraft.training.resuming import resumable
 from lingraft.training.run import TrainingRun
 from lingraft.training.schedule import MetricsCallback, TrainingMetrics
 
@@ -188,8 +189,8 @@ class Trainer:
         ):
             run = adaptation_run(
                 recipe=self.recipe,
-                step=step,
-                mini=mini,
+                steps=[step],
+                minis=[mini],
                 rows=rows,
                 blocks=self.train,
                 settings=settings,
@@ -219,7 +220,7 @@ class Trainer:
             self.watch(point)
             if look := length.looks.get(point.step):
                 attempt.evaluate_once(look, judge)
-                checkpointer.keep_soon()
+                checkpointer.save_soon()
                 if attempt.should_stop_at(look, length.last_look):
                     break
         if run.state.step == length.steps:  # one that was stopped behind its last step has not been looked at there

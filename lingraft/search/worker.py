@@ -70,7 +70,7 @@ def search(
     """
     require_new(out)
     outcome.require_plotting()
-    with _state_dir(state, out) as place:
+    with _state_dir(state or out.with_name(f"{out.name}.training")) as place:
         worker = _SearchWorker(
             recipe=recipe, inputs=inputs, storage=storage, known=known or {}, state=place, watch=watch
         )
@@ -106,7 +106,7 @@ def work(
             "workers of a search share its trials in a storage, but none is given. Set LINGRAFT_SEARCH_STORAGE to a "
             "PostgreSQL URL, or LINGRAFT_RESULTS to a folder of all workers."
         )
-    with _state_dir(state, None) as place:
+    with _state_dir(state) as place:
         worker = _SearchWorker(recipe=recipe, inputs=inputs, storage=storage, known=known, state=place, watch=watch)
         with closing(worker.study):
             worker.work()
@@ -123,16 +123,15 @@ def shared_storage(given: str | None) -> str | None:
 
 
 @contextlib.contextmanager
-def _state_dir(given: Path | None, out: Path | None) -> Iterator[Path]:
-    """Folder of checkpoints and mini-models; a temporary one is deleted when the search has ended."""
-    if given or out:
-        place = given or out.with_name(f"{out.name}.training")  # type: ignore[union-attr]  # one of the two is there
-        yield place
-        with contextlib.suppress(OSError):
-            place.rmdir()
+def _state_dir(folder: Path | None) -> Iterator[Path]:
+    """Yield the folder of checkpoints and mini-models, which is removed at the end if it is empty or temporary."""
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="lingraft-") as temporary:
+            yield Path(temporary)
         return
-    with tempfile.TemporaryDirectory(prefix="lingraft-") as temporary:
-        yield Path(temporary)
+    yield folder
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 class _SearchWorker:

@@ -88,14 +88,12 @@ class Bundle:
     shape: EncoderShape
     fingerprint: str
     body_fingerprint: str
-    """Fingerprint of the body; bundles whose bodies are equal differ only in their languages."""
     precision: Precision
     tolerance: float
     """Largest difference from the self-test's expected outputs that is allowed in this precision."""
     source_language: str
     """Language in which the body was trained."""
     examples: Examples
-    """Texts to try the endpoint with, by language and name of the input."""
     languages: dict[str, ServedLanguage]
     body: Body
 
@@ -121,11 +119,15 @@ class Bundle:
             MissingExtraError: ONNX Runtime is not installed.
             ServingError: ONNX Runtime is not usable as installed, or the bundle has no body of this precision.
         """
-        found = Artifact.load(folder, Kind.BUNDLE)
-        manifest, provider = found.manifest, provider or default_provider()
-        has_half = "fp16" in manifest.detail("precisions", list[str])
-        precision = precision or ("fp16" if provider == CUDA and has_half else "fp32")
-        _require_precision(found, precision)
+        artifact = Artifact.load(folder, Kind.BUNDLE)
+        manifest, provider = artifact.manifest, provider or default_provider()
+        precisions: list[str] = manifest.detail("precisions", list[str])
+        precision = precision or ("fp16" if provider == CUDA and "fp16" in precisions else "fp32")
+        if precision not in precisions:
+            raise ServingError(
+                f"{folder} has no body in {precision}, only in {precisions}. Export it again with --precision "
+                f"{precision}."
+            )
         shared = shared or OpenedFiles.from_languages()
         settings: Task | None = manifest.detail("settings", Task | None)
         opened = cls(
@@ -135,14 +137,14 @@ class Bundle:
             label_names=settings.label_names if settings else {},
             metric=manifest.detail("metric", str),
             shape=manifest.detail("shape", EncoderShape),
-            fingerprint=found.fingerprint,
+            fingerprint=artifact.fingerprint,
             body_fingerprint=body_fingerprint(manifest, precision),
             precision=precision,
             tolerance=manifest.detail("golden", dict[str, PositiveFloat]).get(precision, 0.0),
             source_language=str(manifest.language),
             examples=bundle_examples(manifest),
-            languages={name: open_language(found, name, shared) for name in bundle_languages(manifest)},
-            body=Body.open(_verified_file(found, body_file(precision)), provider),
+            languages={name: open_language(artifact, name, shared) for name in bundle_languages(manifest)},
+            body=Body.open(_verified_file(artifact, body_file(precision)), provider),
         )
         opened._require_consistent(folder)
         return opened
@@ -182,45 +184,31 @@ class Bundle:
         Raises:
             ServingError: outputs differ by more than the tolerance; the message has the difference of each language.
         """
-        found = {
-            name: self._self_test_difference(name) for name in (self.languages if languages is None else languages)
-        }
-        if wrong := {name: each for name, each in found.items() if not each <= self.tolerance}:
-            shown = ", ".join(f"{name} {each:.2g}" for name, each in wrong.items())
+        tags = self.languages if languages is None else languages
+        differences = {tag: self._self_test_difference(tag) for tag in tags}
+        if wrong := {tag: each for tag, each in differences.items() if not each <= self.tolerance}:
+            shown = ", ".join(f"{tag} {each:.2g}" for tag, each in wrong.items())
             raise ServingError(
                 f"{self.name!r} in {self.precision} does not give its golden answers: the largest difference may be "
                 f"{self.tolerance:.2g}, and is {shown}. ONNX Runtime computes something else on this machine than on "
                 "the one that wrote the bundle: serve it in fp32, or export it again."
             )
 
-    def _require_consistent(self, folder: Path) -> None:
-        """Refuse a manifest whose shape or labels do not fit the tables and self-tests.
+    def _self_test_difference(self, language: str) -> float:
+        test = self.languages[language].self_test
+        inputs = self.gather([(language, ids) for ids in test.rows], test.types)
+        return test.max_difference(self.body.run(*inputs))
 
-        Raises:
-            ArtifactError: the message says what differs.
-        """
+    def _require_consistent(self, folder: Path) -> None:
+        """Refuse a manifest whose shape or labels do not fit the tables and self-tests."""
         for tag, language in self.languages.items():
-            classes = {answer.shape[-1] for answer in language.self_test.expected.values()}
+            classes = {logits.shape[-1] for logits in language.self_test.expected.values()}
             if language.table.width != self.shape.width or (self.labels and classes != {len(self.labels)}):
                 raise ArtifactError(
                     f"the manifest of {folder} speaks of width {self.shape.width} and {len(self.labels)} labels, but "
                     f"the table of {tag!r} has width {language.table.width}, and its golden answers are of "
                     f"{sorted(classes)} classes. Export the bundle again, or fetch it anew."
                 )
-
-    def _self_test_difference(self, language: str) -> float:
-        test = self.languages[language].self_test
-        inputs = self.gather([(language, ids) for ids in test.rows], test.types)
-        return test.max_difference(self.body.run(*inputs))
-
-
-def _require_precision(bundle: Artifact, precision: Precision) -> None:
-    precisions: list[str] = bundle.manifest.detail("precisions", list[str])
-    if precision not in precisions:
-        raise ServingError(
-            f"{bundle.folder} has no body in {precision}, only in {precisions}. Export it again with "
-            f"--precision {precision}."
-        )
 
 
 def open_language(bundle: Artifact, name: str, shared: OpenedFiles) -> ServedLanguage:
@@ -246,12 +234,11 @@ def open_language(bundle: Artifact, name: str, shared: OpenedFiles) -> ServedLan
             f"{bundle.folder / name} has {len(table)} rows, but its tokenizer has {len(tokenizer)} pieces. "
             "Export the bundle again."
         )
-    primary = bundle.manifest.detail("kind", BundleKind) == PRIMARY
-    bias_V = load_file(_tensor_file(bundle, bias_part(name)))[BIAS] if primary else None
+    is_primary = bundle.manifest.detail("kind", BundleKind) == PRIMARY
     return ServedLanguage(
         tokenizer=tokenizer,
         table=table,
-        bias_V=bias_V,
+        bias_V=load_file(_tensor_file(bundle, bias_part(name)))[BIAS] if is_primary else None,
         self_test=SelfTest.open(_tensor_file(bundle, self_test_part(name))),
         table_hash=table_hash,
         fingerprint=language_fingerprint(bundle.manifest, name),

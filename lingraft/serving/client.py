@@ -6,12 +6,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from lingraft.errors import MissingExtraError, RequestError, ServingError
-from lingraft.serving.queries import Prediction, Query, QueryResult
 from lingraft.serving.tasks.classification import LABEL, PROBABILITY
 from lingraft.serving.tasks.entities import ENTITY, KIND, SCORE
 from lingraft.serving.tasks.handler import LANGUAGE
@@ -31,6 +30,27 @@ _NO_DETECTION = ("--no-detect",)
 """Flags of a server that loads no language detection, which takes seconds; queries name their language."""
 
 
+class Query(NamedTuple):
+    """Texts by name of the endpoint's input, and their language."""
+
+    language: str
+    texts: Mapping[str, str]
+
+
+class Prediction(NamedTuple):
+    """A label, a passage of the context, or an entity with its kind, and its probability."""
+
+    value: str
+    probability: float
+
+
+class QueryResult(NamedTuple):
+    """A query with its predictions: one label or passage, or any number of entities."""
+
+    query: Query
+    predictions: tuple[Prediction, ...]
+
+
 class RunningServer(NamedTuple):
     """A server process and its addresses."""
 
@@ -42,29 +62,8 @@ class RunningServer(NamedTuple):
     """File that takes the server's output."""
 
 
-def serve_and_query(bundle: Path, queries: Sequence[Query], ready_s: float = 120.0) -> list[QueryResult]:
-    """Serve a task's bundle on a free port, send each query in a request of its own, and stop the server.
-
-    Args:
-        bundle: folder of the bundle.
-        queries: texts with their languages.
-        ready_s: time limit for the server to be ready, in seconds.
-
-    Raises:
-        ServingError: the server did not start; the message has the end of its log.
-        RequestError: the server refused a query; the message has its reason.
-    """
-    with run_server([bundle], ready_s) as server:
-        return query_server(server.url, queries)
-
-
 def query_server(url: str, queries: Sequence[Query], model: str | None = None) -> list[QueryResult]:
-    """Send each query to a running server, in a request of its own.
-
-    Args:
-        url: base URL of the server.
-        queries: texts with their languages.
-        model: name of the model; if None, the server's first one.
+    """Send each query to a model of a running server, by default its first one, in a request of its own.
 
     Raises:
         RequestError: the server refused a query; the message has its reason.
@@ -128,13 +127,13 @@ def launch_server(
     Args:
         bundles: folders of the bundles.
         log: readable file that takes the server's output.
-        settings: flags of `python -m lingraft.serving`.
+        settings: flags of the server.
         process_group: process group for `subprocess.Popen`.
-        program: arguments of Python that start the server; `lingraft serve` is the alternative.
+        program: arguments of Python that start the server.
     """
     port, grpc_port = free_ports(2)
-    command = [sys.executable, *program, *map(str, bundles), f"--host={_HOST}", f"--port={port}"]
-    command += [f"--grpc-port={grpc_port}", *settings]
+    command = [sys.executable, *program, *map(str, bundles), *settings]
+    command += [f"--host={_HOST}", f"--port={port}", f"--grpc-port={grpc_port}"]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, process_group=process_group
     )

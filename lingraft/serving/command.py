@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,6 @@ import pydantic
 from lingraft.config.section import explain_problem
 from lingraft.errors import MissingExtraError, ServingError
 from lingraft.serving import logs
-from lingraft.serving.ports import require_port
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.settings import ServingSettings, read_token
 from lingraft.signals import Interruption, interruptible
@@ -54,6 +54,25 @@ def _run(arguments: Sequence[str], program: str) -> None:
     from lingraft.serving.server import serve
 
     serve(served, bundles, settings, token)
+
+
+def require_port(host: str, port: int) -> None:
+    """Refuse an address on which the server cannot listen.
+
+    Raises:
+        ServingError: the address is in use, not allowed, or invalid.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # The server sets this option, too: a port is free while its last connections are in TIME_WAIT.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise ServingError(
+            f"cannot listen on {host}, port {port}: {error.strerror}. "
+            "Stop what listens there, or choose another port (--port, --grpc-port) or address (--host)."
+        ) from error
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

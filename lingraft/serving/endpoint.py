@@ -16,17 +16,8 @@ from lingraft.data.language_detection import DetectedLanguage, LanguageDetector
 from lingraft.errors import OverloadedError, RequestError, StoppingError
 from lingraft.serving import metrics
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.detection import resolve_languages
-from lingraft.serving.mismatch import (
-    DETECTED_LANGUAGE,
-    UNKNOWN_SHARE,
-    WARNING,
-    detect_other_languages,
-    mismatch_warning,
-    require_known,
-    unknown_shares,
-)
-from lingraft.serving.models import LANGUAGE_CONFIDENCE, metadata, served_models
+from lingraft.serving.languages import mismatch_warning, resolve_languages, unknown_shares
+from lingraft.serving.models import DETECTED_LANGUAGE, LANGUAGE_CONFIDENCE, UNKNOWN_SHARE, metadata, served_models
 from lingraft.serving.queue import MIN_FILL, BatchQueue, QueueLimits
 from lingraft.serving.requests import InferRequest, ParsedRequest, validate_request
 from lingraft.serving.served_bundles import ServedBundles
@@ -43,12 +34,14 @@ from lingraft.serving.tasks.handler import (
     text_tensor,
 )
 
+WARNING = "warning"
+"""Name of the response's parameter."""
 _RETRY_S = 1
 _POLL_S = 0.02
-_READING_THREADS = 4
+_TOKENIZER_THREADS = 4
 _TOKENS_PER_CORE = 512
 _GPU_TOKENS = 16_384
-_CPU_LEAST_FULL = 0.9
+_CPU_MIN_FILL = 0.9
 
 
 class InferResponse(NamedTuple):
@@ -58,24 +51,14 @@ class InferResponse(NamedTuple):
     model: str
     outputs: list[tuple[TensorSpec, NDArray[Any]]]
     languages: list[str]
-    """Languages of the texts, for the log."""
-    warning: str
-    """Warning about texts that do not look like their language; empty if all do."""
-    fingerprints: dict[str, str]
-    """Fingerprints by language, which cover everything that the outputs depend on."""
-
-    @property
-    def parameters(self) -> dict[str, str]:
-        """Parameters of the response; the protocol allows only plain values."""
-        fingerprints = {f"fingerprint.{language}": value for language, value in self.fingerprints.items()}
-        return fingerprints | ({WARNING: self.warning} if self.warning else {})
+    parameters: dict[str, str]
+    """Fingerprint of each language (`fingerprint.<tag>`), and the warning about unknown characters if there is one."""
 
 
 class _PreparedRequest(NamedTuple):
-    """A request whose texts are encoded, and whose languages are known."""
-
     encoded: EncodedRequest
-    spoken: list[DetectedLanguage]
+    detected: list[DetectedLanguage]
+    """Language in which each text is read, whether it was named or detected."""
     unknown: list[float]
     """Share of each text's characters that its tokenizer does not know."""
     others: list[str]
@@ -83,7 +66,15 @@ class _PreparedRequest(NamedTuple):
 
     @property
     def languages(self) -> list[str]:
-        return [each.language for each in self.spoken]
+        return [each.language for each in self.detected]
+
+    def tensors(self) -> ResponseTensors:
+        return {
+            LANGUAGE: text_tensor(self.languages),
+            LANGUAGE_CONFIDENCE: np.array([each.confidence for each in self.detected], np.float32),
+            UNKNOWN_SHARE: np.array(self.unknown, np.float32),
+            DETECTED_LANGUAGE: text_tensor(self.others),
+        }
 
 
 class Endpoint:
@@ -103,7 +94,7 @@ class Endpoint:
         self._detector = detector
         # One thread: a body uses all cores, so that two at once would compete for them.
         self._body_thread = ThreadPoolExecutor(1, "body")
-        self._reading = ThreadPoolExecutor(_READING_THREADS, "reading")
+        self._tokenizer_threads = ThreadPoolExecutor(_TOKENIZER_THREADS, "tokenizer")
         self._queues: dict[str, BatchQueue[TokenRow, Bundle, RowOutputs]] = {}
         self._work: list[asyncio.Task[None]] = []
         self._requests = 0
@@ -111,9 +102,9 @@ class Endpoint:
 
     def start(self) -> None:
         """Start the queues in the running event loop."""
-        bounds = queue_limits(self.settings)
+        limits = queue_limits(self.settings)
         for name in self.served.bundles:
-            queue = BatchQueue(run_batch, bounds, self._body_thread, metrics.batch_observer(name))
+            queue = BatchQueue(run_batch, limits, self._body_thread, metrics.batch_observer(name))
             metrics.track_queue_length(name, queue.__len__)
             self._queues[name] = queue
             self._work.append(asyncio.create_task(queue.work()))
@@ -172,7 +163,7 @@ class Endpoint:
         return metadata(name, model, self.served[model.bundle], self.settings)
 
     async def answer(self, name: str, request: InferRequest) -> InferResponse:
-        """Answer an inference request.
+        """Answer an inference request to a model.
 
         Raises:
             RequestError: the request is invalid for the model.
@@ -181,57 +172,62 @@ class Endpoint:
         began_s = time.monotonic()
         model = self.models[name]
         bundle = self.served[model.bundle]
-        tensors = model.outputs(bundle)
-        asked = validate_request(
-            request, model.handler.inputs, model.handler.parameters, [each.name for each in tensors], self.settings
-        )
-        wanted = set(asked.outputs) or {each.name for each in tensors}
-        prepared = await self._in_thread(self._prepare, name, bundle, asked, DETECTED_LANGUAGE in wanted)
+        specs = model.outputs(bundle)
+        parsed = validate_request(request, model.handler, [each.name for each in specs], self.settings)
+        wanted = set(parsed.outputs) or {each.name for each in specs}
+        prepared = await self._in_thread(self._prepare, name, bundle, parsed, DETECTED_LANGUAGE in wanted)
         outputs = await self._queues[model.bundle].outputs(bundle, prepared.encoded.rows)
-        answers = await self._in_thread(prepared.encoded.decode, outputs) | _language_tensors(prepared)
-        selected = [(each, answers[each.name]) for each in tensors if each.name in wanted]
+        tensors = await self._in_thread(prepared.encoded.decode, outputs) | prepared.tensors()
         metrics.count_answered(name, prepared.languages, time.monotonic() - began_s)
-        self._count_unknown(name, prepared, refused=False)
-        message = mismatch_warning(prepared.unknown, prepared.languages, prepared.others, self.settings.unknown_limit)
-        fingerprints = {tag: bundle.languages[tag].fingerprint for tag in sorted({*prepared.languages})}
+        parameters = {f"fingerprint.{tag}": bundle.languages[tag].fingerprint for tag in sorted({*prepared.languages})}
+        if warning := self._warning(name, prepared, refused=False):
+            parameters[WARNING] = warning
         return InferResponse(
             id=request.id or str(uuid.uuid4()),
             model=name,
-            outputs=selected,
+            outputs=[(each, tensors[each.name]) for each in specs if each.name in wanted],
             languages=prepared.languages,
-            warning=message,
-            fingerprints=fingerprints,
+            parameters=parameters,
         )
 
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:
         """Run a function in a thread, so that the event loop goes on answering health checks."""
-        return await asyncio.get_running_loop().run_in_executor(self._reading, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._tokenizer_threads, function, *arguments)
 
-    def _prepare(self, name: str, bundle: Bundle, asked: ParsedRequest, detects: bool) -> _PreparedRequest:
-        model = self.models[name]
-        limit = self.settings.unknown_limit
-        texts = asked.texts[model.handler.detection_input]
-        spoken = resolve_languages(asked.languages, texts, bundle.languages, self._detector)
-        named = TaskInput(asked.texts, [each.language for each in spoken], asked.parameters)
-        encoded = model.handler.encode(bundle, named)
+    def _prepare(self, name: str, bundle: Bundle, parsed: ParsedRequest, detect_all: bool) -> _PreparedRequest:
+        """Resolve the languages of a request, encode it, and look for texts that are in another language."""
+        handler = self.models[name].handler
+        texts = parsed.texts[handler.detection_input]
+        detected = resolve_languages(parsed.languages, texts, bundle.languages, self._detector)
+        task_input = TaskInput(parsed.texts, [each.language for each in detected], parsed.parameters)
+        encoded = handler.encode(bundle, task_input)
         if len(encoded.rows) > self.settings.waiting_texts:
             raise RequestError(
                 f"the request makes {len(encoded.rows)} texts for the model, and at most "
                 f"{self.settings.waiting_texts} may wait at all. Send less at once."
             )
-        unknown = unknown_shares(named, encoded.rows, bundle)
-        unsure = [share > limit for share in unknown]
-        others = detect_other_languages(texts, asked.languages, unsure, self._detector, every=detects)
-        prepared = _PreparedRequest(encoded, spoken, unknown, others)
-        if self.settings.refuse_unknown:
-            self._count_unknown(name, prepared, refused=True)
-            require_known(unknown, prepared.languages, others, limit)
+        unknown = unknown_shares(task_input, encoded.rows, bundle)
+        others = [
+            self._other_language(language, text, unsure=share > self.settings.unknown_limit, detect_all=detect_all)
+            for language, text, share in zip(parsed.languages, texts, unknown, strict=True)
+        ]
+        prepared = _PreparedRequest(encoded, detected, unknown, others)
+        if self.settings.refuse_unknown and (warning := self._warning(name, prepared, refused=True)):
+            raise RequestError(f"{warning}. Send each text with its own language.")
         return prepared
 
-    def _count_unknown(self, name: str, prepared: _PreparedRequest, *, refused: bool) -> None:
+    def _other_language(self, language: str, text: str, *, unsure: bool, detect_all: bool) -> str:
+        if self._detector is None or not (unsure or detect_all):
+            return ""
+        return self._detector.detect_other(language, text, unsure=unsure)
+
+    def _warning(self, name: str, prepared: _PreparedRequest, *, refused: bool) -> str:
+        """Count the texts above the limit of unknown characters, and return a warning about them."""
+        limit = self.settings.unknown_limit
         for language, share in zip(prepared.languages, prepared.unknown, strict=True):
-            if share > self.settings.unknown_limit:
+            if share > limit:
                 metrics.count_unknown(name, language, refused=refused)
+        return mismatch_warning(prepared.unknown, prepared.languages, prepared.others, limit)
 
 
 def queue_limits(settings: ServingSettings) -> QueueLimits:
@@ -241,21 +237,10 @@ def queue_limits(settings: ServingSettings) -> QueueLimits:
     and waiting time. A GPU needs many thousands, which is worth more padding.
     """
     on_gpu = default_provider() == CUDA
-    tokens = _GPU_TOKENS if on_gpu else _TOKENS_PER_CORE * usable_cpus()
-    full = MIN_FILL if on_gpu else _CPU_LEAST_FULL
     return QueueLimits(
         batch_texts=settings.batch_texts,
-        batch_tokens=settings.batch_tokens or tokens,
+        batch_tokens=settings.batch_tokens or (_GPU_TOKENS if on_gpu else _TOKENS_PER_CORE * usable_cpus()),
         wait_s=settings.wait_ms / 1000,
         waiting_texts=settings.waiting_texts,
-        min_fill=full,
+        min_fill=MIN_FILL if on_gpu else _CPU_MIN_FILL,
     )
-
-
-def _language_tensors(prepared: _PreparedRequest) -> ResponseTensors:
-    return {
-        LANGUAGE: text_tensor([each.language for each in prepared.spoken]),
-        LANGUAGE_CONFIDENCE: np.array([each.confidence for each in prepared.spoken], np.float32),
-        UNKNOWN_SHARE: np.array(prepared.unknown, np.float32),
-        DETECTED_LANGUAGE: text_tensor(prepared.others),
-    }

@@ -30,17 +30,11 @@ class JsonLines(logging.Formatter):
             "event": record.getMessage(),
         }
         line |= getattr(record, _FIELDS, {})
-        if record.exc_info and record.exc_info[1]:
-            line |= _where(record.exc_info[1])
+        if record.exc_info and (error := record.exc_info[1]):
+            frames = traceback.extract_tb(error.__traceback__)
+            line["error"] = type(error).__name__
+            line["trace"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
         return json.dumps(line)
-
-
-def _where(error: BaseException) -> dict[str, Any]:
-    frames = traceback.extract_tb(error.__traceback__)
-    return {
-        "error": type(error).__name__,
-        "trace": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
-    }
 
 
 def log_event(event: str, level: int = logging.INFO, error: BaseException | None = None, **fields: object) -> None:

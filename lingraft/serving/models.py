@@ -7,26 +7,26 @@ from lingraft.bundle.format import BundleKind
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ServingError
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.detection import AUTO
-from lingraft.serving.mismatch import DETECTED_LANGUAGE, UNKNOWN_SHARE
+from lingraft.serving.languages import AUTO
 from lingraft.serving.settings import ServingSettings
-from lingraft.serving.tasks.classification import ClassificationHandler
-from lingraft.serving.tasks.embeddings import EmbeddingHandler
-from lingraft.serving.tasks.entities import EntityHandler
-from lingraft.serving.tasks.fill_mask import FillMaskHandler, with_mask
+from lingraft.serving.tasks.classification import PAIR_CLASSIFICATION, TEXT_CLASSIFICATION
+from lingraft.serving.tasks.embeddings import TEXT_EMBEDDING
+from lingraft.serving.tasks.entities import ENTITY_RECOGNITION
+from lingraft.serving.tasks.fill_mask import FILL_MASK, with_mask
 from lingraft.serving.tasks.handler import LANGUAGE, TEXT, TaskHandler, TensorSpec
-from lingraft.serving.tasks.question_answering import QuestionAnsweringHandler
+from lingraft.serving.tasks.question_answering import QUESTION_ANSWERING
 
-FILL_MASK = "fill-mask"
-EMBEDDINGS = "embeddings"
 LANGUAGE_CONFIDENCE = "language_confidence"
+UNKNOWN_SHARE = "unknown_share"
+DETECTED_LANGUAGE = "detected_language"
 _TASK_HANDLERS: dict[BundleKind, TaskHandler] = {
-    "documents": ClassificationHandler(pairs=False),
-    "texts": ClassificationHandler(pairs=False),
-    "pairs": ClassificationHandler(pairs=True),
-    "questions": QuestionAnsweringHandler(),
-    "tags": EntityHandler(),
+    "documents": TEXT_CLASSIFICATION,
+    "texts": TEXT_CLASSIFICATION,
+    "pairs": PAIR_CLASSIFICATION,
+    "questions": QUESTION_ANSWERING,
+    "tags": ENTITY_RECOGNITION,
 }
+_PRIMARY_HANDLERS = {"fill-mask": FILL_MASK, "embeddings": TEXT_EMBEDDING}
 _LANGUAGE_TENSORS = [
     TensorSpec(LANGUAGE, "BYTES", [-1], "language of each text"),
     TensorSpec(LANGUAGE_CONFIDENCE, "FP32", [-1], "how sure that is; 1 where the request named it"),
@@ -38,22 +38,19 @@ _LANGUAGE_TENSORS = [
 
 
 class ServedModel(NamedTuple):
-    """A model of the protocol: its bundle, and the handler of its requests."""
+    """A model of the protocol: the name of its bundle, and the handler of its requests."""
 
     bundle: str
     handler: TaskHandler
 
+    @property
+    def inputs(self) -> list[str]:
+        """Names of all inputs of a request."""
+        return [*self.handler.inputs, LANGUAGE]
+
     def outputs(self, bundle: Bundle) -> list[TensorSpec]:
         """Return all output tensors of a response."""
         return [*self.handler.outputs(len(bundle.labels), bundle.shape.width), *_LANGUAGE_TENSORS]
-
-
-def _examples(model: ServedModel, bundle: Bundle) -> dict[str, dict[str, str]]:
-    """Return texts to try a model with, by language; a mask is added for fill-mask."""
-    served = {language: texts for language, texts in bundle.examples.items() if language in bundle.languages}
-    if not isinstance(model.handler, FillMaskHandler):
-        return served
-    return {language: texts | {TEXT: with_mask(texts[TEXT])} for language, texts in served.items()}
 
 
 def served_models(bundles: Mapping[str, Bundle]) -> dict[str, ServedModel]:
@@ -62,50 +59,45 @@ def served_models(bundles: Mapping[str, Bundle]) -> dict[str, ServedModel]:
     Raises:
         ServingError: two models have the same name.
     """
-    named = [pair for bundle in bundles.values() for pair in _models_of_bundle(bundle)]
+    named = [
+        (name, ServedModel(bundle.name, handler))
+        for bundle in bundles.values()
+        for name, handler in _handlers(bundle.name, bundle.kind).items()
+    ]
     models = dict(named)
     if len(models) < len(named):
         raise ServingError(
             f"models are named {sorted(name for name, _ in named)}, and two alike. A primary's bundle makes "
-            f"{FILL_MASK!r} and {EMBEDDINGS!r}: give only one, and rename the task."
+            f"{' and '.join(map(repr, _PRIMARY_HANDLERS))}: give only one, and rename the task."
         )
     return models
 
 
-def _models_of_bundle(bundle: Bundle) -> list[tuple[str, ServedModel]]:
-    return [(name, ServedModel(bundle.name, kind)) for name, kind in _handlers(bundle.name, bundle.kind).items()]
-
-
 def _handlers(name: str, kind: BundleKind) -> dict[str, TaskHandler]:
-    return (
-        {FILL_MASK: FillMaskHandler(), EMBEDDINGS: EmbeddingHandler()}
-        if kind == PRIMARY
-        else {name: _TASK_HANDLERS[kind]}
-    )
+    return _PRIMARY_HANDLERS if kind == PRIMARY else {name: _TASK_HANDLERS[kind]}
 
 
 def interface(kind: BundleKind, labels: int, width: int) -> tuple[list[str], list[TensorSpec]]:
-    """Return the names of the inputs and the output tensors of bundles of a kind.
+    """Return the names of the inputs and the output tensors of bundles of a kind, for the registry's signature.
 
     Args:
         kind: kind of the bundle.
         labels: number of labels.
         width: width of the body.
     """
-    kinds = _handlers("", kind).values()
-    inputs = dict.fromkeys([*(name for each in kinds for name in each.inputs), LANGUAGE])
-    outputs = {tensor.name: tensor for each in kinds for tensor in (*each.outputs(labels, width), *_LANGUAGE_TENSORS)}
-    return [*inputs], [*outputs.values()]
+    handlers = _handlers("", kind).values()
+    inputs = dict.fromkeys([*(name for handler in handlers for name in handler.inputs), LANGUAGE])
+    tensors = [*(tensor for handler in handlers for tensor in handler.outputs(labels, width)), *_LANGUAGE_TENSORS]
+    return [*inputs], tensors
 
 
 def metadata(name: str, model: ServedModel, bundle: Bundle, settings: ServingSettings) -> dict[str, Any]:
     """Return the protocol's metadata of a model; `parameters` has its languages, labels and limits."""
-    inputs = (*model.handler.inputs, LANGUAGE)
     return {
         "name": name,
         "versions": [],
         "platform": "onnxruntime",
-        "inputs": [{"name": each, "datatype": "BYTES", "shape": [-1]} for each in inputs],
+        "inputs": [{"name": each, "datatype": "BYTES", "shape": [-1]} for each in model.inputs],
         "outputs": [
             {"name": each.name, "datatype": each.datatype, "shape": each.shape} for each in model.outputs(bundle)
         ],
@@ -131,3 +123,11 @@ def metadata(name: str, model: ServedModel, bundle: Bundle, settings: ServingSet
             },
         },
     }
+
+
+def _examples(model: ServedModel, bundle: Bundle) -> dict[str, dict[str, str]]:
+    """Return texts to try a model with, by language; a mask is added for fill-mask."""
+    served = {language: texts for language, texts in bundle.examples.items() if language in bundle.languages}
+    if model.handler is not FILL_MASK:
+        return served
+    return {language: texts | {TEXT: with_mask(texts[TEXT])} for language, texts in served.items()}

@@ -1,103 +1,121 @@
-"""OpenAPI description of the endpoint, generated from the models that it serves at the moment."""
+"""OpenAPI description of the endpoint, generated from the models that it serves at the moment, and a page of it.
 
+FastAPI would describe the languages that were served at the start, and its pages load their scripts from other servers.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from html import escape
 from typing import Any
 
 from lingraft._version import __version__
-from lingraft.serving.detection import AUTO
-from lingraft.serving.endpoint import Endpoint
-from lingraft.serving.mismatch import WARNING
+from lingraft.serving.endpoint import WARNING, Endpoint
+from lingraft.serving.languages import AUTO
 from lingraft.serving.models import ServedModel
 from lingraft.serving.request_guard import OPEN_PATHS
-from lingraft.serving.requests import MAX_PARTS
+from lingraft.serving.requests import MAX_ID, MAX_PARTS
 from lingraft.serving.tasks.handler import LANGUAGE, RequestParameter
 
-_SECURITY: list[dict[str, list[str]]] = [{"bearer": []}]
-UNAUTHORIZED = "401"
+_Schema = dict[str, Any]
+_UNAUTHORIZED = {"401": "The token is missing or wrong."}
 _REFUSALS = {
     "400": "The request is not one that the model can answer; `error` says what is allowed.",
-    UNAUTHORIZED: "The token is missing or wrong.",
     "408": "The request was not sent in time.",
     "413": "The request is too large.",
     "415": "The request is not JSON, or encoded by something other than gzip.",
     "429": "There is too much to do; the header Retry-After says when to ask again.",
     "503": "The server is about to end.",
 }
-_REFUSED_INPUT = sorted(_REFUSALS.keys() - {UNAUTHORIZED})
 _JSON_TYPES = {"BYTES": "string", "FP32": "number", "INT32": "integer", "BOOL": "boolean"}
+_STYLE = (
+    "body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "pre{overflow-x:auto;padding:.5rem;border:1px solid}code{font-size:.9em}th,td{text-align:left;padding-right:1rem}"
+)
 
 
 def openapi_description(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 description of an endpoint.
-
-    Args:
-        endpoint: endpoint to describe.
-        locked: whether requests must carry a token.
-    """
+    """Return the OpenAPI 3.1 description of an endpoint; requests must carry a token if it is locked."""
     paths: dict[str, Any] = {
-        "/": {"get": _get("Whether the process lives.", _record({"status": {"const": "alive"}}))},
-        "/v2": {"get": _get("What this server is.", _record({key: {} for key in ("name", "version", "extensions")}))},
-        "/v2/health/live": {"get": _get("Whether the process lives.", _record({"live": {"type": "boolean"}}))},
-        "/v2/health/ready": {"get": _readiness("Whether requests are taken on.")},
-        "/v2/models": {"get": _get("Names of the models.", _record({"models": _list({"type": "string"})}))},
+        "/": _get("Whether the process lives.", {"status": {"const": "alive"}}),
+        "/v2": _get("What this server is.", {"name": {}, "version": {}, "extensions": {}}),
+        "/v2/health/live": _get("Whether the process lives.", {"live": {"type": "boolean"}}),
+        "/v2/health/ready": _readiness("Whether requests are taken on."),
+        "/v2/models": _get("Names of the models.", {"models": _list({"type": "string"})}),
     }
     for name, model in endpoint.models.items():
         path = f"/v2/models/{name}"
-        bundle = endpoint.served[model.bundle]
-        schema = _record({key: {} for key in ("name", "platform", "inputs", "outputs", "parameters")})
-        paths[path] = {"get": _get(f"Inputs, outputs, languages, labels and limits of {name}.", schema)}
-        paths[f"{path}/ready"] = {"get": _readiness(f"Whether {name} takes requests on.")}
-        paths[f"{path}/infer"] = {"post": _infer(endpoint, name, model)}
-        paths[f"{path}/infer"]["post"]["description"] = (
-            f"Languages: {', '.join(sorted(bundle.languages))}. Labels: {', '.join(bundle.labels) or 'none'}."
+        paths[path] = _get(
+            f"Inputs, outputs, languages, labels and limits of {name}.",
+            {key: {} for key in ("name", "platform", "inputs", "outputs", "parameters")},
         )
+        paths[f"{path}/ready"] = _readiness(f"Whether {name} takes requests on.")
+        paths[f"{path}/infer"] = {"post": _infer(endpoint, name, model)}
     for path, methods in paths.items():
         if locked and path not in OPEN_PATHS:
             for operation in methods.values():
-                operation["responses"] = dict(sorted((operation["responses"] | _refusals(UNAUTHORIZED)).items()))
-                operation["security"] = _SECURITY
+                operation["responses"] = dict(sorted((operation["responses"] | _errors(_UNAUTHORIZED)).items()))
+                operation["security"] = [{"bearer": []}]
     return {
         "openapi": "3.1.0",
         "info": {"title": "lingraft: one body, every language", "version": __version__},
         "paths": paths,
         "components": {
-            "schemas": {"Error": _record({"error": {"type": "string"}})},
+            "schemas": {"Error": _object({"error": {"type": "string"}})},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
 def _infer(endpoint: Endpoint, name: str, model: ServedModel) -> dict[str, Any]:
-    settings = endpoint.settings
-    outputs = model.outputs(endpoint.served[model.bundle])
-    text = {"type": "string", "minLength": 1, "maxLength": settings.characters}
-    texts = [_input(each, settings.texts, text) for each in model.handler.inputs]
-    spoken = [*sorted(endpoint.served[model.bundle].languages), *([AUTO] if settings.detect else [])]
-    languages = _input(LANGUAGE, settings.texts, {"enum": spoken})
-    names = [*model.handler.inputs, LANGUAGE]
-    wanted = {"name": {"enum": [each.name for each in outputs]}, "parameters": {"type": ["object", "null"]}}
-    asked = _record(
-        {
-            "inputs": {
-                "type": "array",
-                "items": {"anyOf": [*texts, languages]},
-                "minItems": len(names),
-                "maxItems": len(names),
-            }
+    bundle = endpoint.served[model.bundle]
+    outputs = [each.name for each in model.outputs(bundle)]
+    example = dict.fromkeys(model.handler.inputs, "...") | {LANGUAGE: AUTO}
+    languages = ", ".join(sorted(bundle.languages))
+    body = {
+        "schema": _request_schema(endpoint, model),
+        "example": {
+            "inputs": [
+                {"name": key, "datatype": "BYTES", "shape": [1], "data": [value]} for key, value in example.items()
+            ]
         },
-        id={"type": ["string", "null"], "maxLength": 256},
+    }
+    return {
+        "summary": f"Ask {name}: {', '.join(model.inputs)} in, {', '.join(outputs)} out.",
+        "requestBody": {"required": True, "content": {"application/json": body}},
+        "responses": {"200": _json("The answers.", _response_schema(endpoint, name, model))} | _errors(_REFUSALS),
+        "description": f"Languages: {languages}. Labels: {', '.join(bundle.labels) or 'none'}.",
+    }
+
+
+def _request_schema(endpoint: Endpoint, model: ServedModel) -> _Schema:
+    settings = endpoint.settings
+    bundle = endpoint.served[model.bundle]
+    text = {"type": "string", "minLength": 1, "maxLength": settings.characters}
+    language = {"enum": [*sorted(bundle.languages), *([AUTO] if settings.detect else [])]}
+    inputs = [_input(each, settings.texts, language if each == LANGUAGE else text) for each in model.inputs]
+    output = {
+        "type": "object",
+        "properties": {
+            "name": {"enum": [each.name for each in model.outputs(bundle)]},
+            "parameters": {"type": ["object", "null"]},
+        },
+        "required": ["name"],
+    }
+    return _object(
+        {"inputs": _list({"anyOf": inputs}, minItems=len(inputs), maxItems=len(inputs))},
+        id={"type": ["string", "null"], "maxLength": MAX_ID},
         parameters={
             "type": ["object", "null"],
             "properties": {key: _parameter(each) for key, each in model.handler.parameters.items()},
             "additionalProperties": False,
         },
-        outputs={
-            "type": ["array", "null"],
-            "items": {"type": "object", "properties": wanted, "required": ["name"]},
-            "maxItems": MAX_PARTS,
-        },
+        outputs=_list(output, maxItems=MAX_PARTS) | {"type": ["array", "null"]},
     )
-    answers = [
-        _record(
+
+
+def _response_schema(endpoint: Endpoint, name: str, model: ServedModel) -> _Schema:
+    outputs = [
+        _object(
             {
                 "name": {"const": each.name},
                 "datatype": {"const": each.datatype},
@@ -106,85 +124,97 @@ def _infer(endpoint: Endpoint, name: str, model: ServedModel) -> dict[str, Any]:
             }
         )
         | {"description": each.meaning}
-        for each in outputs
+        for each in model.outputs(endpoint.served[model.bundle])
     ]
-    schema = {
+    parameters = {
         "type": "object",
         "properties": {WARNING: {"type": "string", "description": "Which texts do not look like their language."}},
         "additionalProperties": {"type": "string"},
         "description": "fingerprint.LANGUAGE: SHA-256 of all that decides an answer in a language of the request.",
     }
-    answered = _record(
+    return _object(
         {
             "model_name": {"const": name},
             "id": {"type": "string"},
-            "parameters": schema,
-            "outputs": _list({"anyOf": answers}),
+            "parameters": parameters,
+            "outputs": _list({"anyOf": outputs}),
         }
     )
-    return {
-        "summary": f"Ask {name}: {', '.join(names)} in, {', '.join(each.name for each in outputs)} out.",
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": asked, "example": _example(model)}},
-        },
-        "responses": {"200": _json("The answers.", answered)} | _refusals(*_REFUSED_INPUT),
-    }
 
 
-def _example(model: ServedModel) -> dict[str, Any]:
-    given = dict.fromkeys(model.handler.inputs, "...") | {LANGUAGE: "auto"}
-    return {
-        "inputs": [{"name": key, "datatype": "BYTES", "shape": [1], "data": [value]} for key, value in given.items()]
-    }
-
-
-def _input(name: str, texts: int, item: dict[str, Any]) -> dict[str, Any]:
-    return _record(
+def _input(name: str, texts: int, item: _Schema) -> _Schema:
+    return _object(
         {
             "name": {"const": name},
             "datatype": {"const": "BYTES"},
-            "shape": _list({"type": "integer", "minimum": 1, "maximum": texts}) | {"minItems": 1, "maxItems": 1},
-            "data": _list(item) | {"minItems": 1, "maxItems": texts},
+            "shape": _list({"type": "integer", "minimum": 1, "maximum": texts}, minItems=1, maxItems=1),
+            "data": _list(item, minItems=1, maxItems=texts),
         },
         parameters={"type": ["object", "null"], "maxProperties": 0},
     )
 
 
-def _parameter(known: RequestParameter) -> dict[str, Any]:
+def _parameter(known: RequestParameter) -> _Schema:
     schema = {"default": known.default, "description": known.meaning}
     if isinstance(known.default, bool):
         return schema | {"type": "boolean"}
     return schema | {"type": "integer", "minimum": known.minimum, "maximum": known.maximum}
 
 
-def _get(summary: str, answered: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "summary": summary,
-        "responses": {"200": _json("The answer.", answered)},
-    }
+def _get(summary: str, properties: _Schema) -> dict[str, Any]:
+    return {"get": {"summary": summary, "responses": {"200": _json("The answer.", _object(properties))}}}
 
 
 def _readiness(summary: str) -> dict[str, Any]:
-    schema = _record({"ready": {"type": "boolean"}})
-    return {
-        "summary": summary,
-        "responses": {"200": _json("Ready.", schema), "503": _json("Not ready.", schema)},
-    }
+    schema = _object({"ready": {"type": "boolean"}})
+    responses = {"200": _json("Ready.", schema), "503": _json("Not ready.", schema)}
+    return {"get": {"summary": summary, "responses": responses}}
 
 
-def _refusals(*statuses: str) -> dict[str, Any]:
+def _errors(statuses: Mapping[str, str]) -> dict[str, Any]:
     error = {"$ref": "#/components/schemas/Error"}
-    return {status: _json(_REFUSALS[status], error) for status in statuses}
+    return {status: _json(meaning, error) for status, meaning in statuses.items()}
 
 
-def _json(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _json(description: str, schema: _Schema) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
-def _list(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
+def _list(items: _Schema, **limits: int) -> _Schema:
+    return {"type": "array", "items": items, **limits}
 
 
-def _record(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+def _object(required: _Schema, **optional: Any) -> _Schema:
     return {"type": "object", "properties": required | optional, "required": list(required)}
+
+
+def render_page(description: Mapping[str, Any]) -> str:
+    """Render an OpenAPI description as HTML without scripts or external resources, so that it works offline."""
+    title = escape(description["info"]["title"])
+    operations = "".join(
+        "".join(_operation(f"{method.upper()} {path}", operation))
+        for path, methods in description["paths"].items()
+        for method, operation in methods.items()
+    )
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body><main>'
+        f'<h1>{title}</h1><p>Open Inference Protocol, version 2. As data: <a href="openapi.json">openapi.json</a>. '
+        f"Version {escape(description['info']['version'])}.</p>{operations}</main></body></html>"
+    )
+
+
+def _operation(name: str, operation: Mapping[str, Any]) -> Iterator[str]:
+    yield f"<section><h2><code>{escape(name)}</code></h2>"
+    yield f"<p>{escape(operation['summary'])} {escape(operation.get('description', ''))}</p>"
+    if "requestBody" in operation:
+        body = operation["requestBody"]["content"]["application/json"]
+        yield f"<p>Example:</p><pre>{escape(json.dumps(body['example'], indent=1))}</pre>"
+        for key, parameter in body["schema"]["properties"]["parameters"]["properties"].items():
+            limits = ", ".join(f"{each} {json.dumps(parameter[each])}" for each in parameter if each != "description")
+            yield f"<p>Parameter <code>{escape(key)}</code> ({escape(limits)}): {escape(parameter['description'])}.</p>"
+        yield f"<details><summary>Schema</summary><pre>{escape(json.dumps(body['schema'], indent=1))}</pre></details>"
+    yield "<table>"
+    for status, response in operation["responses"].items():
+        yield f"<tr><th scope=row>{status}</th><td>{escape(response['description'])}</td></tr>"
+    yield "</table></section>"

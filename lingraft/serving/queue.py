@@ -14,10 +14,10 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from lingraft.errors import OverloadedError
 
@@ -31,13 +31,8 @@ _LAST_BATCH_WEIGHT = 0.2
 """Weight of the last batch in the moving average of the body's speed."""
 
 
-class HasLength(Protocol):
-    """Protocol of a row, whose length is its number of tokens."""
-
-    def __len__(self) -> int: ...
-
-
-Row = TypeVar("Row", bound=HasLength)
+Row = TypeVar("Row", bound=Sized)
+"""Type of a row, whose length is its number of tokens."""
 Snapshot = TypeVar("Snapshot")
 Output = TypeVar("Output")
 
@@ -71,7 +66,7 @@ class _QueuedRow(Generic[Row, Snapshot, Output]):
     number: int
     """Position in the order of arrival."""
     request: int
-    """Number of the first row of the same request."""
+    """Number of the request's first row."""
     since_s: float
     future: asyncio.Future[Output]
 
@@ -93,9 +88,9 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
         """Create an empty queue.
 
         Args:
-            run: function that computes one batch in a thread of the executor, and returns one output for each row.
+            run: function that computes one batch, and returns one output for each row.
             limits: limits of batches and of the queue.
-            executor: executor that all queues share, so that bodies do not compete for cores.
+            executor: executor in which `run` is called; queues share it, so that bodies do not compete for cores.
             watch: function that is called with every batch's statistics, in the event loop.
         """
         self._run = run
@@ -113,16 +108,13 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
         return len(self._waiting)
 
     async def outputs(self, snapshot: Snapshot, rows: Sequence[Row]) -> list[Output]:
-        """Enqueue the rows of a request, and return their outputs once all are computed.
-
-        Args:
-            snapshot: bundle of the rows; rows of different snapshots never share a batch.
-            rows: rows of one request.
+        """Enqueue the rows of one request, and return their outputs; rows of different snapshots share no batch.
 
         Raises:
             OverloadedError: the rows do not fit into the queue now.
         """
-        self._require_room(len(rows))
+        if len(self._waiting) + len(rows) > self._limits.waiting_texts:
+            raise self._overloaded()
         loop = asyncio.get_running_loop()
         now_s = time.monotonic()
         queued = [
@@ -152,11 +144,9 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
             if batch := self._next_batch():
                 await self._run_batch(batch)
 
-    def _require_room(self, rows: int) -> None:
-        if len(self._waiting) + rows <= self._limits.waiting_texts:
-            return
+    def _overloaded(self) -> OverloadedError:
         needed_s = len(self._waiting) / self._texts_per_s if self._texts_per_s else 1.0
-        raise OverloadedError(
+        return OverloadedError(
             f"{len(self._waiting)} texts wait already, and at most {self._limits.waiting_texts} may. Ask again later.",
             min(_LONGEST_RETRY_S, max(1, math.ceil(needed_s))),
         )
@@ -198,8 +188,9 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
                 continue
             batch.append(each)
             longest, tokens = max(longest, each.cost), tokens + each.cost
-        in_turn, waiting = (len({each.request for each in rows}) for rows in (batch, self._waiting))
-        self._round = max(self._round + in_turn / waiting, first.due)
+        requests_in_batch = len({each.request for each in batch})
+        requests_waiting = len({each.request for each in self._waiting})
+        self._round = max(self._round + requests_in_batch / requests_waiting, first.due)
         taken = set(map(id, batch))
         self._waiting = [each for each in self._waiting if id(each) not in taken]
         return batch
@@ -207,9 +198,9 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
     async def _run_batch(self, batch: list[_QueuedRow[Row, Snapshot, Output]]) -> None:
         rows = [each.row for each in batch]
         began_s = time.monotonic()
-        loop = asyncio.get_running_loop()
+        run = asyncio.get_running_loop().run_in_executor(self._executor, self._run, batch[0].snapshot, rows)
         try:
-            found = await loop.run_in_executor(self._executor, self._run, batch[0].snapshot, rows)
+            found = await run
         except Exception as error:  # noqa: BLE001  any failure of the body is passed on to the requests of the batch
             for each in batch:
                 if not each.future.done():
@@ -218,12 +209,8 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
         for each, output in zip(batch, found, strict=True):
             if not each.future.done():
                 each.future.set_result(output)
-        self._record_batch(rows, time.monotonic() - began_s)
-
-    def _record_batch(self, rows: Sequence[Row], elapsed_s: float) -> None:
+        elapsed_s = time.monotonic() - began_s
         speed = len(rows) / max(elapsed_s, 1e-6)
-        self._texts_per_s = (
-            speed if not self._texts_per_s else self._texts_per_s + _LAST_BATCH_WEIGHT * (speed - self._texts_per_s)
-        )
+        self._texts_per_s += (_LAST_BATCH_WEIGHT if self._texts_per_s else 1) * (speed - self._texts_per_s)
         lengths = [len(row) for row in rows]
         self._watch(BatchStats(len(rows), sum(lengths), len(rows) * max(lengths), elapsed_s))

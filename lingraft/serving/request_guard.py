@@ -1,14 +1,14 @@
 """ASGI middleware in front of the application: it checks token, path, headers and size of each request.
 
 kserve answers malformed binary tensors with status 500, and lets any client unload a model; both are refused here.
+FastAPI and uvicorn limit neither the size of a body, inflated or not, nor the time that sending it takes.
 """
 
 import asyncio
-import contextlib
 import hmac
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from lingraft.errors import MissingExtraError, OverloadedError, RequestError, StoppingError
@@ -23,13 +23,12 @@ try:
 except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
-OPEN_PATHS = frozenset({"/", "/metrics", "/v2/health/live", "/v2/health/ready"}) | playground.PATHS
+OPEN_PATHS = frozenset({"/", "/metrics", "/v2/health/live", "/v2/health/ready", *playground.HANDLERS})
 """Paths that need no token: probes, Prometheus and browsers send none. The playground's script sends the user's."""
 LOG_FIELDS = "lingraft"
 """Key of a request's ASGI scope that holds the fields of its log line."""
-IDENTITY = "identity"
-CODINGS = frozenset({IDENTITY, "gzip", "x-gzip"})
-"""Accepted content codings of a request's body; x-gzip is an old name of gzip."""
+_IDENTITY = "identity"
+_CODINGS = {_IDENTITY, "gzip", "x-gzip"}
 _GZIP = 16 + zlib.MAX_WBITS
 """Argument of zlib for data with a gzip header."""
 _BINARY_HEADER = "inference-header-content-length"
@@ -55,33 +54,32 @@ class RequestGuard:
         scope[LOG_FIELDS] = {}
         status = HTTPStatus.INTERNAL_SERVER_ERROR.value
 
-        async def answer(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._answer(scope, receive, answer)
+            await self._answer(scope, receive, send_and_note)
         finally:
             metrics.ANSWERS.labels(path, status).inc()
             if path not in OPEN_PATHS:
                 logs.log_request(path, status, began_s, scope[LOG_FIELDS])
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if refused := self._refusal(scope):
-            await refused(scope, receive, send)
-            return
-        if scope["method"] != "POST":
+        if refusal := self._refusal(scope):
+            await refusal(scope, receive, send)
+        elif scope["method"] != "POST":
             await self._app(scope, receive, send)
-            return
-        try:
-            with self._endpoint.admit():
-                body = self._limited(receive)
-                inflated = _coding(Headers(scope=scope)) != IDENTITY
-                await self._app(scope, self._inflated(body) if inflated else body, send)
-        except RequestError as error:
-            await error_response(error)(scope, receive, send)
+        else:
+            try:
+                with self._endpoint.admit():
+                    body = self._limited(receive)
+                    compressed = _coding(Headers(scope=scope)) != _IDENTITY
+                    await self._app(scope, self._inflated(body) if compressed else body, send)
+            except RequestError as error:
+                await error_response(error)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
@@ -89,18 +87,16 @@ class RequestGuard:
             return json_error(HTTPStatus.NOT_FOUND, f"there is no such path; there are {sorted(self._paths)}.")
         authorization = headers.get("authorization", "")
         if scope["path"] not in OPEN_PATHS and not is_authorized(authorization, self._token):
-            return json_error(
-                HTTPStatus.UNAUTHORIZED, authorization_error(authorization), {"www-authenticate": "Bearer"}
-            )
+            headers_sent = {"www-authenticate": "Bearer"}
+            return json_error(HTTPStatus.UNAUTHORIZED, authorization_error(authorization), headers_sent)
         if _BINARY_HEADER in headers:
-            return json_error(
-                HTTPStatus.BAD_REQUEST, f"send plain JSON, without binary tensors and the header {_BINARY_HEADER}."
-            )
+            reason = f"send plain JSON, without binary tensors and the header {_BINARY_HEADER}."
+            return json_error(HTTPStatus.BAD_REQUEST, reason)
         if scope["method"] != "POST":
             return None
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return json_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json.")
-        if (coding := _coding(headers)) not in CODINGS:
+        if (coding := _coding(headers)) not in _CODINGS:
             reason = f"the body is encoded by {ascii(coding)[:40]}; send it as it is, or with Content-Encoding: gzip."
             return json_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason, {"accept-encoding": "gzip"})
         if int(headers.get("content-length", 0)) > self._endpoint.settings.body_bytes:
@@ -113,21 +109,24 @@ class RequestGuard:
 
     def _limited(self, receive: Receive) -> Receive:
         """Stop reading a body that exceeds the limit of bytes or of time."""
-        read_bytes = 0
-        whole = False
         settings = self._endpoint.settings
-        until_s = asyncio.get_running_loop().time() + settings.body_s
+        left_bytes = settings.body_bytes
+        complete = False
+        deadline_s = asyncio.get_running_loop().time() + settings.body_s
 
         async def read() -> Message:
-            nonlocal read_bytes, whole
-            if whole:
+            nonlocal left_bytes, complete
+            if complete:
                 return await receive()
-            with _time_limit(settings.body_s):
-                async with asyncio.timeout_at(until_s):
+            try:
+                async with asyncio.timeout_at(deadline_s):
                     message = await receive()
-            read_bytes += len(message.get("body", b""))
-            whole = not message.get("more_body", False)
-            if read_bytes > settings.body_bytes:
+            except TimeoutError as error:
+                reason = f"the request was not sent within {settings.body_s:g} s. Send it faster."
+                raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, reason) from error
+            left_bytes -= len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if left_bytes < 0:
                 raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._too_large)
             return message
 
@@ -158,7 +157,7 @@ class RequestGuard:
 
 
 def _coding(headers: Headers) -> str:
-    return ", ".join(headers.getlist("content-encoding")).strip().lower() or IDENTITY
+    return ", ".join(headers.getlist("content-encoding")).strip().lower() or _IDENTITY
 
 
 def is_authorized(authorization: str, token: str | None) -> bool:
@@ -176,21 +175,10 @@ def authorization_error(authorization: str) -> str:
     return "what was sent is not the endpoint's token. Send the right one: Authorization: Bearer TOKEN."
 
 
-@contextlib.contextmanager
-def _time_limit(limit_s: float) -> Iterator[None]:
-    try:
-        yield
-    except TimeoutError as error:
-        raise HTTPException(
-            HTTPStatus.REQUEST_TIMEOUT, f"the request was not sent within {limit_s:g} s. Send it faster."
-        ) from error
-
-
 def error_response(error: RequestError) -> JSONResponse:
     """Return the response to a refused request, with the status of its error."""
     if isinstance(error, OverloadedError):
-        headers = {"retry-after": str(error.retry_after_s)}
-        return json_error(HTTPStatus.TOO_MANY_REQUESTS, str(error), headers)
+        return json_error(HTTPStatus.TOO_MANY_REQUESTS, str(error), {"retry-after": str(error.retry_after_s)})
     if isinstance(error, StoppingError):
         return json_error(HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"connection": "close"})
     return json_error(HTTPStatus.BAD_REQUEST, str(error))

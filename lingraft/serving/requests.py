@@ -8,20 +8,17 @@ import pydantic
 
 from lingraft.errors import RequestError
 from lingraft.serving.settings import ServingSettings
-from lingraft.serving.tasks.handler import LANGUAGE, RequestParameter
+from lingraft.serving.tasks.handler import LANGUAGE, RequestParameter, TaskHandler
 from lingraft.tasks.squad_windows import is_blank
 
-_SHOWN_PROBLEMS = 5
-_LONGEST_ID = 256
-_SHAPES = {LANGUAGE: "[N], or [1] for all texts"}
 MAX_PARTS = 16
 """Largest number of inputs, outputs or dimensions of a request; no model has as many. Without a limit, a request of a
 few megabytes could have a million invalid ones, and the list of their errors would exhaust the memory."""
+MAX_ID = 256
+_SHOWN_PROBLEMS = 5
 
 
-class _Part(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(strict=True, frozen=True)
-
+class _Part(pydantic.BaseModel, strict=True, frozen=True):
     name: str
     parameters: dict[str, Any] | None = None
 
@@ -38,10 +35,8 @@ class OutputTensor(_Part):
     """Output tensor that a request asks for."""
 
 
-class InferRequest(pydantic.BaseModel):
+class InferRequest(pydantic.BaseModel, strict=True, frozen=True):
     """Inference request of the protocol."""
-
-    model_config = pydantic.ConfigDict(strict=True, frozen=True)
 
     id: str | None = None
     parameters: dict[str, Any] | None = None
@@ -50,7 +45,7 @@ class InferRequest(pydantic.BaseModel):
 
 
 class ParsedRequest(NamedTuple):
-    """A valid request; its languages and the lengths of its texts in tokens are checked later."""
+    """A valid request; whether its languages are served, and the lengths of its texts in tokens, is checked later."""
 
     texts: dict[str, list[str]]
     languages: list[str]
@@ -72,7 +67,7 @@ def parse_json(body: bytes) -> InferRequest:
 
 @contextlib.contextmanager
 def refuse_invalid() -> Iterator[None]:
-    """Turn pydantic's errors about a request into one that the client may see.
+    """Turn pydantic's errors about a request into one without the request's values, which may be long or private.
 
     Raises:
         RequestError: a part is missing or of a wrong type, or there are too many.
@@ -80,27 +75,21 @@ def refuse_invalid() -> Iterator[None]:
     try:
         yield
     except pydantic.ValidationError as error:
-        # The message leaves values out, which may be long, private or not text.
         problems = [
-            f"{'.'.join(map(str, found['loc']))[:80] or 'body'}: {found['msg']}"
-            for found in error.errors(include_url=False, include_input=False)
+            f"{'.'.join(map(str, each['loc']))[:80] or 'body'}: {each['msg']}"
+            for each in error.errors(include_url=False, include_input=False)
         ]
         raise RequestError("the request is not as it should be. " + "; ".join(problems[:_SHOWN_PROBLEMS])) from error
 
 
 def validate_request(
-    request: InferRequest,
-    inputs: Sequence[str],
-    parameters: Mapping[str, RequestParameter],
-    outputs: Sequence[str],
-    settings: ServingSettings,
+    request: InferRequest, handler: TaskHandler, outputs: Sequence[str], settings: ServingSettings
 ) -> ParsedRequest:
-    """Validate a request against a model's inputs, parameters and outputs.
+    """Validate a request to a model.
 
     Args:
         request: parsed request.
-        inputs: names of the model's text inputs.
-        parameters: parameters of the model, by name.
+        handler: handler of the model.
         outputs: names of the model's outputs.
         settings: limits of the endpoint.
 
@@ -109,38 +98,44 @@ def validate_request(
             are too many texts; or a parameter or output is unknown.
     """
     names = [tensor.name for tensor in request.inputs]
-    expected = [*inputs, LANGUAGE]
+    expected = [*handler.inputs, LANGUAGE]
     if sorted(names) != sorted(expected):
         raise RequestError(f"inputs are {_shown(names)}; send one {' and one '.join(map(repr, expected))}.")
     data = {tensor.name: _strings(tensor) for tensor in request.inputs}
-    texts = {name: data[name] for name in inputs}
+    texts = {name: data[name] for name in handler.inputs}
     _require_texts(texts, settings)
     _require_unicode("id", request.id or "")
-    if len(request.id or "") > _LONGEST_ID:
-        raise RequestError(f"id has {len(request.id or '')} characters; send at most {_LONGEST_ID}.")
-    count = len(texts[inputs[0]])
+    if len(request.id or "") > MAX_ID:
+        raise RequestError(f"id has {len(request.id or '')} characters; send at most {MAX_ID}.")
+    count, languages = len(texts[handler.inputs[0]]), data[LANGUAGE]
+    if len(languages) not in (1, count):
+        raise RequestError(f"{len(languages)} languages for {count} texts: send one for all, or one for each text.")
     return ParsedRequest(
         texts=texts,
-        languages=_languages(data[LANGUAGE], count),
-        parameters=_parameters(request.parameters or {}, parameters),
-        outputs=_outputs(request.outputs or [], outputs),
+        languages=languages * count if len(languages) == 1 else languages,
+        parameters=_parameters(request.parameters or {}, handler.parameters),
+        outputs=_output_names(request.outputs or [], outputs),
     )
 
 
-def _strings(given: InputTensor) -> list[str]:
-    """Return the strings of a BYTES input of shape [N]."""
-    expected = f"input {given.name!r} must have datatype BYTES and shape {_SHAPES.get(given.name, '[N]')}"
-    if given.datatype != "BYTES":
-        raise RequestError(f"{expected}; its datatype is {_shown(given.datatype)}.")
-    if given.parameters:
-        raise RequestError(f"input {given.name!r} has parameters {_shown(sorted(given.parameters))}; it knows none.")
-    if kinds := sorted({type(value).__name__ for value in given.data} - {"str"}):
-        raise RequestError(f"{expected}, with strings as data; there are values of type {', '.join(kinds)} among them.")
-    if given.shape != [len(given.data)] or not given.data:
+def _strings(tensor: InputTensor) -> list[str]:
+    shape = "[N], or [1] for all texts" if tensor.name == LANGUAGE else "[N]"
+    expected = f"input {tensor.name!r} must have datatype BYTES and shape {shape}"
+    if tensor.datatype != "BYTES":
+        raise RequestError(f"{expected}; its datatype is {_shown(tensor.datatype)}.")
+    _refuse_part_parameters("input", tensor)
+    if types := sorted({type(value).__name__ for value in tensor.data} - {"str"}):
+        raise RequestError(f"{expected}, with strings as data; there are values of type {', '.join(types)} among them.")
+    if tensor.shape != [len(tensor.data)] or not tensor.data:
         raise RequestError(
-            f"{expected}; its shape is {_shown(given.shape)} and its data has {len(given.data)} strings."
+            f"{expected}; its shape is {_shown(tensor.shape)} and its data has {len(tensor.data)} strings."
         )
-    return given.data
+    return tensor.data
+
+
+def _refuse_part_parameters(kind: str, part: _Part) -> None:
+    if part.parameters:
+        raise RequestError(f"{kind} {part.name!r} has parameters {_shown(sorted(part.parameters))}; it knows none.")
 
 
 def _require_texts(texts: Mapping[str, Sequence[str]], settings: ServingSettings) -> None:
@@ -151,59 +146,48 @@ def _require_texts(texts: Mapping[str, Sequence[str]], settings: ServingSettings
         raise RequestError(f"the request has {count} texts; send at most {settings.texts} at once.")
     for name, values in texts.items():
         for place, text in enumerate(values):
-            _require_text(name, place, text, settings.characters)
+            _require_text(f"{name} {place}", text, settings.characters)
 
 
-def _require_text(name: str, place: int, text: str, most: int) -> None:
-    if len(text) > most:
-        raise RequestError(f"{name} {place} has {len(text)} characters; send at most {most} in one text.")
+def _require_text(name: str, text: str, max_characters: int) -> None:
+    if len(text) > max_characters:
+        raise RequestError(f"{name} has {len(text)} characters; send at most {max_characters} in one text.")
     if "\0" in text:
-        raise RequestError(f"{name} {place} has a NUL at character {text.index(chr(0))}. Send text.")
-    _require_unicode(f"{name} {place}", text)
+        raise RequestError(f"{name} has a NUL at character {text.index(chr(0))}. Send text.")
+    _require_unicode(name, text)
     if all(is_blank(character) for character in text):
-        raise RequestError(f"{name} {place} is empty: nothing in it can be seen. Send text.")
+        raise RequestError(f"{name} is empty: nothing in it can be seen. Send text.")
 
 
-def _require_unicode(what: str, text: str) -> None:
+def _require_unicode(name: str, text: str) -> None:
     """Refuse lone surrogates, which JSON can express but tokenizers and responses cannot."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise RequestError(f"{what} has half a surrogate pair at character {error.start}. Send Unicode.") from error
-
-
-def _languages(given: list[str], texts: int) -> list[str]:
-    if len(given) not in (1, texts):
-        raise RequestError(f"{len(given)} languages for {texts} texts: send one for all, or one for each text.")
-    return given * texts if len(given) == 1 else given
+        raise RequestError(f"{name} has half a surrogate pair at character {error.start}. Send Unicode.") from error
 
 
 def _parameters(given: Mapping[str, Any], known: Mapping[str, RequestParameter]) -> dict[str, Any]:
     if unknown := sorted(set(given) - set(known)):
         raise RequestError(f"parameters {_shown(unknown)} are unknown; there are {sorted(known)}.")
     for name, value in given.items():
-        _require_parameter(name, value, known[name])
+        each = known[name]
+        if isinstance(each.default, bool):
+            if not isinstance(value, bool):
+                raise RequestError(f"parameter {name!r} is {_shown(value)}; it must be true or false.")
+        elif type(value) is not int or not each.minimum <= value <= each.maximum:
+            raise RequestError(
+                f"parameter {name!r} is {_shown(value)}; it must be a whole number from {each.minimum} to "
+                f"{each.maximum}."
+            )
     return {name: given.get(name, each.default) for name, each in known.items()}
 
 
-def _require_parameter(name: str, value: object, known: RequestParameter) -> None:
-    if isinstance(known.default, bool):
-        if not isinstance(value, bool):
-            raise RequestError(f"parameter {name!r} is {_shown(value)}; it must be true or false.")
-    elif isinstance(value, bool) or not isinstance(value, int) or not known.minimum <= value <= known.maximum:
-        raise RequestError(
-            f"parameter {name!r} is {_shown(value)}; it must be a whole number from {known.minimum} to {known.maximum}."
-        )
-
-
-def _outputs(requested: Sequence[OutputTensor], known: Sequence[str]) -> list[str]:
+def _output_names(requested: Sequence[OutputTensor], known: Sequence[str]) -> list[str]:
     for output in requested:
         if output.name not in known:
             raise RequestError(f"output {_shown(output.name)} is unknown; there are {list(known)}.")
-        if output.parameters:
-            raise RequestError(
-                f"output {output.name!r} has parameters {_shown(sorted(output.parameters))}; it knows none."
-            )
+        _refuse_part_parameters("output", output)
     return [output.name for output in requested]
 
 

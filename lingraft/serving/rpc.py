@@ -1,6 +1,6 @@
 """gRPC: kserve's service of the Open Inference Protocol, on the same endpoint as REST.
 
-Malformed messages and tensors, which kserve's server answers with INTERNAL, are refused with INVALID_ARGUMENT. The
+kserve's server answers malformed messages and tensors with INTERNAL; here they are refused with INVALID_ARGUMENT. The
 methods that load and unload models are not offered.
 """
 
@@ -26,43 +26,56 @@ try:
         GRPCInferenceServiceServicer,
         add_GRPCInferenceServiceServicer_to_server,
     )
-    from kserve.protocol.grpc.server import GRPCServer
 except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
 _CONTENTS = {"FP32": "fp32_contents", "INT32": "int_contents", "BOOL": "bool_contents"}
 _OPEN_METHODS = ("ServerLive", "ServerReady")
-_LAST_S = 1
+_GRACE_S = 1
 """Time limit in seconds for calls that are left after the endpoint has drained."""
-_LARGEST_ANSWER_BYTES = 64 * 2**20
+_MAX_RESPONSE_BYTES = 64 * 2**20
 _LOG_FIELDS: ContextVar[dict[str, Any]] = ContextVar("log_fields")
 """Fields of the log line of the current call."""
 
 
-class RpcServer(GRPCServer):  # type: ignore[misc]  # kserve has no types
-    """kserve's server with our service and limits, on the configured address instead of all addresses."""
+class RpcServer:
+    """gRPC server of an endpoint, on the address of its settings."""
 
     def __init__(self, endpoint: Endpoint, token: str | None) -> None:
-        settings = endpoint.settings
-        super().__init__(settings.grpc_port, None, None, {}, grace_period=_LAST_S)
         self._endpoint = endpoint
         self._token = token
-        self._host = settings.host
+        self._server: Any = None
 
     async def listen(self) -> None:
-        """Start the server; `stop` ends it."""
+        """Start the server in the running event loop."""
+        settings = self._endpoint.settings
         self._server = grpc.aio.server(
             interceptors=(_Interceptor(self._token),),
             options=[
-                ("grpc.max_receive_message_length", self._endpoint.settings.body_bytes),
-                ("grpc.max_send_message_length", _LARGEST_ANSWER_BYTES),
+                ("grpc.max_receive_message_length", settings.body_bytes),
+                ("grpc.max_send_message_length", _MAX_RESPONSE_BYTES),
                 ("grpc.so_reuseport", 0),
             ],
         )
         add_GRPCInferenceServiceServicer_to_server(_Service(self._endpoint), self._server)
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        self._server.add_insecure_port(f"{host}:{self._port}")
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        self._server.add_insecure_port(f"{host}:{settings.grpc_port}")
         await self._server.start()
+
+    async def stop(self) -> None:
+        """Stop the server if it is listening."""
+        if self._server:
+            await self._server.stop(_GRACE_S)
+
+
+class _RefusedError(Exception):
+    """A call is refused with a status."""
+
+    def __init__(self, status: grpc.StatusCode, reason: str, retry_after_s: int | None = None) -> None:
+        # A status cannot carry lone surrogates.
+        super().__init__(reason.encode("utf-8", "backslashreplace").decode("utf-8"))
+        self.status = status
+        self.trailing = () if retry_after_s is None else (("retry-after", str(retry_after_s)),)
 
 
 class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
@@ -77,8 +90,7 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
             return handler
         name = details.method.rpartition("/")[2]
         authorization = str(dict(details.invocation_metadata).get("authorization", ""))
-        allowed = name in _OPEN_METHODS or is_authorized(authorization, self._token)
-        reason = "" if allowed else authorization_error(authorization)
+        authorized = name in _OPEN_METHODS or is_authorized(authorization, self._token)
 
         async def answer(request: Any, context: Any) -> Any:
             status = grpc.StatusCode.OK
@@ -86,17 +98,19 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
             log_fields = dict[str, Any]()
             _LOG_FIELDS.set(log_fields)
             try:
-                _require_valid_call(reason, request)
+                if not authorized:
+                    raise _RefusedError(grpc.StatusCode.UNAUTHENTICATED, authorization_error(authorization))
+                if request is None:
+                    reason = "the bytes of the request are no message of its type."
+                    raise _RefusedError(grpc.StatusCode.INVALID_ARGUMENT, reason)
                 return await handler.unary_unary(request, context)
             except _RefusedError as error:
                 status = error.status
-                await context.abort(status, _safe(str(error)), error.trailing)
+                await context.abort(status, str(error), error.trailing)
             except NotImplementedError:
                 status = grpc.StatusCode.UNIMPLEMENTED
                 await context.abort(status, f"{name} is not offered: clients neither load nor unload models.")
-            except Exception as error:
-                if isinstance(error, grpc.aio.AbortError):
-                    raise
+            except Exception as error:  # noqa: BLE001  its text may quote other clients
                 status = grpc.StatusCode.INTERNAL
                 logs.log_event("failed", logging.ERROR, error, method=name)
                 await context.abort(status, "the server failed; its log says where.")
@@ -108,22 +122,6 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
         return grpc.unary_unary_rpc_method_handler(
             answer, _lenient_deserializer(handler.request_deserializer), handler.response_serializer
         )
-
-
-class _RefusedError(Exception):
-    """A call is refused with a status."""
-
-    def __init__(self, status: grpc.StatusCode, reason: str, retry_after_s: int | None = None) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.trailing = () if retry_after_s is None else (("retry-after", str(retry_after_s)),)
-
-
-def _require_valid_call(unpermitted_because: str, request: object) -> None:
-    if unpermitted_because:
-        raise _RefusedError(grpc.StatusCode.UNAUTHENTICATED, unpermitted_because)
-    if request is None:
-        raise _RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the bytes of the request are no message of its type.")
 
 
 def _lenient_deserializer(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -186,7 +184,6 @@ class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve ha
 
 
 def _parse_message(request: Any) -> InferRequest:
-    """Turn a protobuf message into a request."""
     for what, parts in (("inputs", request.inputs), ("outputs", request.outputs)):
         if len(parts) > MAX_PARTS:
             raise RequestError(f"the request names {len(parts)} {what}; send at most {MAX_PARTS}.")
@@ -199,7 +196,7 @@ def _parse_message(request: Any) -> InferRequest:
             datatype=each.datatype,
             shape=list(each.shape),
             parameters=_parameters(each),
-            data=_texts(each.name, _raw_items(each.name, raw[place]) if raw else list(each.contents.bytes_contents)),
+            data=_texts(each.name, _split_raw(each.name, raw[place]) if raw else list(each.contents.bytes_contents)),
         )
         for place, each in enumerate(request.inputs)
     ]
@@ -208,11 +205,11 @@ def _parse_message(request: Any) -> InferRequest:
 
 
 def _parameters(message: Any) -> dict[str, Any]:
-    chosen = {key: value.WhichOneof("parameter_choice") for key, value in message.parameters.items()}
-    return {key: getattr(message.parameters[key], name) if name else None for key, name in chosen.items()}
+    fields = {key: value.WhichOneof("parameter_choice") for key, value in message.parameters.items()}
+    return {key: getattr(message.parameters[key], field) if field else None for key, field in fields.items()}
 
 
-def _raw_items(name: str, raw: bytes) -> list[bytes]:
+def _split_raw(name: str, raw: bytes) -> list[bytes]:
     """Split a raw tensor into texts; the length of each precedes it, in 4 bytes, little-endian."""
     items = []
     place = 0
@@ -233,26 +230,13 @@ def _texts(name: str, items: list[bytes]) -> list[str]:
 
 
 def _response_message(response: InferResponse) -> Any:
-    outputs = []
+    parameters = {name: pb.InferParameter(string_param=value) for name, value in response.parameters.items()}
+    message = pb.ModelInferResponse(model_name=response.model, id=response.id, parameters=parameters)
     for tensor, values in response.outputs:
         flat = values.ravel().tolist()
-        contents = (
-            {"bytes_contents": [text.encode() for text in flat]}
-            if tensor.datatype == "BYTES"
-            else {_CONTENTS[tensor.datatype]: flat}
-        )
-        outputs.append(
-            pb.ModelInferResponse.InferOutputTensor(
-                name=tensor.name,
-                datatype=tensor.datatype,
-                shape=list(values.shape),
-                contents=pb.InferTensorContents(**contents),
-            )
-        )
-    parameters = {name: pb.InferParameter(string_param=value) for name, value in response.parameters.items()}
-    return pb.ModelInferResponse(model_name=response.model, id=response.id, parameters=parameters, outputs=outputs)
-
-
-def _safe(reason: str) -> str:
-    """Escape lone surrogates, which a gRPC status cannot carry."""
-    return reason.encode("utf-8", "backslashreplace").decode("utf-8")
+        if tensor.datatype == "BYTES":
+            contents = pb.InferTensorContents(bytes_contents=[text.encode() for text in flat])
+        else:
+            contents = pb.InferTensorContents(**{_CONTENTS[tensor.datatype]: flat})
+        message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=values.shape, contents=contents)
+    return message

@@ -5,7 +5,7 @@ and finishes with it, so that no answer mixes two versions.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,7 +61,7 @@ class ServedBundles:
         )
 
     def __getitem__(self, name: str) -> Bundle:
-        """Return the bundle as it is now; a request takes it once and keeps it."""
+        """Return the bundle as it is now."""
         return self._bundles[name]
 
     def put(self, name: str, tag: str, language: ServedLanguage) -> None:
@@ -78,7 +78,9 @@ class ServedBundles:
                 "Export the language for this body."
             )
         replace(bundle, languages={tag: language}).run_self_test()
-        self._update(name, lambda languages: {**languages, tag: language})
+        with self._lock:
+            bundle = self._bundles[name]
+            self._bundles[name] = replace(bundle, languages={**bundle.languages, tag: language})
 
     def remove(self, name: str, tag: str) -> None:
         """Remove a language from a bundle.
@@ -86,17 +88,16 @@ class ServedBundles:
         Raises:
             ServingError: there is no such bundle or language, or it is the bundle's last one.
         """
-        languages = self._require(name).languages
-        if tag not in languages or len(languages) == 1:
-            raise ServingError(f"{name!r} speaks {sorted(languages)}; {tag!r} cannot be taken away from that.")
-        self._update(name, lambda before: {each: before[each] for each in before if each != tag})
+        with self._lock:
+            bundle = self._require(name)
+            languages = {each: known for each, known in bundle.languages.items() if each != tag}
+            if tag not in bundle.languages or not languages:
+                raise ServingError(
+                    f"{name!r} speaks {sorted(bundle.languages)}; {tag!r} cannot be taken away from that."
+                )
+            self._bundles[name] = replace(bundle, languages=languages)
 
     def _require(self, name: str) -> Bundle:
         if name not in self._bundles:
             raise ServingError(f"no bundle {name!r} is served; there are {sorted(self._bundles)}.")
         return self._bundles[name]
-
-    def _update(self, name: str, changed: Callable[[dict[str, ServedLanguage]], dict[str, ServedLanguage]]) -> None:
-        with self._lock:
-            bundle = self._bundles[name]
-            self._bundles[name] = replace(bundle, languages=changed(bundle.languages))

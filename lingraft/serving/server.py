@@ -13,7 +13,7 @@ from lingraft.data.language_detection import LanguageDetector
 from lingraft.errors import MissingExtraError
 from lingraft.serving import logs
 from lingraft.serving.endpoint import Endpoint
-from lingraft.serving.publishing.follower import follow_publications
+from lingraft.serving.publishing.follower import Follower
 from lingraft.serving.rest import mount
 from lingraft.serving.rpc import RpcServer
 from lingraft.serving.served_bundles import ServedBundles
@@ -28,15 +28,15 @@ except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
 
-_LAST_S = 1
+_GRACE_S = 1
 """Time limit in seconds for requests that are left after draining, because they exceeded the limit of the settings."""
 
 
 def serve(served: ServedBundles, bundles: Sequence[Path], settings: ServingSettings, token: str | None) -> None:
-    """Serve until SIGTERM or SIGINT.
+    """Serve bundles until SIGTERM or SIGINT.
 
     Args:
-        served: bundles to serve.
+        served: bundles.
         bundles: folders that they were loaded from.
         settings: addresses and limits.
         token: bearer token that requests must carry; None for none.
@@ -49,7 +49,8 @@ def serve(served: ServedBundles, bundles: Sequence[Path], settings: ServingSetti
     """
     endpoint = Endpoint(served, settings, LanguageDetector.load() if settings.detect else None)
     mount(app, endpoint, token)
-    with follow_publications(served, bundles, settings.follow, settings.follow_s):
+    follower = Follower(served, bundles, settings.follow, settings.follow_s) if settings.follow else None
+    with follower.running() if follower else contextlib.nullcontext():
         _KserveServer(endpoint, token).start([_KserveModel(name) for name in endpoint.models])
 
 
@@ -71,7 +72,7 @@ class _KserveServer(ModelServer):  # type: ignore[misc]  # kserve has no types
             workers=1,
             enable_grpc=False,
             enable_latency_logging=False,
-            grace_period=_LAST_S,
+            grace_period=_GRACE_S,
         )
         self._endpoint = endpoint
         self._rpc = RpcServer(endpoint, token) if settings.grpc_port else None
@@ -95,7 +96,7 @@ class _KserveServer(ModelServer):  # type: ignore[misc]  # kserve has no types
         rest._server.capture_signals = contextlib.nullcontext
         rest._server.startup = partial(self._listen, rest._server.startup)
         self._endpoint.start()
-        succeeded, _ = await asyncio.gather(self._work(), super()._serve())
+        succeeded, _ = await asyncio.gather(self._queues_succeed(), super()._serve())
         logs.log_event("ended")
         if not succeeded:
             sys.exit(1)
@@ -109,7 +110,7 @@ class _KserveServer(ModelServer):  # type: ignore[misc]  # kserve has no types
         if self._endpoint.ready:
             logs.log_event("ready", models=list(self._endpoint.models), port=self._endpoint.settings.port)
 
-    async def _work(self) -> bool:
+    async def _queues_succeed(self) -> bool:
         """Wait for the queues; if one fails, finish the requests of the others, stop, and return False."""
         try:
             await self._endpoint.wait_for_queues()

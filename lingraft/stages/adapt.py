@@ -1,17 +1,21 @@
-"""Learning a language's embeddings over a frozen mini-model (paper section 2, step 2)."""
+"""Learning a language's embeddings over a frozen mini-model (paper section 2, step 2).
+
+A progressive adaptation learns them over one mini-model after another, each deeper than the one before; the paper
+leaves this open (section 7). Everything but the depth is that of an adaptation over one mini-model: rows, their
+moments, the order of the text, the masks and the schedule go on from depth to depth.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from lingraft import ranks
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Cost, Draft, Kind
-from lingraft.artifacts.cache import artifact_fingerprint
+from lingraft.artifacts.artifact import Artifact, Draft, Kind, artifact_fingerprint
 from lingraft.artifacts.locks import remove_partial_writes
-from lingraft.config.progressive import Progressive, steps_until
+from lingraft.config.progressive import DevLossSwitch, FixedSwitch, Progressive, steps_until
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step
 from lingraft.config.training import Training
@@ -20,28 +24,21 @@ from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import DepthError, RecipeError
-from lingraft.model.encoder import Encoder, mini_model
+from lingraft.model.encoder import Encoder, freeze_except, mini_model
 from lingraft.model.flops import step_flops
 from lingraft.model.initialisation.rows import InitialRows
 from lingraft.model.loading import Primary, load_mini, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.initialise import initial_rows, mark_of
-from lingraft.training import masked_lm, precision
+from lingraft.training import precision
+from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager
-from lingraft.training.distributed import process_group
 from lingraft.training.distributed.launch import distributed
-from lingraft.training.progressive import phase_costs, progressive_run
-from lingraft.training.resuming import (
-    Measure,
-    already_done,
-    dev_evaluator,
-    require_empty,
-    resumable,
-    save_result,
-    was_saved_before,
-)
-from lingraft.training.run import TrainingRun, masked_lm_run, record_training
-from lingraft.training.schedule import MetricsCallback, TrainingMetrics
+from lingraft.training.loop import Phase
+from lingraft.training.masked_lm import Measure, accuracy, dev_evaluator, mean_loss
+from lingraft.training.resuming import already_done, require_empty, resumable, save_result, was_saved_before
+from lingraft.training.run import TrainingRun, masked_lm_phase, record_training, training_run
+from lingraft.training.schedule import TRAINING_START, MetricsCallback, PhaseStart, Plateau, TrainingMetrics
 
 
 @distributed
@@ -70,11 +67,11 @@ def adapt(
         tokenizer: that the blocks were made with.
         depth: bottom layers of the primary that the mini-model has.
         out: where the embeddings go.
-        watch: is told every point of the learning curve.
+        watch: called with every point of the learning curve.
         mini: MINIPOST's fresh layers, where the system has them.
         checkpoints: folder for the embeddings along the way, each an artifact of its own (`step-<update>`), at the
             updates that the recipe's [adaptation] names; update 0 is the initialisation.
-        state: where checkpoints stand while it trains; `<out>.training` if absent.
+        state: folder of the checkpoints that an interrupted training goes on from; `<out>.training` if absent.
         shallower_minis: MINIPOST's fresh layers of the depths before `depth` in a progressive adaptation, in order.
         initial: embeddings that `initialise` wrote, to start from; if absent, the rows are drawn by the recipe's seed.
 
@@ -89,14 +86,20 @@ def adapt(
         ArtifactError: an input is not what it should be, or an output cannot be written.
     """
     require_empty(out, state)
-    source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
+    source = load_primary(primary, recipe.primary_shape)
+    pieces = Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-    settings, course = recipe.adaptation, _course(recipe, depth, source, mini, shallower_minis)
-    model, step, rows = course.minis[-1], course.steps[-1], initial_rows(recipe, source, pieces, initial)
+    settings = recipe.adaptation
+    switch = settings.progressive if depth == settings.depth else None
+    steps = [_adaptation_over(recipe, each) for each in (switch.depths if switch else (depth,))]
+    minis = _minis_of(recipe, source, steps, shallower_minis, mini)
+    rows = initial_rows(recipe, source, pieces, initial)
     say(f"{settings.initialisation} initialisation: {rows.copied} of {len(pieces)} rows are copied from the source")
-    stops = settings.checkpoints_until(course.most_updates(recipe, len(pieces))) if checkpoints else ()
-    made_from: dict[str, Any] = {"stage": "adapt", "system": recipe.system, "primary": source.fingerprint}
-    made_from |= {
+    stops = settings.checkpoints_until(_most_updates(recipe, steps, len(pieces))) if checkpoints else ()
+    made_from: dict[str, Any] = {
+        "stage": "adapt",
+        "system": recipe.system,
+        "primary": source.fingerprint,
         "depth": depth,
         "blocks": data.fingerprint,
         "mini": artifact_fingerprint(mini) if mini else None,
@@ -107,132 +110,167 @@ def adapt(
     with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.EMBEDDINGS, checkpointer, watch):
             return made
-        run = course.run(recipe, source, rows, data, stops, checkpointer)
-        facts: dict[str, Any] = {"depth": depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
-        facts |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
+        dev = open_split(data, "dev")
+        run = adaptation_run(
+            recipe=recipe,
+            steps=steps,
+            minis=minis,
+            rows=rows,
+            blocks=open_split(data, "train"),
+            settings=settings,
+            stops=stops,
+            checkpointer=checkpointer,
+            dev_score=_evaluator(source, minis, dev, settings, accuracy),
+            dev_loss=_evaluator(source, minis, dev, settings, mean_loss),
+            switch=switch,
+        )
         origin: dict[str, Any] = {
             "aligned_with": source.fingerprint,
             "data_hashes": input_hashes(data) | mark_of(initial),
+            "tokenizer_hash": pieces.hash,
         }
-        origin |= {"tokenizer_hash": pieces.hash}
-        curve = _Curve(checkpoints, stops, settings, recipe.encoder.dropout, origin)
-        history: list[TrainingMetrics] = []
 
         def fill(draft: Draft) -> None:
-            save_vocabulary(draft, model.vocabulary, pieces)
-            record_training(draft, pieces.language, origin["data_hashes"], settings, history, run)
+            save_vocabulary(draft, minis[-1].vocabulary, pieces)
+            record_training(draft, pieces.language, origin["data_hashes"], settings, run)
             draft.facts |= origin
-            draft.facts["details"] |= facts | course.phase_costs(run, history)
+            draft.facts["details"] |= {
+                "depth": depth,
+                "fresh_layers": steps[-1].fresh_layers,
+                "system": recipe.system,
+                "overlap": rows.copied,
+                "overlap_by_class": rows.counts(),
+                "vocabulary": len(pieces),
+            }
+            if switch:
+                draft.facts["details"]["phases"] = _phase_costs(switch, run)
 
-        def keep(point: TrainingMetrics) -> None:
+        def save_at_stop(reached: int) -> None:
+            if checkpoints and reached in stops and ranks.is_rank_zero():
+                _save_once(checkpoints / f"step-{reached:08d}", fill, settings, recipe.encoder.dropout, origin)
+
+        def watch_and_save(point: TrainingMetrics) -> None:
             watch(point)
-            history.append(point)
             if point not in run.earlier:
-                curve.save(point.step, fill)
+                save_at_stop(point.step)
 
         if not run.earlier:
-            curve.save(0, fill)
-        run.watched(f"adapt {pieces.language} over {course.title} layers", keep)
-        return save_result(out, Kind.EMBEDDINGS, fill, run)
+            save_at_stop(0)
+        layers = ", then ".join(str(step.layers) for step in steps)
+        run.watched(f"adapt {pieces.language} over {layers} layers", watch_and_save)
+        return save_result(out, Kind.EMBEDDINGS, fill, checkpointer)
 
 
-@dataclass(frozen=True)
-class _Curve:
-    """The embeddings along the way of an adaptation, each an artifact of its own."""
+def adaptation_run(
+    recipe: Recipe,
+    steps: Sequence[Step],
+    minis: Sequence[Encoder],
+    rows: InitialRows,
+    blocks: Blocks,
+    settings: Training,
+    stops: Sequence[int] = (),
+    checkpointer: CheckpointManager | None = None,
+    dev_score: Callable[[], float] | None = None,
+    dev_loss: Callable[[], float] | None = None,
+    switch: Progressive | None = None,
+) -> TrainingRun:
+    """Put initial rows into mini-models and return the run that trains them and nothing else, not yet begun.
 
-    folder: Path | None
-    """Absent: none are kept."""
-    stops: Sequence[int]
-    settings: Training
-    dropout: float
-    origin: Mapping[str, Any]
-    """What their manifests say of where they come from."""
+    Args:
+        recipe: number format and threads.
+        steps: of adaptation, one a mini-model; several in a progressive adaptation.
+        minis: models of the steps, all cut from one primary.
+        rows: of the language.
+        blocks: to train on.
+        settings: length, in updates over the last mini-model, and schedule.
+        stops: further steps with a point of the learning curve.
+        checkpointer: writes checkpoints, and finds the one to go on from.
+        dev_score: computes the dev score, where the settings ask for it.
+        dev_loss: computes the dev loss, where the switch asks for it.
+        switch: when the next mini-model follows; absent for a single one.
 
-    def save(self, reached: int, fill: Callable[[Draft], None]) -> None:
-        """Save those at a stop, unless a training that was interrupted has done so, which this one repeats.
-
-        Raises:
-            ArtifactError: those of another training stand there.
-        """
-        if self.folder is None or reached not in self.stops or not process_group.is_rank_zero():
-            return
-        place = self.folder / f"step-{reached:08d}"
-        remove_partial_writes(place)
-        if not was_saved_before(place, self.settings, self.dropout, self.origin):
-            with artifact.create(place, Kind.EMBEDDINGS) as draft:
-                fill(draft)
-
-
-@dataclass(frozen=True)
-class _Course:
-    """The models that embeddings are learned over, one after the other; of a plain adaptation there is one."""
-
-    steps: Sequence[Step]
-    minis: Sequence[Encoder]
-    switch: Progressive | None
-
-    @property
-    def title(self) -> str:
-        """Layers of the models, for people."""
-        return ", then ".join(str(step.layers) for step in self.steps)
-
-    def most_updates(self, recipe: Recipe, vocabulary: int) -> int:
-        """Updates if all were over the shallowest model."""
-        settings = recipe.adaptation
-        first, last = (step_flops(recipe, self.steps[n], settings, vocabulary) for n in (0, -1))
-        return steps_until(settings.steps, 0, first / last)
-
-    def run(
-        self,
-        recipe: Recipe,
-        primary: Primary,
-        rows: InitialRows,
-        data: Artifact,
-        stops: Sequence[int],
-        checkpointer: CheckpointManager,
-    ) -> TrainingRun:
-        """The training, not yet begun; dev score and loss are the primary's, which is what embeddings are for."""
-        settings, train = recipe.adaptation, open_split(data, "train")
-        judge, dev_loss = (self._look(primary, open_split(data, "dev"), settings, measure) for measure in _MEASURES)
-        if self.switch is None:
-            return adaptation_run(
-                recipe, self.steps[0], self.minis[0], rows, train, settings, stops, checkpointer, judge
-            )
-        given = recipe, self.switch, self.steps, self.minis, rows, train, settings, stops
-        return progressive_run(*given, checkpointer, judge, dev_loss)
-
-    def _look(self, primary: Primary, dev: Blocks, settings: Training, measure: Measure) -> Callable[[], float]:
-        look = dev_evaluator(nn.ModuleList(self.minis), primary.encoder, dev, settings, measure)
-
-        def swapped() -> float:
-            swap(primary.encoder.to(precision.device()), self.minis[-1].vocabulary)
-            return look()
-
-        return swapped
-
-    def phase_costs(self, run: TrainingRun, history: Sequence[TrainingMetrics]) -> dict[str, Any]:
-        """What a manifest says of phases; nothing of a plain adaptation."""
-        if self.switch is None:
-            return {}
-        return {"phases": phase_costs(self.switch, run.state, history[-1].cost if history else Cost())}
+    Raises:
+        RecipeError: a depth's share is less than one update, or the batch cannot be divided over the processes.
+    """
+    vocabulary = make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special)
+    for mini in minis:
+        swap(mini, vocabulary)
+        trained = freeze_except(mini, vocabulary.parameters())
+    if switch is None:
+        phases = [masked_lm_phase(recipe, steps[0], minis[0], settings, stops)]
+    else:
+        phases = _progressive_phases(recipe, switch, steps, minis, settings, stops)
+    stream = masked_lm_stream(blocks, settings)
+    return training_run(recipe, phases, trained, stream, checkpointer, dev_score, dev_loss)
 
 
-_MEASURES: tuple[Measure, Measure] = (masked_lm.accuracy, masked_lm.mean_loss)
+def _progressive_phases(
+    recipe: Recipe,
+    switch: Progressive,
+    steps: Sequence[Step],
+    minis: Sequence[Encoder],
+    settings: Training,
+    stops: Sequence[int],
+) -> list[Phase]:
+    flops = [step_flops(recipe, step, settings, len(minis[-1].vocabulary)) for step in steps]
+    if isinstance(switch, FixedSwitch):
+        switch.updates(settings.steps, flops)  # refuses depths that get none
+    phases = []
+    for number, (step, mini, end) in enumerate(zip(steps, minis, switch.ends(), strict=True)):
+        changes: dict[str, Any] = {
+            "depth": switch.depths[number],
+            "stride": flops[number] / flops[-1],
+            "ends_at": None if end is None else end * settings.steps,
+            "is_last": number + 1 == len(steps),
+        }
+        if isinstance(switch, DevLossSwitch) and not changes["is_last"]:
+            changes["look_every_steps"] = switch.look_every_steps
+            changes["plateau"] = Plateau(switch.window_looks, switch.threshold)
+        phases.append(masked_lm_phase(recipe, step, mini, settings, stops, **changes))
+    return phases
 
 
-def _course(recipe: Recipe, depth: int, primary: Primary, mini: Path | None, shallower: Sequence[Path]) -> _Course:
-    """The recipe's progressive adaptation over its own depth, a plain one over any other."""
-    switch = recipe.adaptation.progressive if depth == recipe.adaptation.depth else None
-    steps = [_adaptation_over(recipe, each) for each in (switch.depths if switch else (depth,))]
-    wanted = len(steps) - 1 if steps[-1].fresh_layers else 0
-    if len(shallower) != wanted:
-        raise RecipeError(
-            f"adaptation by {recipe.system} over depths {[step.layers - step.fresh_layers for step in steps]} needs "
-            f"{wanted} shallower mini-models of step 1b, but got {len(shallower)}. Give the folder of each, in the "
-            "order of their depths (--shallower-mini)."
-        )
-    folders = (*shallower, mini) if wanted else (mini,) * len(steps)
-    return _Course(steps, [mini_of(primary, step, at) for step, at in zip(steps, folders, strict=True)], switch)
+def _phase_costs(switch: Progressive, run: TrainingRun) -> list[dict[str, Any]]:
+    """Depth, updates and FLOPs of each phase so far, for the manifest."""
+    points, starts = run.state.points, run.state.phase_starts
+    end = PhaseStart(points[-1].step, points[-1].flops) if points else TRAINING_START
+    return [
+        {"depth": depth, "steps": after.step - before.step, "flops": after.flops - before.flops}
+        for depth, before, after in zip(switch.depths, [TRAINING_START, *starts], [*starts, end], strict=False)
+    ]
+
+
+def _evaluator(
+    primary: Primary, minis: Sequence[Encoder], dev: Blocks, settings: Training, measure: Measure
+) -> Callable[[], float]:
+    """Return a function that measures the primary with the embeddings learned so far: that is what they are for."""
+    evaluate = dev_evaluator(nn.ModuleList(minis), primary.encoder, dev, settings, measure)
+
+    def swapped() -> float:
+        swap(primary.encoder.to(precision.device()), minis[-1].vocabulary)
+        return evaluate()
+
+    return swapped
+
+
+def _save_once(
+    place: Path, fill: Callable[[Draft], None], settings: Training, dropout: float, origin: Mapping[str, Any]
+) -> None:
+    """Save embeddings along the way, unless a run that was interrupted after this update has saved them.
+
+    Raises:
+        ArtifactError: those of another training lie there.
+    """
+    remove_partial_writes(place)
+    if not was_saved_before(place, settings, dropout, origin):
+        with artifact.create(place, Kind.EMBEDDINGS) as draft:
+            fill(draft)
+
+
+def _most_updates(recipe: Recipe, steps: Sequence[Step], vocabulary: int) -> int:
+    """Updates if all were over the shallowest mini-model."""
+    first, last = (step_flops(recipe, steps[number], recipe.adaptation, vocabulary) for number in (0, -1))
+    return steps_until(recipe.adaptation.steps, 0, first / last)
 
 
 def _adaptation_over(recipe: Recipe, depth: int) -> Step:
@@ -245,8 +283,23 @@ def _adaptation_over(recipe: Recipe, depth: int) -> Step:
     return step
 
 
+def _minis_of(
+    recipe: Recipe, primary: Primary, steps: Sequence[Step], shallower: Sequence[Path], mini: Path | None
+) -> list[Encoder]:
+    """Mini-models of the steps, the last of which has the fresh layers `mini`."""
+    wanted = len(steps) - 1 if steps[-1].fresh_layers else 0
+    if len(shallower) != wanted:
+        raise RecipeError(
+            f"adaptation by {recipe.system} over depths {[step.layers - step.fresh_layers for step in steps]} needs "
+            f"{wanted} shallower mini-models of step 1b, but got {len(shallower)}. Give the folder of each, in the "
+            "order of their depths (--shallower-mini)."
+        )
+    folders = (*shallower, mini) if wanted else (mini,) * len(steps)
+    return [mini_of(primary, step, folder) for step, folder in zip(steps, folders, strict=True)]
+
+
 def mini_of(primary: Primary, step: Step, mini: Path | None) -> Encoder:
-    """The model that a step of adaptation runs over: a cut of the primary, with fresh layers if the step has them.
+    """Return the model that a step of adaptation runs over: a cut of the primary, with the step's fresh layers.
 
     Raises:
         RecipeError: fresh layers are needed and not given, or given and not needed.
@@ -266,19 +319,3 @@ def mini_of(primary: Primary, step: Step, mini: Path | None) -> Encoder:
             f"{step.fresh_layers} are fresh are wanted. Build it anew, or ask for its depth."
         )
     return built.build_model(primary)
-
-
-def adaptation_run(
-    recipe: Recipe,
-    step: Step,
-    mini: Encoder,
-    rows: InitialRows,
-    blocks: Blocks,
-    settings: Training,
-    stops: Sequence[int] = (),
-    checkpointer: CheckpointManager | None = None,
-    judge: Callable[[], float] | None = None,
-) -> TrainingRun:
-    """Put `rows` into a mini-model and return the run that trains them and nothing else, not yet begun."""
-    swap(mini, make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
-    return masked_lm_run(recipe, step, mini, blocks, settings, stops, checkpointer, judge)

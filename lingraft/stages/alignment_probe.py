@@ -1,4 +1,4 @@
-"""What a language's hidden states are compared with: the source's, of the same paragraphs or of the same pieces.
+"""Pairs of hidden states, a language's and the source's, of the same lines, paragraphs or pieces.
 
 The source's evaluation keeps its side (`Reference`), so that a language is compared without the source's text. Kept are
 hashes and mean hidden states, no text. Paragraphs are paired where both languages have a document of the same name with
@@ -31,7 +31,7 @@ from lingraft.model.encoder import Encoder
 from lingraft.model.initialisation.piece_classes import PieceClass, classes_of
 from lingraft.model.initialisation.rows import shared_pieces
 from lingraft.model.loading import Primary
-from lingraft.stages.results import AlignmentBasis, require_source
+from lingraft.stages.results import AlignmentBasis, SourceResult, require_result
 from lingraft.stages.transfer_metrics import RetrievalResult, context_states, mean_states, retrieve
 from lingraft.training import precision
 
@@ -41,11 +41,11 @@ JUDGED: tuple[SplitName, ...] = ("dev", "test")
 """Splits that languages are compared on."""
 MOST_PAIRS = 500
 FEWEST_PAIRS = 20
-"""Of which a score is taken; of fewer it would be noise."""
+"""Pairs that a score needs; with fewer it would be noise."""
 FEWEST_PIECES = 5
-"""In a paragraph; headings such as 'Note' tell little."""
+"""Pieces that a paragraph needs; headings such as 'Note' tell little."""
 _MOST_PARAGRAPHS, _MOST_PIECES = 2000, 2000
-"""In a reference, so that it stays small; each language finds counterparts of some of them."""
+"""Limits that keep a reference small; each language finds counterparts of some of its entries."""
 _FEWEST_OCCURRENCES = 8
 _SCANNED_TOKENS = 1 << 16
 """Tokens of a split in which pieces are looked for."""
@@ -78,7 +78,7 @@ class Reference:
             ArtifactError: not an evaluation of a source, or damaged.
             AlignmentError: it is of another primary.
         """
-        found = require_source(evaluation)
+        found = require_result(evaluation, SourceResult)
         again = "Evaluate the source again (`lingraft evaluate-source`)"
         require_aligned(f"the evaluation {evaluation}", found.manifest.aligned_with, primary.fingerprint, again)
         if PART not in found.manifest.fingerprints:
@@ -134,7 +134,7 @@ class AlignmentProbe:
     target: Callable[[Encoder, Sequence[int]], Mapping[int, Tensor]]
     """Computes the same of the language with an encoder that has its vocabulary."""
     mark: str
-    """Of the source's side; pairs follow from it and from the language's text and blocks."""
+    """Fingerprint of the source's side; pairs follow from it and from the language's text and blocks."""
 
     @property
     def pairs(self) -> int:

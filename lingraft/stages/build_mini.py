@@ -8,12 +8,14 @@ from lingraft.artifacts.artifact import Artifact, Draft, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
-from lingraft.model.encoder import fresh_layers, mini_model
+from lingraft.model.encoder import freeze_except, fresh_layers, mini_model
 from lingraft.model.loading import load_primary
+from lingraft.training.batches import masked_lm_stream
 from lingraft.training.distributed.launch import distributed
+from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.precision import preserve_rng
-from lingraft.training.resuming import already_done, dev_evaluator, require_empty, resumable, save_result
-from lingraft.training.run import masked_lm_run, record_training
+from lingraft.training.resuming import already_done, require_empty, resumable, save_result
+from lingraft.training.run import masked_lm_phase, record_training, training_run
 from lingraft.training.schedule import MetricsCallback
 
 
@@ -30,8 +32,8 @@ def build_mini(
         primary: stays as it is, bit for bit.
         blocks: of the source language, made with the primary's tokenizer.
         out: where the fresh layers go.
-        watch: is told every point of the learning curve.
-        state: where checkpoints stand while it trains; `<out>.training` if absent.
+        watch: called with every point of the learning curve.
+        state: folder of the checkpoints; `<out>.training` if absent.
 
     Raises:
         RecipeError: the recipe's system has no step 1b, or its [encoder] is not the primary's.
@@ -49,22 +51,31 @@ def build_mini(
         fresh = fresh_layers(source.encoder.shape, step.fresh_layers)
     depth = step.layers - step.fresh_layers
     mini = mini_model(source.encoder, depth, fresh)
+    trained = freeze_except(mini, fresh.parameters())
     made_from = {"stage": "mini", "primary": source.fingerprint, "blocks": data.fingerprint, "depth": depth}
     with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.MINI, checkpointer, watch):
             return made
-        judge = dev_evaluator(mini, mini, open_split(data, "dev"), settings)
-        run = masked_lm_run(
-            recipe, step, mini, open_split(data, "train"), settings, checkpointer=checkpointer, judge=judge
+        run = training_run(
+            recipe=recipe,
+            phases=[masked_lm_phase(recipe, step, mini, settings)],
+            trained=trained,
+            stream=masked_lm_stream(open_split(data, "train"), settings),
+            checkpointer=checkpointer,
+            dev_score=dev_evaluator(mini, mini, open_split(data, "dev"), settings),
         )
-        history = run.watched(f"build mini-model of {step.layers} layers", watch)
+        run.watched(f"build mini-model of {step.layers} layers", watch)
 
         def fill(draft: Draft) -> None:
             draft.tensors("layers", fresh.state_dict())
-            record_training(draft, recipe.source, input_hashes(data), settings, history, run)
+            record_training(draft, recipe.source, input_hashes(data), settings, run)
             draft.facts["tokenizer_hash"] = source.tokenizer.hash
             draft.facts["aligned_with"] = source.fingerprint
-            draft.facts["details"] |= {"shape": mini.shape.model_dump(mode="json"), "depth": depth}
-            draft.facts["details"] |= {"fresh_layers": step.fresh_layers, "system": recipe.system}
+            draft.facts["details"] |= {
+                "shape": mini.shape.model_dump(mode="json"),
+                "depth": depth,
+                "fresh_layers": step.fresh_layers,
+                "system": recipe.system,
+            }
 
-        return save_result(out, Kind.MINI, fill, run)
+        return save_result(out, Kind.MINI, fill, checkpointer)

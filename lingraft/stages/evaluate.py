@@ -1,11 +1,12 @@
-"""Judging on text that no training saw: the source with its tasks, and a language with its embeddings swapped in."""
+"""Evaluation on text that no training saw: the source with its tasks, a language with its embeddings swapped in."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
-from lingraft.artifacts.artifact import Artifact, Cost, Kind, require_aligned
+from lingraft.artifacts.artifact import Artifact, Cost, require_aligned
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step, System
 from lingraft.data.blocks import load_blocks, open_split
@@ -35,7 +36,7 @@ from lingraft.stages.task_scores import evaluate_tasks, load_tasks
 from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.model import TaskModel
 from lingraft.training import masked_lm, precision
-from lingraft.training.learning_curve import read_curve
+from lingraft.training.schedule import read_curve
 
 
 def evaluate_source(
@@ -72,7 +73,7 @@ def evaluate_source(
         precision=source.manifest.recorded("precision", str),
     )
     parts = {PART: reference_tensors(recipe, source, documents, data)}
-    return _save(result, out, _hashes(source, documents, data, models), parts=parts)
+    return results.save(result, out, _facts(result, _hashes(source, documents, data, models)), parts=parts)
 
 
 def evaluate_language(
@@ -172,7 +173,7 @@ def evaluate_language(
     )
     hashes = _hashes(source, documents, data, models) | {"embeddings": learned.fingerprint} | mark_of(initial)
     hashes |= {ALIGNMENT: probe.mark} if probe else {}
-    return _save(result, out, hashes, items)
+    return results.save(result, out, _facts(result, hashes), items)
 
 
 def _updates(recipe: Recipe, step: Step, learned: Embeddings) -> float:
@@ -183,19 +184,12 @@ def _updates(recipe: Recipe, step: Step, learned: Embeddings) -> float:
     return cost.flops / step_flops(recipe, step, recipe.adaptation, len(learned.tokenizer))
 
 
-def _save(
-    result: SourceResult | LanguageResult,
-    out: Path,
-    data_hashes: dict[str, str],
-    items: dict[str, ItemCounts] | None = None,
-    parts: dict[str, dict[str, Tensor]] | None = None,
-) -> Artifact:
-    facts = {"language": result.language, "aligned_with": result.primary, "data_hashes": data_hashes}
-    return results.save(result, Kind.EVALUATION, out, items, parts, **facts)
+def _facts(result: SourceResult | LanguageResult, data_hashes: dict[str, str]) -> dict[str, Any]:
+    return {"language": result.language, "aligned_with": result.primary, "data_hashes": data_hashes}
 
 
 def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str, list[TaskModel]]) -> dict[str, str]:
-    """What a judgement was made from."""
+    """Return the fingerprints of an evaluation's inputs."""
     tasks = {f"task-{name}-{model.seed}": model.fingerprint for name, seeds in models.items() for model in seeds}
     return {"primary": source.fingerprint, "text": text.fingerprint, "blocks": blocks.fingerprint, **tasks}
 

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,15 +13,16 @@ from lingraft.artifacts.artifact import Artifact, Draft, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.text import load_text
-from lingraft.model.encoder import mini_model
+from lingraft.model.encoder import freeze_except, mini_model
 from lingraft.model.loading import load_primary
 from lingraft.tasks.kinds import Prepared, TaskKind
 from lingraft.tasks.loading import kind_of, load_examples
 from lingraft.tasks.model import save_task
+from lingraft.training.batches import task_stream
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.precision import preserve_rng
 from lingraft.training.resuming import already_done, require_empty, resumable, save_result
-from lingraft.training.run import record_training, task_run
+from lingraft.training.run import record_training, task_phase, training_run
 from lingraft.training.schedule import MetricsCallback
 
 
@@ -45,9 +47,9 @@ def finetune(
         text: text of the source language, where the task's kind is 'documents'.
         seed: of head, dropout and order.
         out: where the task goes.
-        watch: is told every point of the learning curve.
+        watch: called with every point of the learning curve.
         layers: finetune the mini-model of so many bottom layers in the primary's place (the paper's table 5).
-        state: where checkpoints stand while it trains; `<out>.training` if absent.
+        state: folder of the checkpoints; `<out>.training` if absent.
 
     Raises:
         RecipeError: the recipe has no such task, or its [encoder] is not the primary's.
@@ -60,7 +62,7 @@ def finetune(
     require_empty(out, state)
     wanted, source = recipe.task(task), load_primary(primary, recipe.primary_shape)
     body = source.encoder if layers is None else mini_model(source.encoder, layers)
-    kind, shape = kind_of(wanted), body.shape
+    kind, shape, settings = kind_of(wanted), body.shape, wanted.finetuning
     documents = load_text(text, recipe.source) if text else None
     examples = load_examples(wanted, "train", recipe.source, documents)
     labels = list(wanted.labels) or kind.labels(examples)
@@ -76,29 +78,55 @@ def finetune(
     origin = hashes | (documents.manifest.data_hashes if documents else {})
     made_from = {"stage": "finetune", "primary": source.fingerprint, "layers": shape.layers, "seed": seed, **hashes}
     made_from |= {"dev": _content_hash(dev), "kind": wanted.kind, "evaluation": wanted.evaluation, "labels": labels}
-    with resumable(recipe, out, state, wanted.finetuning, made_from) as checkpointer:
+    trained = freeze_except(net, body_parameters(net))
+    with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.TASK, checkpointer, watch):
             return made
-        judge = _judge_of(net, kind, held_out, recipe.source)
-        run = task_run(recipe, step, net, kind, data, wanted.finetuning, seed, checkpointer, judge)
-        history = run.watched(f"finetune {task}, seed {seed}", watch)
-        judged = kind.judge(net, held_out, recipe.source)
+        run = training_run(
+            recipe=recipe,
+            phases=[task_phase(recipe, step, net, kind, data, settings, seed)],
+            trained=trained,
+            stream=task_stream(
+                data, settings.batch_examples, settings.micro_batch_examples, seed, settings.group_by_length
+            ),
+            checkpointer=checkpointer,
+            dev_score=_evaluator(net, kind, held_out, recipe.source),
+        )
+        run.watched(f"finetune {task}, seed {seed}", watch)
+        evaluated = kind.judge(net, held_out, recipe.source)
 
         def fill(draft: Draft) -> None:
             save_task(draft, net)
-            record_training(draft, recipe.source, origin, wanted.finetuning, history, run)
+            record_training(draft, recipe.source, origin, settings, run)
             draft.facts["tokenizer_hash"] = source.tokenizer.hash
             draft.facts["aligned_with"] = source.fingerprint
-            draft.facts["details"] |= {"task": task, "settings": wanted.model_dump(mode="json"), "labels": labels}
-            draft.facts["details"] |= {"seed": seed, "metric": kind.metric, "dev_score": judged.score}
-            draft.facts["details"] |= {"examples": len(examples), "rows": len(data), "truncated": data.truncated}
-            draft.facts["details"] |= {"shape": shape.model_dump(mode="json")}
+            draft.facts["details"] |= {
+                "task": task,
+                "settings": wanted.model_dump(mode="json"),
+                "labels": labels,
+                "seed": seed,
+                "metric": kind.metric,
+                "dev_score": evaluated.score,
+                "examples": len(examples),
+                "rows": len(data),
+                "truncated": data.truncated,
+                "shape": shape.model_dump(mode="json"),
+            }
 
-        return save_result(out, Kind.TASK, fill, run)
+        return save_result(out, Kind.TASK, fill, checkpointer)
 
 
-def _judge_of(net: nn.Module, kind: TaskKind, held_out: Prepared, language: str) -> Callable[[], float]:
-    """The dev score of a task that is being learned."""
+def body_parameters(net: Any) -> list[nn.Parameter]:
+    """Return what finetuning trains: body and task head, without the vocabulary and the MLM heads.
+
+    Positions and LayerNorms train with the body. The vocabulary does not, or other languages' would no longer fit.
+    """
+    fixed = {*net.encoder.vocabulary.parameters(), *net.encoder.heads.parameters()}
+    return [parameter for parameter in net.parameters() if parameter not in fixed]
+
+
+def _evaluator(net: nn.Module, kind: TaskKind, held_out: Prepared, language: str) -> Callable[[], float]:
+    """Return a function that computes the dev score of a task in training."""
 
     def score() -> float:
         found = kind.judge(net, held_out, language).score

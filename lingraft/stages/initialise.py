@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind, require_aligned
-from lingraft.artifacts.cache import artifact_fingerprint
+from lingraft.artifacts.artifact import Artifact, Kind, artifact_fingerprint, require_aligned
 from lingraft.artifacts.files import require_new
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
@@ -35,11 +34,11 @@ from lingraft.model.initialisation.translation import TranslationTable, dictiona
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.vectors import load_vectors, vectors_of
-from lingraft.training.learning_curve import write_curve
 from lingraft.training.masked_lm import mean_loss
+from lingraft.training.schedule import write_curve
 
 _JUDGED_TOKENS = 8192
-"""Of the dev split, by which rows from an alignment are compared with fitted ones; seconds on one core."""
+"""Tokens of the dev split on which aligned rows are compared with fitted ones; seconds on one core."""
 _INITIALISATION = "initialisation"
 """Detail of a manifest that only initial embeddings have."""
 _ALIGNMENT = "alignment"

@@ -18,13 +18,13 @@ from lingraft.stages.results import NearestWords, Neighbour
 _WORDS, _NAMES, _NUMBERS = 12, 2, 2
 _NEIGHBOURS = 3
 _FEWEST_LETTERS = 4
-"""In a word; shorter ones are mostly function words and abbreviations."""
+"""Letters that a word needs; shorter ones are mostly function words and abbreviations."""
 _FEWEST_CHARACTERS = 2
-"""In a word of a script that is written without spaces, whose pieces do not tell where words begin."""
+"""Characters that a word needs in a script without spaces, whose pieces do not tell where words begin."""
 _INITIAL_SHARE = 0.25
-"""Of pieces inside words, as many begin one in a language that is written with spaces."""
+"""Ratio of pieces that begin a word to those inside one, from which a language is written with spaces."""
 _WHOLE_SHARE = 0.5
-"""Of a piece's occurrences, those that no piece continues; with fewer, the piece is mostly the beginning of words."""
+"""Share of a piece's occurrences that no piece continues; with less, it is mostly the beginning of words."""
 
 
 def nearest_words(

@@ -12,15 +12,16 @@ from lingraft.config.systems import Stage, Step
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.model.encoder import Encoder
+from lingraft.model.encoder import Encoder, freeze_except
 from lingraft.model.loading import save_vocabulary
 from lingraft.stages.vectors import begin_as_static_vectors
+from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed.launch import distributed
-from lingraft.training.freezing import trainable_parameters
+from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.precision import preserve_rng
-from lingraft.training.resuming import already_done, dev_evaluator, require_empty, resumable, save_result
-from lingraft.training.run import TrainingRun, masked_lm_phase, phased_run, record_training
+from lingraft.training.resuming import already_done, require_empty, resumable, save_result
+from lingraft.training.run import TrainingRun, masked_lm_phase, record_training, training_run
 from lingraft.training.schedule import MetricsCallback
 
 
@@ -37,8 +38,8 @@ def pretrain(
         blocks: of the source language.
         tokenizer: that they were made with.
         out: where the primary goes.
-        watch: is told every point of the learning curve.
-        state: where checkpoints stand while it trains; `<out>.training` if absent.
+        watch: called with every point of the learning curve.
+        state: folder of the checkpoints; `<out>.training` if absent.
 
     Raises:
         TokenizerError: the tokenizer is not the source's, or the blocks were made with another.
@@ -62,18 +63,18 @@ def pretrain(
     with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.PRIMARY, checkpointer, watch):
             return made
-        judge = dev_evaluator(encoder, encoder, open_split(data, "dev"), settings)
-        run = pretraining_run(recipe, step, encoder, train, checkpointer, judge)
-        history = run.watched(f"pretrain {recipe.source}", watch)
+        dev_score = dev_evaluator(encoder, encoder, open_split(data, "dev"), settings)
+        run = pretraining_run(recipe, step, encoder, train, checkpointer, dev_score)
+        run.watched(f"pretrain {recipe.source}", watch)
 
         def fill(draft: Draft) -> None:
             draft.tensors("body", encoder.body_tensors())
             save_vocabulary(draft, encoder.vocabulary, pieces)
-            record_training(draft, pieces.language, input_hashes(data), settings, history, run)
+            record_training(draft, pieces.language, input_hashes(data), settings, run)
             draft.facts["tokenizer_hash"] = pieces.hash
             draft.facts["details"] |= {"shape": encoder.shape.model_dump(mode="json")}
 
-        return save_result(out, Kind.PRIMARY, fill, run)
+        return save_result(out, Kind.PRIMARY, fill, checkpointer)
 
 
 def pretraining_run(
@@ -82,9 +83,9 @@ def pretraining_run(
     encoder: Encoder,
     blocks: Blocks,
     checkpointer: CheckpointManager | None = None,
-    judge: Callable[[], float] | None = None,
+    dev_score: Callable[[], float] | None = None,
 ) -> TrainingRun:
-    """Masked language modelling of everything, in the source language (paper section 2, step 1).
+    """Return the run that trains everything, in the source language (paper section 2, step 1), not yet begun.
 
     Attention begins uniform. A neighbour is more of what it sees in a window than in a block, and so stands out of the
     noise of a batch sooner; BERT, too, began on 128 of 512 tokens (Devlin et al. 2019, appendix A.2). Weights, moments
@@ -93,17 +94,17 @@ def pretraining_run(
     Args:
         recipe: with its [pretraining].
         step: of pretraining.
-        encoder: what is trained.
+        encoder: model that is trained.
         blocks: to train on.
-        checkpointer: keeps checkpoints, and finds the one to go on from.
-        judge: the dev score, where the settings ask for looks at it.
+        checkpointer: writes checkpoints, and finds the one to go on from.
+        dev_score: computes the dev score, where the settings ask for it.
 
     Raises:
         RecipeError: the batch cannot be divided over the processes.
     """
-    settings = recipe.pretraining
+    settings, trained = recipe.pretraining, freeze_except(encoder, encoder.parameters())
     phases = [masked_lm_phase(recipe, step, encoder, settings)]
     if windows := settings.windows:
         end: dict[str, Any] = {"ends_at": windows.steps, "is_last": False}
         phases.insert(0, masked_lm_phase(recipe, step, encoder, settings, window=windows.tokens, **end))
-    return phased_run(recipe, phases, trainable_parameters(step, encoder), blocks, settings, checkpointer, judge)
+    return training_run(recipe, phases, trained, masked_lm_stream(blocks, settings), checkpointer, dev_score)

@@ -1,10 +1,10 @@
-"""What an evaluation found: what reports, the registry and checks are made from. Scores are shares, 0 to 1."""
+"""Results of evaluations and searches as files, which reports, registry and checks read. Scores are shares, 0 to 1."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pydantic
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 RESULT_FILE = "result.json"
 ITEMS_FILE = "items.safetensors"
-"""What the scores of a language are made of, item by item; no text."""
+"""File of the counts that the scores of a language are made of, item by item; no text."""
 MASKED, MASKED_INITIAL = "masked", "masked-initial"
 """Tallies of the primary over test blocks, with the embeddings as learned and as initialised."""
 ALIGNMENT, ALIGNMENT_INITIAL = "alignment", "alignment-initial"
-"""The same over pairs: in how many of two directions a counterpart was found after the top layer."""
+"""Tallies over pairs: in how many of two directions a counterpart was found after the top layer."""
 
 
 class Result(pydantic.BaseModel):
@@ -55,6 +55,7 @@ class SeedScores(Result):
 
     @property
     def mean(self) -> float:
+        """Mean over the seeds."""
         return mean(self.by_seed.values())
 
     @property
@@ -101,7 +102,7 @@ class Retrieval(Result):
 
 
 class AlignmentBasis(StrEnum):
-    """What alignment is measured over."""
+    """Kind of the pairs that alignment is measured over."""
 
     PARALLEL = "parallel"
     """Mean hidden states of lines or paragraphs that are translations of each other."""
@@ -167,7 +168,7 @@ class SourceResult(Result):
 
     @property
     def task_scores(self) -> dict[str, TaskScores]:
-        """By the task's name."""
+        """Scores by the task's name."""
         return {task.name: task for task in self.tasks}
 
 
@@ -219,7 +220,7 @@ class LanguageResult(Result):
 
     @property
     def task_scores(self) -> dict[str, TaskScores]:
-        """By the task's name."""
+        """Scores by the task's name."""
         return {task.name: task for task in self.tasks}
 
 
@@ -252,7 +253,7 @@ class FrontPoint(Result):
 
 
 class SearchResult(Result):
-    """What the depth search chose for a language, and why."""
+    """Depth that the search chose for a language, and why."""
 
     language: str
     primary: str
@@ -283,70 +284,57 @@ class SearchResult(Result):
 
     @property
     def grid_flops(self) -> float:
-        """The same if every trial had run to its end."""
+        """FLOPs if every trial had run to its end."""
         whole = sum(trial.whole_flops or trial.flops for trial in self.trials)
         return whole + sum(cost.flops for cost in self.building.values())
 
 
-def save_search(result: SearchResult, out: Path, files: Mapping[str, bytes], **facts: Any) -> Artifact:
-    """Write what a search found as an artifact, with further files by name.
-
-    Raises:
-        ArtifactError: `out` cannot be written.
-    """
-    return _save(result, Kind.SEARCH, out, files, {}, {}, facts)
-
-
 def task_item(task: str, seed: int) -> str:
-    """Name of the tally over a task's test examples."""
+    """Return the name of the tally over a task's test examples."""
     return f"task/{task}/{seed}"
 
 
 def save(
-    result: Result,
-    kind: Kind,
+    result: SourceResult | LanguageResult | SearchResult,
     out: Path,
+    facts: Mapping[str, Any],
     items: Mapping[str, ItemCounts] | None = None,
     parts: "Mapping[str, Mapping[str, Tensor]] | None" = None,
-    /,
-    **facts: Any,
+    files: Mapping[str, bytes] | None = None,
 ) -> Artifact:
     """Write a result as an artifact.
 
     Args:
-        result: what was found.
-        kind: of the artifact.
-        out: its folder.
+        result: of an evaluation or a search.
+        out: folder of the artifact.
+        facts: facts of its manifest.
         items: tallies to keep beside it.
         parts: tensors to keep beside it, by part and name.
-        facts: of its manifest.
+        files: further files by name.
 
     Raises:
         ArtifactError: `out` cannot be written.
     """
-    return _save(result, kind, out, {}, items or {}, parts or {}, facts)
-
-
-def _save(
-    result: Result,
-    kind: Kind,
-    out: Path,
-    files: Mapping[str, bytes],
-    items: Mapping[str, ItemCounts],
-    parts: "Mapping[str, Mapping[str, Tensor]]",
-    facts: Mapping[str, Any],
-) -> Artifact:
-    of = {LanguageResult: "language", SourceResult: "source", SearchResult: "search"}[type(result)]
+    kind, of = _KINDS[type(result)]
     with artifact.create(out, kind) as draft:
         (draft.folder / RESULT_FILE).write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        for name, content in files.items():
+        for name, content in (files or {}).items():
             (draft.folder / name).write_bytes(content)
         if items:
             item_counts.save(items, draft.folder / ITEMS_FILE)
-        for name, tensors in parts.items():
+        for name, tensors in (parts or {}).items():
             draft.tensors(name, tensors)
         draft.facts = {**facts, "details": {"of": of}}
     return Artifact.load(out, kind)
+
+
+_KINDS: dict[type[Result], tuple[Kind, str]] = {
+    SourceResult: (Kind.EVALUATION, "source"),
+    LanguageResult: (Kind.EVALUATION, "language"),
+    SearchResult: (Kind.SEARCH, "search"),
+}
+"""Kind of the artifact that holds a result, and what its manifest calls the result."""
+AnyResult = TypeVar("AnyResult", SourceResult, LanguageResult, SearchResult)
 
 
 def load_source(folder: Path) -> SourceResult:
@@ -355,16 +343,7 @@ def load_source(folder: Path) -> SourceResult:
     Raises:
         ArtifactError: not an evaluation of a source, or damaged.
     """
-    return SourceResult.model_validate_json(_text(folder, Kind.EVALUATION, "source"))
-
-
-def require_source(folder: Path) -> Artifact:
-    """Open the artifact of a source's evaluation.
-
-    Raises:
-        ArtifactError: not an evaluation of a source, or damaged.
-    """
-    return _evaluation(folder, Kind.EVALUATION, "source")
+    return _load(folder, SourceResult)
 
 
 def load_language(folder: Path) -> LanguageResult:
@@ -373,17 +352,7 @@ def load_language(folder: Path) -> LanguageResult:
     Raises:
         ArtifactError: not an evaluation of a language, or damaged.
     """
-    return LanguageResult.model_validate_json(_text(folder, Kind.EVALUATION, "language"))
-
-
-def load_items(folder: Path) -> dict[str, ItemCounts]:
-    """What the scores of an adapted language are made of: `MASKED`, `ALIGNMENT`, each as initialised, and `task_item`s.
-
-    Raises:
-        ArtifactError: not an evaluation of a language, damaged, or of a lingraft that kept none.
-    """
-    load_language(folder)
-    return item_counts.load(folder / ITEMS_FILE)
+    return _load(folder, LanguageResult)
 
 
 def load_search(folder: Path) -> SearchResult:
@@ -392,14 +361,26 @@ def load_search(folder: Path) -> SearchResult:
     Raises:
         ArtifactError: not a search, or damaged.
     """
-    return SearchResult.model_validate_json(_text(folder, Kind.SEARCH, "search"))
+    return _load(folder, SearchResult)
 
 
-def _text(folder: Path, kind: Kind, of: str) -> str:
-    return (_evaluation(folder, kind, of).folder / RESULT_FILE).read_text(encoding="utf-8")
+def load_items(folder: Path) -> dict[str, ItemCounts]:
+    """Open the counts that the scores of an adapted language are made of, by name; `task_item` names those of tasks.
+
+    Raises:
+        ArtifactError: not an evaluation of a language, damaged, or of a lingraft that kept none.
+    """
+    require_result(folder, LanguageResult)
+    return item_counts.load(folder / ITEMS_FILE)
 
 
-def _evaluation(folder: Path, kind: Kind, of: str) -> Artifact:
+def require_result(folder: Path, model: type[Result]) -> Artifact:
+    """Open the artifact of a result of one kind.
+
+    Raises:
+        ArtifactError: not such a result, or damaged.
+    """
+    kind, of = _KINDS[model]
     found = Artifact.load(folder, kind)
     actual = found.manifest.details.get("of")
     if actual != of:
@@ -409,8 +390,13 @@ def _evaluation(folder: Path, kind: Kind, of: str) -> Artifact:
     return found
 
 
+def _load(folder: Path, model: type[AnyResult]) -> AnyResult:
+    found = require_result(folder, model)
+    return model.model_validate_json((found.folder / RESULT_FILE).read_text(encoding="utf-8"))
+
+
 def zero_shot(result: LanguageResult) -> dict[str, float]:
-    """Every task's score, the same with the embeddings as initialised, and its other metrics: means over seeds."""
+    """Return every task's score as learned and as initialised, and its other metrics: means over seeds, by name."""
     scores = {}
     for task in result.tasks:
         name = f"zero_shot_{task.name}"

@@ -1,4 +1,4 @@
-"""Judging finetuned tasks with a language's embeddings swapped in (paper section 2, step 4)."""
+"""Evaluation of finetuned tasks with a language's embeddings swapped in (paper section 2, step 4)."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ class EvaluatedTask(NamedTuple):
 
     scores: TaskScores
     tallies: dict[int, ItemCounts]
-    """By finetuning seed, of the same examples in the same order."""
+    """Counts by finetuning seed, of the same examples in the same order."""
 
 
 def load_tasks(folders: Sequence[Path]) -> dict[str, list[TaskModel]]:

@@ -16,9 +16,9 @@ from lingraft.tasks.item_counts import ItemCounts
 
 _BATCH = 64
 OCCURRENCES = 8
-"""Of a piece, whose contexts are averaged at most."""
+"""Occurrences of a piece whose contexts are averaged at most."""
 _MASKED_EVERY = 7
-"""At most one token in so many is masked at a time, about the rate that encoders are trained at."""
+"""Tokens of which at most one is masked at a time, about the rate that encoders are trained at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class RetrievalResult:
 
     scores: Retrieval
     tally: ItemCounts
-    """Of each pair, in how many of the two directions its counterpart was found."""
+    """Number of the two directions, of each pair, in which its counterpart was found."""
 
 
 def retrieve(source_ND: Tensor, target_ND: Tensor) -> RetrievalResult:
@@ -111,7 +111,7 @@ def context_states(encoder: Encoder, blocks_NT: Tensor, ids_K: Tensor, depths: I
 
 
 def _first(slots_NT: Tensor, pieces: int) -> Tensor:
-    """The same slots with only the first `OCCURRENCES` of each left, -1 in place of the others."""
+    """Keep only the first `OCCURRENCES` of each slot, with -1 in place of the others."""
     slots_M = slots_NT.flatten()
     order_M = slots_M.argsort(stable=True)
     counts_K = slots_M[slots_M >= 0].bincount(minlength=pieces)

@@ -23,11 +23,11 @@ from lingraft.model.initialisation.alignment import normalise_vectors
 from lingraft.model.initialisation.static_vectors import WINDOW, StaticVectors, static_vectors
 
 WIDTH = 96
-"""Of the vectors of every language, since an alignment maps one space onto another of the same width."""
+"""Width of every language's vectors, since an alignment maps one space onto another of the same width."""
 _SEED = 1
-"""Of the factorisation's random start; the same for all languages, so that vectors depend on blocks alone."""
+"""Seed of the factorisation's random start, one for all languages, so that vectors depend on blocks alone."""
 _RANDOM_SHARE = 0.3
-"""Of a table's random rows, in rows that begin as static vectors."""
+"""Share of the random rows in rows that begin as static vectors."""
 _PART = "vectors"
 
 

@@ -1,6 +1,6 @@
-"""The stages as pipeline steps: functions of a recipe in JSON, folders, and a parent tracking run.
+"""Steps of pipelines: functions of a launchable and a parent tracking run.
 
-A KFP component is one call of a function here, so that all logic is tested as plain Python. A function returns the
-numbers to show beside the step. Modules that import PyTorch are imported inside functions, because half of the steps
-only move data or call the registry.
+A KFP component builds a launchable and passes it to the launcher, so that all logic is tested as plain Python. A step
+returns the numbers to show beside it. Modules that import PyTorch are imported inside functions, because half of the
+steps only move data or call the registry.
 """

@@ -1,16 +1,13 @@
-"""Steps that run once for each language, source or target: inputs check, tracking run, text, tokenizer, blocks."""
+"""Steps that run before everything else: inputs check, tracking run, and a language's text."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft import preflight, tracking
-from lingraft.artifacts.artifact import Kind
 from lingraft.artifacts.failures import format_error
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
-from lingraft.jobs import job as jobs
-from lingraft.steps.run_job import run_job
-from lingraft.steps.step_io import language_of
+from lingraft.jobs.job import TextJob
 from lingraft.tracking.promotion.renewal import require_droppable
 
 
@@ -48,22 +45,8 @@ def open_run(recipe: str, pipeline: str, out: Path) -> None:
     write_text(out, tracking.open_run(Recipe.parse(recipe), pipeline))
 
 
-def prepare_text(recipe: str, run: Path, language: str, out: Path) -> None:
+def prepare_text(job: TextJob, run: Path) -> None:
     """Check one language, then read, split and write its text; it is read each time, since it may have grown."""
-    settings = Recipe.parse(recipe)
-    preflight.require_ready(settings, languages=[language])
-    job = jobs.text(settings, language, out)
+    preflight.require_ready(job.recipe, languages=[job.tag])
     with tracking.stage(run.read_text(), job.name) as stage:
-        stage.record(job.make(out, stage.watch), {})
-
-
-def train_tokenizer(recipe: str, run: Path, text_folder: Path, out: Path) -> None:
-    """Train one language's tokenizer."""
-    language = language_of(text_folder, Kind.TEXT)
-    run_job(jobs.tokenizer(Recipe.parse(recipe), language, text_folder, out), run)
-
-
-def build_blocks(recipe: str, run: Path, text_folder: Path, tokenizer_folder: Path, out: Path) -> None:
-    """Pack one language's text into blocks."""
-    language = language_of(text_folder, Kind.TEXT)
-    run_job(jobs.blocks(Recipe.parse(recipe), language, text_folder, tokenizer_folder, out), run)
+        stage.record(job.make(stage.watch), {})

@@ -1,36 +1,34 @@
-"""Steps that run once for each language: adaptation, evaluation, registration; then bundle and report."""
+"""Steps that run once for each language: depths, evaluation, registration; then bundle and report."""
 
 import html
 import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.failures import failure_reason, write_failure
+from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
+from lingraft.artifacts.failures import (
+    LanguagesFailedError,
+    failure_reason,
+    load_outcome,
+    require_success,
+    write_failure,
+)
 from lingraft.artifacts.files import write_json
 from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name
-from lingraft.artifacts.outcomes import LanguagesFailedError, load_outcome, require_success
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import PRIMARY
 from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
-from lingraft.jobs import job
+from lingraft.jobs.job import LanguageEvaluationJob
+from lingraft.jobs.launchable import Input, InputList, Launchable, Output
 from lingraft.reports.run.records import GateVerdict, RunRecords, TrackedRuns
 from lingraft.stages.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
 from lingraft.steps.promote import promote_version, requester
-from lingraft.steps.run_job import run_job, single_job
-from lingraft.steps.step_io import (
-    Scores,
-    ScoresAndConfusion,
-    confusion_of,
-    dev_score_and_seed,
-    language_of,
-    non_empty,
-    recalls,
-    task_folders,
-)
+from lingraft.steps.run_job import Scores
+from lingraft.steps.step_io import ScoresAndConfusion, confusion_of, dev_score_and_seed, recalls, task_folders
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
 from lingraft.tracking.promotion.evidence import register_judged
 from lingraft.tracking.promotion.gate import refusal_reason
@@ -42,7 +40,58 @@ REFUSED = "refused."
 """Prefix of tags of a pipeline's run that say why a bundle was not promoted; the bundle's name follows."""
 
 
-def depths_of(recipe: str, language: str, compare: bool, out: Path) -> list[int]:
+class DepthChoice(Launchable, frozen=True):
+    """Chooses the depths to adapt a language over."""
+
+    failed_result: ClassVar[Any] = [0]  # a depth for an adaptation that fails for the same reason
+    language: str
+    compare: bool
+    """Whether to adapt over all layers as well."""
+    out: Output
+
+
+class EvaluateLanguage(LanguageEvaluationJob, frozen=True):
+    """A language's evaluation on the tasks of a folder, `<task>/seed-<seed>`."""
+
+    failed_result: ClassVar[Any] = ({}, [], [])
+    task_folder: Input
+
+
+class LanguageRegistration(Launchable, frozen=True):
+    """Registers a language's embeddings."""
+
+    tasks: Input
+    """Folder of finetuned tasks."""
+    embeddings: InputList
+    evaluations: InputList
+    """One for each of `embeddings`."""
+    chosen: Output
+    """The champion, old or new, to be served."""
+    results: Output
+    """All evaluations of the language."""
+
+
+class BundleExport(Launchable, frozen=True):
+    """Exports and promotes the bundle of a task."""
+
+    task: str
+    """One of `lingraft.artifacts.names.bundle_kinds`: a task, or the primary itself."""
+    primary: Input
+    tasks: Input
+    """Folder of finetuned tasks."""
+    embeddings: InputList
+    """Embeddings of the run's languages; a folder may have the reason of a failure instead."""
+    out: Output
+    drop_languages: tuple[str, ...] = ()
+    """Languages to leave out, even if they are in production."""
+    new_primary: bool = False
+    """Whether the primary may differ from the champion's."""
+    new_labels: bool = False
+    """Whether kind of task and labels may differ from the champion's."""
+    records_failure: bool = True
+
+
+def choose_depths(given: DepthChoice, run: Path | None = None) -> list[int]:
     """Return the depths to adapt a language over: the recipe's, the searched one, and all layers to compare with.
 
     A progressive adaptation is that over the recipe's own depth, where it ends.
@@ -50,76 +99,21 @@ def depths_of(recipe: str, language: str, compare: bool, out: Path) -> list[int]
     Raises:
         RecipeError: pipelines cannot run the recipe's progressive adaptation.
     """
-    settings = Recipe.parse(recipe)
-    _require_possible(settings, compare)
-    chosen = _chosen_depth(settings, language)
-    whole = [settings.encoder.layers] if compare else []
-    found = sorted({settings.adaptation.depth, chosen, *whole})
-    write_json(out / "depths.json", found)
+    recipe = given.recipe
+    _require_possible(recipe, given.compare)
+    chosen = _chosen_depth(recipe, given.language)
+    whole = [recipe.encoder.layers] if given.compare else []
+    found = sorted({recipe.adaptation.depth, chosen, *whole})
+    write_json(given.out / "depths.json", found)
     return found
 
 
-@single_job
-def initialise(
-    recipe: str, run: Path, primary: Path, tokenizer_folder: Path, blocks_folder: Path, vectors: Path, out: Path
-) -> Scores:
-    """Write one language's embeddings as they are before training; `vectors` is empty where rows need no text."""
-    language = language_of(tokenizer_folder, Kind.TOKENIZER)
-    inputs = (blocks_folder, non_empty(vectors))
-    return run_job(job.initialisation(Recipe.parse(recipe), language, primary, tokenizer_folder, out, *inputs), run)
-
-
-@single_job
-def adapt(
-    recipe: str,
-    run: Path,
-    depth: int,
-    primary: Path,
-    mini: Path,
-    blocks_folder: Path,
-    tokenizer_folder: Path,
-    out: Path,
-    initial: Path | None = None,
-) -> Scores:
-    """Learn one language's embeddings over one depth; the folder `mini` is empty without a step 1b."""
-    language = language_of(blocks_folder, Kind.BLOCKS)
-    folders = primary, non_empty(mini), blocks_folder, tokenizer_folder, out, initial
-    return run_job(job.adaptation(Recipe.parse(recipe), depth, language, *folders), run)
-
-
-def evaluate_language(
-    recipe: str,
-    run: Path,
-    primary: Path,
-    mini: Path,
-    tasks: Path,
-    embeddings: Path,
-    text_folder: Path,
-    blocks_folder: Path,
-    source_evaluation: Path,
-    out: Path,
-    initial: Path | None = None,
-) -> ScoresAndConfusion:
+def evaluate_language(given: EvaluateLanguage, run: Path) -> ScoresAndConfusion:
     """Evaluate one language."""
-    from lingraft.stages.evaluate import evaluate_language as evaluate
-
-    depth = Artifact.load(embeddings, Kind.EMBEDDINGS).manifest.detail("depth", int)
-    with tracking.stage(run.read_text(), f"evaluate-{language_of(embeddings, Kind.EMBEDDINGS)}-{depth}") as stage:
-        settings = Recipe.parse(recipe)
-        folders = task_folders(settings, tasks)
-        made = evaluate(
-            settings,
-            primary,
-            embeddings,
-            folders,
-            text_folder,
-            blocks_folder,
-            out,
-            mini=non_empty(mini),
-            initial=initial,
-            source_evaluation=source_evaluation,
-        )
-        result = load_language(out)
+    job = given.model_copy(update={"tasks": tuple(task_folders(given.recipe, given.task_folder))})
+    with tracking.stage(run.read_text(), job.name) as stage:
+        made = job.make()
+        result = load_language(job.out)
         scores = {f"masked_accuracy_{name}": score for name, score in result.masked.model_dump().items()}
         scores |= result.alignment_metrics
         scores |= zero_shot(result)
@@ -127,19 +121,10 @@ def evaluate_language(
     return scores, *confusion_of(result.tasks)
 
 
-def register_language(
-    recipe: str,
-    run: Path,
-    tasks: Path,
-    embeddings: Sequence[Path],
-    evaluations: Sequence[Path],
-    chosen: Path,
-    results: Path,
-) -> str | None:
+def register_language(given: LanguageRegistration, run: Path) -> str | None:
     """Register the embeddings of the language's own depth, and make them champion if they pass the gate.
 
-    The language's own depth is the one a search chose for it, else the recipe's. The step writes the champion, old or
-    new, to `chosen` to be served, and all evaluations of the language to `results`.
+    The language's own depth is the one a search chose for it, else the recipe's.
 
     Returns:
         Why the gate refused; None if it did not.
@@ -147,25 +132,29 @@ def register_language(
     Raises:
         DepthError: the language was not adapted over its own depth.
     """
-    settings = Recipe.parse(recipe)
-    judged = [load_language(folder) for folder in evaluations]
-    for result, folder in zip(judged, evaluations, strict=True):
-        Artifact.load(folder, Kind.EVALUATION).copy_to(results / f"{result.language}-{result.depth}")
+    recipe = given.recipe
+    judged = [load_language(folder) for folder in given.evaluations]
+    for result, folder in zip(judged, given.evaluations, strict=True):
+        Artifact.load(folder, Kind.EVALUATION).copy_to(given.results / f"{result.language}-{result.depth}")
     with tracking.stage(run.read_text(), f"register-{judged[0].language}") as stage:
-        result, folder = _of_own_depth(settings, judged, embeddings)
-        judgement = Artifact.load(results / f"{result.language}-{result.depth}", Kind.EVALUATION)
-        facts = {"recipe": settings.digest(), **_progressive_tag(folder)}
-        name = embeddings_name(settings, result.language)
+        result, folder = _of_own_depth(recipe, judged, given.embeddings)
+        name = embeddings_name(recipe, result.language)
         version = register_judged(
-            stage, name, folder, judgement, settings.gate, _task_parity(settings, tasks, folder), facts
+            stage=stage,
+            name=name,
+            embeddings=folder,
+            evaluation=Artifact.load(given.results / f"{result.language}-{result.depth}", Kind.EVALUATION),
+            gate=recipe.gate,
+            parity=_task_parity(recipe, given.tasks, folder),
+            more={"recipe": recipe.digest(), **_progressive_tag(folder)},
         )
-        decided = promote_version(stage, name, version, settings.gate)
+        decided = promote_version(stage, name, version, recipe.gate)
         if decided.after == int(version):
-            Artifact.load(folder, Kind.EMBEDDINGS).copy_to(chosen)
+            Artifact.load(folder, Kind.EMBEDDINGS).copy_to(given.chosen)
             return None
         refused = refusal_reason(decided.checks)
         say(f"Version {version} of {name!r} stays a challenger. {refused}")
-        _hand_on_champion(stage, name, result.primary, chosen, refused)
+        _hand_on_champion(stage, name, result.primary, given.chosen, refused)
         return refused
 
 
@@ -211,56 +200,42 @@ def _of_own_depth(
     return by_depth[own]
 
 
-def bundle(
-    recipe: str,
-    run: Path,
-    task: str,
-    primary: Path,
-    tasks: Path,
-    embeddings: Sequence[Path],
-    out: Path,
-    drop_languages: Sequence[str] = (),
-    new_primary: bool = False,
-    new_labels: bool = False,
-) -> Scores:
+def export_bundle(given: BundleExport, run: Path) -> Scores:
     """Export a task's champion to ONNX, check parity, register the bundle, and promote it if it passes the gate.
 
     The bundle holds the languages of the current champion, and those of this run. If the gate refuses it, it stays
     registered, production stays as it is, and `require_languages` ends the run with the reason. If the run has no
     language to add, a bundle is made only to remove languages from production.
-
-    Args:
-        recipe: recipe as JSON.
-        run: file with the id of the pipeline's tracking run.
-        task: one of `lingraft.artifacts.names.bundled`: a task, or the primary itself.
-        primary: folder of the primary.
-        tasks: folder of finetuned tasks.
-        embeddings: folders of the run's languages; a folder may hold the reason for a failure instead.
-        out: folder of the bundle.
-        drop_languages: languages to leave out, even if they are in production.
-        new_primary: whether the primary may differ from the champion's.
-        new_labels: whether kind of task and labels may differ from the champion's.
     """
-    from lingraft.export import export_bundle as export
+    from lingraft import export
 
-    settings = Recipe.parse(recipe)
-    learned = [folder for folder in embeddings if not failure_reason(folder)]
-    name = bundle_name(settings, task)
-    if not learned and not _serves_any(settings, name, drop_languages):
+    recipe = given.recipe
+    task = given.task
+    out = given.out
+    learned = [folder for folder in given.embeddings if not failure_reason(folder)]
+    name = bundle_name(recipe, task)
+    if not learned and not _serves_any(recipe, name, given.drop_languages):
         write_failure(out, "no language of this run has embeddings that may be served, so the bundle stays as it is")
         return {}
-    best = None if settings.serve_primary and task == PRIMARY else _best_seed(settings, tasks, task)
-    mark = Artifact.load(primary, Kind.PRIMARY).fingerprint
-    allowed = AllowedChanges(drop_languages=tuple(drop_languages), new_primary=new_primary, new_labels=new_labels)
+    best = None if recipe.serve_primary and task == PRIMARY else _best_seed(recipe, given.tasks, task)
 
     def make(folders: Sequence[Path]) -> Artifact:
         shutil.rmtree(out, ignore_errors=True)  # of an attempt that another run has superseded
-        return export(primary, best, folders, out, prompts=_examples(settings, task))
+        return export.export_bundle(given.primary, best, folders, out, prompts=_examples(recipe, task))
 
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
-        brought = {language_of(folder, Kind.EMBEDDINGS): folder for folder in learned}
-        tags = {"recipe": settings.digest()}
-        renewal = renew(stage, name, mark, brought, make, tags, allowed, requester(stage))
+        renewal = renew(
+            stage=stage,
+            name=name,
+            primary=Artifact.load(given.primary, Kind.PRIMARY).fingerprint,
+            brought={str(read_manifest(folder).language): folder for folder in learned},
+            make=make,
+            tags={"recipe": recipe.digest()},
+            allowed=AllowedChanges(
+                drop_languages=given.drop_languages, new_primary=given.new_primary, new_labels=given.new_labels
+            ),
+            asked_by=requester(stage),
+        )
         parity = _parity_scores(renewal.made)
         stage.record(renewal.made, parity)
         if renewal.refused:
@@ -312,8 +287,16 @@ def report(
             return f"<p>{html.escape('; '.join(f'{name}: {reason}' for name, reason in failed.items()))}</p>"
         verdicts = _verdicts(stage, settings, languages)
         tracked = _tracked_runs(stage, parent)
-        judged = load_source(evaluation), languages, _search_result(settings)
-        records = RunRecords.of(*judged, settings, failed, refused, verdicts, tracked)
+        records = RunRecords.of(
+            source=load_source(evaluation),
+            languages=languages,
+            search=_search_result(settings),
+            recipe=settings,
+            failed=failed,
+            refused=refused,
+            verdicts=verdicts,
+            tracked=tracked,
+        )
         made = write(records, out)
         tracking.log_artifact(stage.client, parent, made, REPORT)
         tracking.describe(stage.client, parent, run_title(records), run_description(records), headline_metrics(records))
@@ -322,7 +305,7 @@ def report(
 
 def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[LanguageResult]) -> dict[str, GateVerdict]:
     """Return the gate's verdict on each language's registered depth."""
-    from lingraft.tracking.promotion.verdicts import last_verdict
+    from lingraft.tracking.promotion.decisions import last_verdict
 
     found = {
         each.language: last_verdict(stage.client, embeddings_name(recipe, each.language), each.embeddings)

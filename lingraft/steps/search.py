@@ -1,7 +1,6 @@
 """Steps of a depth search for a language: workers that try depths at the same time, and the conclusion."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,15 +10,17 @@ from lingraft.artifacts.names import primary_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import SEARCH_STORAGE
 from lingraft.data.languages import language_name, name_and_tag
+from lingraft.jobs.launchable import Input, InputList, Launchable, OptionalInput, Output, none_if_empty
 from lingraft.stages.results import load_search
-from lingraft.steps.step_io import Scores, non_empty
+from lingraft.steps.run_job import Scores
 from lingraft.training.metrics import expose_metrics
 from lingraft.training.schedule import ignore_metrics
 
 if TYPE_CHECKING:
     from lingraft.search import Inputs
 
-_DEPTH, _MINI_DEPTH = "depth.", "mini_depth."
+_DEPTH = "depth."
+_MINI_DEPTH = "mini_depth."
 """Prefixes of a registered primary's tags with the best depth of a language.
 
 The language pipeline reads the first. A recipe registers one MINIPOST mini-model, so depths of the second kind are for
@@ -30,19 +31,46 @@ _SCORES = {"masked": "dev_masked_accuracy", "alignment": "dev_alignment"}
 """Names of the trials' scores in tracking, by the search's metric."""
 
 
-def try_depths(
-    recipe: str,
-    run: Path,
-    worker: int,
-    primary: Path,
-    blocks_folder: Path,
-    tokenizer_folder: Path,
-    source_blocks: Path,
-    source_evaluation: Path,
-    text_folder: Path,
-    out: Path,
-    initial: Path | None = None,
-) -> Scores:
+class DepthTrials(Launchable, frozen=True):
+    """The work of one worker of a depth search."""
+
+    worker: int
+    primary: Input
+    blocks: Input
+    tokenizer: Input
+    source_blocks: OptionalInput = None
+    """Blocks of the source language, for MINIPOST."""
+    source_evaluation: Input
+    text: Input
+    initial: OptionalInput = None
+    """Embeddings that the trials start from, by the recipe's initialisation."""
+    out: Output
+
+    @property
+    def search_inputs(self) -> "Inputs":
+        """Folders that the search reads."""
+        from lingraft.search import Inputs
+
+        return Inputs(
+            primary=self.primary,
+            blocks=self.blocks,
+            tokenizer=self.tokenizer,
+            source_blocks=none_if_empty(self.source_blocks),
+            initial=self.initial,
+            source_evaluation=self.source_evaluation,
+            text=self.text,
+        )
+
+
+class DepthSearch(DepthTrials, frozen=True):
+    """The conclusion of a depth search."""
+
+    worker: int = 0
+    worked: InputList
+    """Outputs of the workers, which the step waits for; it reads the trials from the storage."""
+
+
+def try_depths(given: DepthTrials, run: Path) -> Scores:
     """Take part in a search as one of its workers, until all trials have ended.
 
     The environment names the storage of trials; their checkpoints lie with the results. Another worker, or the same
@@ -50,64 +78,40 @@ def try_depths(
     """
     from lingraft.search import shared_storage, work
 
-    settings = Recipe.parse(recipe)
-    with tracking.stage(run.read_text(), f"try-depths-{worker}"):
-        storage = shared_storage(os.environ.get(SEARCH_STORAGE))
-        known = _known(settings)
-        make_folder(out)
-        inputs = _inputs(
-            primary, blocks_folder, tokenizer_folder, source_blocks, initial, source_evaluation, text_folder
+    with tracking.stage(run.read_text(), f"try-depths-{given.worker}"):
+        make_folder(given.out)
+        found = work(
+            recipe=given.recipe,
+            inputs=given.search_inputs,
+            storage=shared_storage(os.environ.get(SEARCH_STORAGE)),
+            known=_known(given.recipe),
+            watch=expose_metrics("search-depth", ignore_metrics),
         )
-        found = work(settings, inputs, storage, known, watch=expose_metrics("search-depth", ignore_metrics))
-        write_json(out / TRIALS_FILE, [trial.model_dump(mode="json") for trial in found])
+        write_json(given.out / TRIALS_FILE, [trial.model_dump(mode="json") for trial in found])
     return {"trials": float(len(found)), "flops": sum(trial.flops for trial in found)}
 
 
-def search_depth(
-    recipe: str,
-    run: Path,
-    primary: Path,
-    blocks_folder: Path,
-    tokenizer_folder: Path,
-    source_blocks: Path,
-    source_evaluation: Path,
-    text_folder: Path,
-    worked: Sequence[Path],
-    out: Path,
-    initial: Path | None = None,
-) -> Scores:
-    """Conclude a search: run the trials that are left, choose a depth, and tag the registered primary with it.
-
-    Args:
-        recipe: recipe as JSON, with its [search].
-        run: file with the id of the pipeline's tracking run.
-        primary: folder of the primary.
-        blocks_folder: blocks of the language.
-        tokenizer_folder: tokenizer of the blocks.
-        source_blocks: blocks of the source language for MINIPOST; an empty folder otherwise.
-        source_evaluation: evaluation of the primary.
-        text_folder: text of the language.
-        worked: outputs of the workers, on which the step waits; it reads the trials from the storage.
-        out: folder of the result.
-        initial: embeddings that the trials start from, by the recipe's initialisation.
-    """
+def search_depth(given: DepthSearch, run: Path) -> Scores:
+    """Conclude a search: run the trials that are left, choose a depth, and tag the registered primary with it."""
     from lingraft.search import search, shared_storage
 
-    settings = Recipe.parse(recipe)
+    recipe = given.recipe
     with tracking.stage(run.read_text(), "search-depth") as stage:
-        storage = shared_storage(os.environ.get(SEARCH_STORAGE))
-        known = _known(settings)
-        inputs = _inputs(
-            primary, blocks_folder, tokenizer_folder, source_blocks, initial, source_evaluation, text_folder
+        made = search(
+            recipe=recipe,
+            inputs=given.search_inputs,
+            storage=shared_storage(os.environ.get(SEARCH_STORAGE)),
+            out=given.out,
+            known=_known(recipe),
+            watch=expose_metrics("search-depth", ignore_metrics),
         )
-        made = search(settings, inputs, storage, out, known, watch=expose_metrics("search-depth", ignore_metrics))
-        result = load_search(out)
+        result = load_search(given.out)
         scores = {f"{_SCORES[result.metric]}_depth_{trial.depth}": trial.score for trial in result.trials}
         scores |= {"chosen_depth": float(result.chosen), "share_of_grid": result.flops / result.grid_flops}
         stage.record(made, scores)
         stage.log_artifact(made, "search")
-        tracking.tag(primary_name(settings), f"{_prefix(settings)}{result.language}", str(result.chosen))
-        tracking.tag(primary_name(settings), f"search_run.{result.language}", stage.run_id)
+        tracking.tag(primary_name(recipe), f"{_prefix(recipe)}{result.language}", str(result.chosen))
+        tracking.tag(primary_name(recipe), f"search_run.{result.language}", stage.run_id)
         note = (
             f"**{result.chosen} layers are the best for {name_and_tag(result.language)}**, of {len(result.trials)} "
             f"trials. {result.reason}\n\nThe whole result is the artifact `search` of the run `search-depth` below."
@@ -116,28 +120,6 @@ def search_depth(
         tracking.describe(stage.client, run.read_text(), name, note, scores)
     tracking.close_run(run.read_text())
     return scores
-
-
-def _inputs(
-    primary: Path,
-    blocks_folder: Path,
-    tokenizer_folder: Path,
-    source_blocks: Path,
-    initial: Path | None,
-    source_evaluation: Path,
-    text_folder: Path,
-) -> "Inputs":
-    from lingraft.search import Inputs
-
-    return Inputs(
-        primary=primary,
-        blocks=blocks_folder,
-        tokenizer=tokenizer_folder,
-        source_blocks=non_empty(source_blocks),
-        initial=initial,
-        source_evaluation=source_evaluation,
-        text=text_folder,
-    )
 
 
 def _known(settings: Recipe) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Steps that run once for each primary: pretraining, step 1b, finetuning, evaluation, registration."""
+"""Steps that run once for each primary: evaluation, registration, and the way back from the registry."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,19 +10,11 @@ from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.data.languages import language_name, name_and_tag
 from lingraft.errors import NotRegisteredError
-from lingraft.jobs import job as jobs
+from lingraft.jobs.job import SourceEvaluationJob
 from lingraft.stages.results import SourceResult, load_source
 from lingraft.steps.promote import require_champion
-from lingraft.steps.run_job import run_job, single_job
-from lingraft.steps.step_io import (
-    Scores,
-    ScoresAndConfusion,
-    confusion_of,
-    dev_score_and_seed,
-    language_of,
-    recalls,
-    task_folders,
-)
+from lingraft.steps.run_job import Scores
+from lingraft.steps.step_io import ScoresAndConfusion, confusion_of, dev_score_and_seed, recalls, task_folders
 from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
 from lingraft.tracking.promotion.promote import languages_to_readapt
 from lingraft.tracking.versions import Version, champion_of, download, versions_of
@@ -35,47 +27,11 @@ _SEED = "seed-"
 """Prefix of a task's folder and alias; the seed follows."""
 
 
-@single_job
-def pretrain(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Scores:
-    """Train the primary."""
-    return run_job(jobs.pretraining(Recipe.parse(recipe), blocks_folder, tokenizer_folder, out), run)
-
-
-@single_job
-def build_vectors(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Scores:
-    """Compute static vectors of the source language's pieces, to align new languages with."""
-    language = language_of(blocks_folder, Kind.BLOCKS)
-    return run_job(jobs.vectors(Recipe.parse(recipe), language, blocks_folder, tokenizer_folder, out), run)
-
-
-@single_job
-def build_mini(recipe: str, run: Path, primary: Path, blocks_folder: Path, out: Path) -> Scores:
-    """Build and register the mini-model of systems that have a step 1b."""
-    settings = Recipe.parse(recipe)
-
-    def register(made: Artifact, stage: tracking.StageRun) -> None:
-        tracking.register(mini_name(settings), made.folder, Kind.MINI, stage, {"recipe": settings.digest()})
-
-    return run_job(jobs.mini_building(settings, primary, blocks_folder, out), run, register=register)
-
-
-@single_job
-def finetune(recipe: str, run: Path, job: str, primary: Path, text_folder: Path, out: Path) -> Scores:
-    """Finetune one task in the source language with one seed; `job` is one of `task_config.finetunings`."""
-    task, seed = job.rsplit("/", 1)
-    wanted = jobs.finetuning(Recipe.parse(recipe), task, int(seed), primary, text_folder, out)
-    return run_job(wanted, run, lambda made: {"dev_score": made.manifest.detail("dev_score", float)})
-
-
-def evaluate_source(
-    recipe: str, run: Path, primary: Path, tasks: Sequence[Path], text_folder: Path, blocks_folder: Path, out: Path
-) -> ScoresAndConfusion:
+def evaluate_source(job: SourceEvaluationJob, run: Path) -> ScoresAndConfusion:
     """Evaluate the source language."""
-    from lingraft.stages.evaluate import evaluate_source as evaluate
-
-    with tracking.stage(run.read_text(), "evaluate-source") as stage:
-        made = evaluate(Recipe.parse(recipe), primary, tasks, text_folder, blocks_folder, out)
-        result = load_source(out)
+    with tracking.stage(run.read_text(), job.name) as stage:
+        made = job.make()
+        result = load_source(job.out)
         scores = _scores(result)
         stage.record(made, scores | recalls(result.tasks))
     return scores, *confusion_of(result.tasks)
@@ -116,7 +72,7 @@ def register_source(
             name = Artifact.load(folder, Kind.TASK).manifest.detail("task", str)
             facts = {"seed": seed, "dev_score": score, **common}
             model = task_name(settings, name)
-            champions[model] = tracking.register(model, folder, Kind.TASK, stage, facts, (f"{_SEED}{seed}",))
+            champions[model] = tracking.register(model, folder, Kind.TASK, stage, facts, aliases=(f"{_SEED}{seed}",))
         mark = Artifact.load(primary, Kind.PRIMARY).fingerprint
         if settings.builds_mini:
             champions |= _mini_version(stage, mini_name(settings), mark)

@@ -1,4 +1,4 @@
-"""Inputs and outputs of steps beside artifacts: scores to show, and the folders that steps share."""
+"""Scores of evaluations to show beside steps, and the folders that steps share."""
 
 import re
 from collections.abc import Sequence
@@ -7,16 +7,11 @@ from pathlib import Path
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.stages.results import TaskScores
+from lingraft.steps.run_job import Scores
 from lingraft.tasks.class_scores import class_scores
 
-Scores = dict[str, float]
 ScoresAndConfusion = tuple[Scores, list[str], list[list[int]]]
 """Scores to show, then labels and confusion matrix of the first task with classes, both empty without one."""
-
-
-def cost_of(made: Artifact) -> Scores:
-    """Return the cost of training an artifact as scores."""
-    return {key: float(value) for key, value in made.manifest.cost.model_dump().items()}
 
 
 def confusion_of(tasks: Sequence[TaskScores]) -> tuple[list[str], list[list[int]]]:
@@ -50,13 +45,3 @@ def dev_score_and_seed(task: Path) -> tuple[float, int]:
 def task_folders(recipe: Recipe, tasks: Path) -> list[Path]:
     """Return a folder for each task and finetuning seed; without tasks none, and `tasks` need not exist."""
     return [tasks / task.name / f"seed-{seed}" for task in recipe.tasks for seed in task.finetuning.seeds]
-
-
-def non_empty(folder: Path) -> Path | None:
-    """Return the folder, or None if it is empty: inside a loop, KFP has no optional inputs."""
-    return folder if any(folder.iterdir()) else None
-
-
-def language_of(folder: Path, kind: Kind) -> str:
-    """Return the language of an artifact of the expected kind."""
-    return str(Artifact.load(folder, kind).manifest.language)

@@ -16,60 +16,54 @@ from lingraft.errors import MissingExtraError
 from lingraft.tracking import environment
 
 if TYPE_CHECKING:
-    from lingraft.tracking.client import RetryingClient, retrying_client
-    from lingraft.tracking.registry import CHAMPION, fetch, fetch_run_artifact, register, tag, tags_of
-    from lingraft.tracking.runs import (
-        StageRun,
-        close_run,
-        describe,
-        log_artifact,
-        open_project_run,
-        open_run,
-        run_location,
-        stage,
-        tag_run,
-        tags_of_run,
-    )
+    from lingraft.tracking.client import RetryingClient as RetryingClient
+    from lingraft.tracking.client import retrying_client as retrying_client
+    from lingraft.tracking.registry import register as register
+    from lingraft.tracking.runs import StageRun as StageRun
+    from lingraft.tracking.runs import close_run as close_run
+    from lingraft.tracking.runs import describe as describe
+    from lingraft.tracking.runs import log_artifact as log_artifact
+    from lingraft.tracking.runs import open_run as open_run
+    from lingraft.tracking.runs import run_location as run_location
+    from lingraft.tracking.runs import stage as stage
+    from lingraft.tracking.runs import tag_run as tag_run
+    from lingraft.tracking.runs import tags_of_run as tags_of_run
+    from lingraft.tracking.versions import CHAMPION as CHAMPION
+    from lingraft.tracking.versions import fetch as fetch
+    from lingraft.tracking.versions import fetch_run_artifact as fetch_run_artifact
+    from lingraft.tracking.versions import tag as tag
+    from lingraft.tracking.versions import tags_of as tags_of
 
-__all__ = [
-    "CHAMPION",
-    "RetryingClient",
-    "StageRun",
-    "close_run",
-    "describe",
-    "fetch",
-    "fetch_run_artifact",
-    "log_artifact",
-    "open_project_run",
-    "open_run",
-    "register",
-    "retrying_client",
-    "run_location",
-    "stage",
-    "tag",
-    "tag_run",
-    "tags_of",
-    "tags_of_run",
-]
-_OF_CLIENT = {"RetryingClient", "retrying_client"}
-_OF_REGISTRY = {"CHAMPION", "fetch", "fetch_run_artifact", "register", "tag", "tags_of"}
-
-
-def _mlflow_is_installed() -> bool:
-    try:
-        return importlib.util.find_spec("mlflow") is not None
-    except ImportError:
-        return False
-
+_PUBLIC = {
+    "client": ("RetryingClient", "retrying_client"),
+    "registry": ("register",),
+    "runs": (
+        "StageRun",
+        "close_run",
+        "describe",
+        "log_artifact",
+        "open_run",
+        "run_location",
+        "stage",
+        "tag_run",
+        "tags_of_run",
+    ),
+    "versions": ("CHAMPION", "fetch", "fetch_run_artifact", "tag", "tags_of"),
+}
+"""Public names by the module that has them."""
 
 environment.set_up()  # MLflow reads some of it when it is imported
-if not _mlflow_is_installed():
+try:
+    _is_installed = importlib.util.find_spec("mlflow") is not None
+except ImportError:
+    _is_installed = False
+if not _is_installed:
     raise MissingExtraError("mlflow", "tracking")
 
 
 def __getattr__(name: str) -> object:
     """Import a public name from its module when it is first used."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "client" if name in _OF_CLIENT else "registry" if name in _OF_REGISTRY else "runs"
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    for module, names in _PUBLIC.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,23 +4,27 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import mlflow
+from mlflow import MlflowClient
 from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES, MLFLOW_HTTP_REQUEST_TIMEOUT
 from mlflow.exceptions import ERROR_CODE_TO_HTTP_STATUS, MlflowException
 
 from lingraft.console import say
 from lingraft.errors import TrackingError
+from lingraft.retry import retry, seconds_from_environment
 from lingraft.tracking.environment import require_store
-from lingraft.tracking.metrics_queue import UnreachableError, backoff
 
 WAIT_VARIABLE = "LINGRAFT_TRACKING_WAIT_S"
 WAIT_S = 120.0
 """Seconds to wait for a server that is down, unless the environment says otherwise."""
 FINAL_WAIT_S = 5.0
 """Seconds to wait when a stage fails: whoever stops it may not wait long, and a rerun logs its metrics again."""
+ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+"""Error codes of MLflow for an unknown model, and for an alias that a model does not have."""
 
 _RETRIES = str(MLFLOW_HTTP_REQUEST_MAX_RETRIES.name)
 _TIMEOUT = str(MLFLOW_HTTP_REQUEST_TIMEOUT.name)
@@ -34,11 +38,20 @@ _ALREADY_EXISTS = ("RESOURCE_ALREADY_EXISTS", "ALREADY_EXISTS")
 Result = TypeVar("Result")
 
 
+class UnreachableError(TrackingError):
+    """The server is down, too slow, or temporarily unable; the same request may succeed later."""
+
+    heals = True
+
+
 class RetryingClient:
-    """Calls of MLflow's API that are repeated while the server is down, with one time budget for all of them.
+    """MLflow's API with calls that are repeated while the server is down, and one time budget for all of them.
 
     MLflow's own retries are off meanwhile: they can block for many minutes, and they create a run twice if the server
     created it and its answer was lost. A call may be repeated, so it must look for an object before it creates it.
+
+    Whatever is given a client raises UnreachableError if the server stays down until the budget is spent, and
+    TrackingError if the server refuses.
     """
 
     def __init__(self, wait_left_s: float, transfer_timeout: str | None) -> None:
@@ -46,39 +59,49 @@ class RetryingClient:
         """Seconds of the budget that are left."""
         self.repeated = False
         """Whether any call was repeated, so that a late request may have created something twice."""
+        self.api = cast(MlflowClient, _RepeatedCalls(self))
+        """MLflow's client, each of whose methods goes through `call`."""
         self._transfer_timeout = transfer_timeout
 
     def call(self, call: Callable[[], Result]) -> Result:
-        """Return what `call` returns, and repeat it while the server is down.
-
-        Raises:
-            UnreachableError: the server stayed down until the time was over.
-            TrackingError: the server refuses.
-        """
-        began = time.monotonic()
+        """Return what `call` returns, and repeat it while the server is down."""
+        began_s = time.monotonic()
         budget_s = self.wait_left_s
-        for pause_s in backoff():
-            try:
-                with mlflow_errors():
-                    return call()
-            except UnreachableError as error:
-                self.repeated = True
-                self.wait_left_s = max(0.0, budget_s - (time.monotonic() - began))
-                if self.wait_left_s <= pause_s:
-                    raise UnreachableError(f"{error} It was waited for as long as {WAIT_VARIABLE} says.") from error
-                say(f"{error} Asking again, for {self.wait_left_s:.0f} s more.")
-            time.sleep(pause_s)
-        raise AssertionError("backoff() does not end")
+
+        def before_pause(error: Exception, left_s: float) -> None:
+            self.repeated = True
+            self.wait_left_s = left_s
+            say(f"{error} Asking again, for {left_s:.0f} s more.")
+
+        def call_once() -> Result:
+            with mlflow_errors():
+                return call()
+
+        try:
+            return retry(call_once, lambda error: isinstance(error, UnreachableError), budget_s, before_pause)
+        except UnreachableError as error:
+            self.repeated = True
+            self.wait_left_s = max(0.0, budget_s - (time.monotonic() - began_s))
+            raise UnreachableError(f"{error} It was waited for as long as {WAIT_VARIABLE} says.") from error
 
     def transfer(self, call: Callable[[], Result]) -> Result:
-        """Call with the timeout of file transfers, which take longer than other requests.
-
-        Raises:
-            UnreachableError: the server stayed down until the time was over.
-            TrackingError: the server refuses.
-        """
+        """Call with the timeout of file transfers, which take longer than other requests."""
         with environment({_TIMEOUT: self._transfer_timeout}):
             return self.call(call)
+
+
+class _RepeatedCalls:
+    """Methods of `MlflowClient`, each called by a `RetryingClient`."""
+
+    def __init__(self, client: RetryingClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def method(*arguments: Any, **named: Any) -> Any:
+            # A client of its own each time, as the store's address is the environment's at that moment.
+            return self._client.call(partial(getattr(MlflowClient(), name), *arguments, **named))
+
+        return method
 
 
 @contextlib.contextmanager
@@ -94,10 +117,10 @@ def retrying_client(creates: bool = False) -> Iterator[RetryingClient]:
     """
     if not creates:
         require_store()
-    given = os.environ.get(_TIMEOUT)
-    wait_left_s = _wait_from_environment()
-    with environment({_RETRIES: "0", _TIMEOUT: given or _REQUEST_TIMEOUT_S}):
-        yield RetryingClient(wait_left_s, given)
+    timeout = os.environ.get(_TIMEOUT)
+    wait_s = seconds_from_environment(WAIT_VARIABLE, WAIT_S)
+    with environment({_RETRIES: "0", _TIMEOUT: timeout or _REQUEST_TIMEOUT_S}):
+        yield RetryingClient(wait_s, timeout)
 
 
 @contextlib.contextmanager
@@ -105,20 +128,6 @@ def client_without_retries() -> Iterator[RetryingClient]:
     """Open a client for a process that may be killed soon: it calls once, with a short timeout."""
     with environment({_RETRIES: "0", _TIMEOUT: f"{FINAL_WAIT_S:.0f}"}):
         yield RetryingClient(0.0, f"{FINAL_WAIT_S:.0f}")
-
-
-def _wait_from_environment() -> float:
-    """Return the seconds to wait for a server that is down.
-
-    Raises:
-        TrackingError: the environment's value is not a number of seconds.
-    """
-    given = os.environ.get(WAIT_VARIABLE, str(WAIT_S))
-    if not given.replace(".", "", 1).isdecimal():
-        raise TrackingError(
-            f"{WAIT_VARIABLE} is {given!r}, but must be a number of seconds, such as {WAIT_S:.0f}. Set it so."
-        )
-    return float(given)
 
 
 @contextlib.contextmanager
@@ -156,6 +165,16 @@ def mlflow_errors() -> Iterator[None]:
             f"MLflow at {mlflow.get_tracking_uri()} did not do what was asked: {getattr(error, 'message', error)} "
             "See that the server is up, and that MLFLOW_TRACKING_URI and its credentials are right."
         ) from error
+
+
+@contextlib.contextmanager
+def ignore_absent() -> Iterator[None]:
+    """Ignore that MLflow lacks what is asked about, such as what an earlier attempt has deleted already."""
+    try:
+        yield
+    except (MlflowException, TrackingError) as error:
+        if getattr(error if isinstance(error, MlflowException) else error.__cause__, "error_code", None) not in ABSENT:
+            raise
 
 
 def _is_transient(error: Any) -> bool:

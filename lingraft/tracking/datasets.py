@@ -52,7 +52,7 @@ def _direct_inputs(manifest: Manifest) -> dict[str, str]:
     indirect = set() if manifest.kind is Kind.TEXT else {_DOCUMENTS}
     if "blocks" in manifest.data_hashes and manifest.kind is not Kind.EVALUATION:
         indirect.add("text")
-    return {what: mark for what, mark in manifest.data_hashes.items() if what not in indirect}
+    return {what: fingerprint for what, fingerprint in manifest.data_hashes.items() if what not in indirect}
 
 
 def _origin(manifest: Manifest) -> tuple[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ import os
 import sqlite3
 import urllib.error
 import urllib.request
+from contextlib import closing
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +25,8 @@ SETTINGS = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "MLFLOW_DISABLE_TEL
 _DEFAULT = "sqlite:///mlflow.db"
 """MLflow's own default address."""
 _DATABASE_SERVERS = {"postgresql", "mysql", "mssql"}
-_SCHEMES = {"http", "https", "file", "databricks", "databricks-uc", "uc", "sqlite", *_DATABASE_SERVERS}
+_DATABRICKS = {"databricks", "databricks-uc", "uc"}
+_SCHEMES = {"http", "https", "file", "sqlite", *_DATABRICKS, *_DATABASE_SERVERS}
 _TABLE = "registered_models"
 _SERVER_WAIT_S = 5.0
 _TIMED_DRIVERS = {"psycopg", "psycopg2", "pymysql", "mysqldb"}
@@ -56,8 +58,9 @@ def require_store() -> None:
         NoStoreError: the message names the address, and says how to set it.
     """
     for variable in (TRACKING, REGISTRY):
-        if address := os.environ.get(variable):
-            _require_existing(variable, address)
+        address = os.environ.get(variable)
+        if address and (problem := _store_problem(address)):
+            raise NoStoreError(f"{variable} is {without_password(address)}, but {problem}. {_remedy(variable)}")
     if not os.environ.get(TRACKING) and not Path(sqlite_file(_DEFAULT)).is_file():
         raise NoStoreError(
             f"{TRACKING} is not set, and there is no mlflow.db in {Path.cwd()}, which would be MLflow's default. "
@@ -75,19 +78,19 @@ def require_reachable() -> None:
     """
     address = registry_address()
     variable = REGISTRY if os.environ.get(REGISTRY) else TRACKING
-    if reason := _why_unreachable(address):
+    reason = None
+    if _scheme_of(address) in _DATABASE_SERVERS:
+        reason = _probe_database(address).unreachable
+    elif _scheme_of(address) in {"http", "https"}:
+        reason = _why_server_unreachable(address)
+    if reason:
         raise TrackingError(
             f"nobody answers at {variable}={without_password(address)}: {reason}. See that the server is up, and that "
             f"user and password are right. {_remedy(variable)}"
         )
 
 
-def _why_unreachable(address: str) -> str | None:
-    """Return why a server or database does not answer; None if it does, or if the address is a file."""
-    if _scheme_of(address) in _DATABASE_SERVERS:
-        return _probe_database(address).unreachable
-    if _scheme_of(address) not in {"http", "https"}:
-        return None
+def _why_server_unreachable(address: str) -> str | None:
     try:
         urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=_SERVER_WAIT_S).close()
     except urllib.error.HTTPError:
@@ -98,22 +101,20 @@ def _why_unreachable(address: str) -> str | None:
     return None
 
 
-def _require_existing(variable: str, address: str) -> None:
+def _store_problem(address: str) -> str | None:
+    """Return why there is no MLflow store at an address; None if there may be one."""
     scheme = _scheme_of(address)
-    problem = None
-    if address in {"databricks", "databricks-uc", "uc"}:
-        return
+    if address in _DATABRICKS:
+        return None
     if scheme == "sqlite":
-        problem = _sqlite_problem(sqlite_file(address))
-    elif scheme in {"", "file"}:
-        folder = Path(unquote(urlsplit(address).path))
-        problem = _file_store_problem(folder)
-    elif scheme in _DATABASE_SERVERS:
-        problem = _probe_database(address).problem
-    elif scheme not in _SCHEMES | {each.name for each in entry_points(group="mlflow.tracking_store")}:
-        problem = f"MLflow has no scheme {scheme!r}, but {', '.join(sorted(_SCHEMES))}"
-    if problem:
-        raise NoStoreError(f"{variable} is {without_password(address)}, but {problem}. {_remedy(variable)}")
+        return _sqlite_problem(sqlite_file(address))
+    if scheme in {"", "file"}:
+        return _folder_problem(Path(unquote(urlsplit(address).path)).absolute())
+    if scheme in _DATABASE_SERVERS:
+        return _probe_database(address).problem
+    if scheme not in _SCHEMES | {each.name for each in entry_points(group="mlflow.tracking_store")}:
+        return f"MLflow has no scheme {scheme!r}, but {', '.join(sorted(_SCHEMES))}"
+    return None
 
 
 def _scheme_of(address: str) -> str:
@@ -145,26 +146,23 @@ def _probe_database(address: str) -> _DatabaseProbe:
         waits = {"connect_timeout": int(_SERVER_WAIT_S)} if url.get_dialect().driver in _TIMED_DRIVERS else {}
         found = inspect(create_engine(url, poolclass=NullPool, connect_args=waits)).has_table(_TABLE)
     except (NoSuchModuleError, ImportError) as error:
-        return _DatabaseProbe(
-            problem=f"its driver is not installed ({error}). Install it, or name another in the scheme"
-        )
+        return _DatabaseProbe(f"its driver is not installed ({error}). Install it, or name another in the scheme")
     except (ArgumentError, ValueError):
-        return _DatabaseProbe(
-            problem="that is no address of a database, such as postgresql+psycopg://USER@HOST:PORT/DATABASE"
-        )
+        return _DatabaseProbe("that is no address of a database, such as postgresql+psycopg://USER@HOST:PORT/DATABASE")
     except SQLAlchemyError as error:
         return _DatabaseProbe(unreachable=" ".join(str(error.__cause__ or error).split()))
-    if found:
-        _STORES.add(address)
-    return _DatabaseProbe(None if found else "the database there has no tables of MLflow's")
+    if not found:
+        return _DatabaseProbe("the database there has no tables of MLflow's")
+    _STORES.add(address)
+    return _DatabaseProbe()
 
 
-def _file_store_problem(folder: Path) -> str | None:
+def _folder_problem(folder: Path) -> str | None:
     """Return why a folder cannot be read as an MLflow store; None if it can."""
     if not folder.is_dir():
-        return f"there is no folder {folder.absolute()}"
+        return f"there is no folder {folder}"
     if not any(folder.glob("*/meta.yaml")):
-        return f"{folder.absolute()} holds no store of MLflow's"
+        return f"{folder} holds no store of MLflow's"
     if os.environ.get("MLFLOW_ALLOW_FILE_STORE", "").lower() != "true":
         return "MLflow does not read folders any more; `mlflow migrate-filestore` makes a database of them"
     return None
@@ -178,11 +176,8 @@ def _sqlite_problem(name: str) -> str | None:
     if not file.is_file():
         return f"there is no file {file}"
     try:
-        database = sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)
-        try:
+        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as database:
             found = database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_TABLE,)).fetchone()
-        finally:
-            database.close()
     except sqlite3.OperationalError:  # it is locked, or may not be read, which MLflow explains
         return None
     except sqlite3.DatabaseError:

@@ -2,26 +2,19 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 
 from lingraft.console import say
 from lingraft.errors import TrackingError
+from lingraft.retry import backoff
 
 LIMIT = 1 << 17
 """Largest number of points in the queue; they take about 40 MB."""
 
-_FIRST_PAUSE_S = 0.5
-_LAST_PAUSE_S = 15.0
-
 Point = TypeVar("Point")
-
-
-class UnreachableError(TrackingError):
-    """The server is down, too slow, or temporarily unable; the same request may succeed later."""
-
-    heals = True
 
 
 @dataclass(frozen=True)
@@ -41,14 +34,6 @@ class PendingMetrics(Generic[Point]):
         return len(self.points) + self.dropped
 
 
-def backoff() -> Iterator[float]:
-    """Yield the seconds to wait before each retry: doubled every time, up to 15."""
-    pause_s = _FIRST_PAUSE_S
-    while True:
-        yield pause_s
-        pause_s = min(2 * pause_s, _LAST_PAUSE_S)
-
-
 class MetricsQueue(Generic[Point]):
     """A bounded queue whose thread sends the points in batches, in order, and repeats each batch until it arrives."""
 
@@ -66,12 +51,12 @@ class MetricsQueue(Generic[Point]):
         self._limit = limit
         self._waiting: deque[Point] = deque()
         self._dropped = 0
-        self._error = None
-        self._closing = self._was_cut_short = self._is_closed = False
+        self._error: TrackingError | None = None
+        self._closing = False
+        self._was_cut_short = False
+        self._is_closed = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._send_batches, name="lingraft-tracking", daemon=True)
-
-    _error: TrackingError | None
 
     def add(self, point: Point) -> None:
         """Add a point without waiting for the server."""
@@ -114,7 +99,7 @@ class MetricsQueue(Generic[Point]):
         """Wait for points and return the next batch; an empty one when the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
-            return [] if self._is_closed else [*_first(self._waiting, self._batch_points)]
+            return [] if self._is_closed else [*islice(self._waiting, self._batch_points)]
 
     def _mark_sent(self, count: int) -> None:
         with self._changed:
@@ -130,7 +115,7 @@ class MetricsQueue(Generic[Point]):
             if not self._error:
                 say(f"{error} Training goes on; {len(self._waiting)} points of its curve wait to be sent.")
             self._error = error
-            return self._is_closed or (self._closing and not isinstance(error, UnreachableError))
+            return self._is_closed or (self._closing and not error.heals)
 
     def _wait(self, pause_s: float) -> bool:
         """Wait before the next attempt; return whether `close` cut the wait short, which happens once."""
@@ -139,7 +124,3 @@ class MetricsQueue(Generic[Point]):
             cut = self._closing and not self._was_cut_short
             self._was_cut_short = self._closing
             return cut
-
-
-def _first(points: "deque[Point]", count: int) -> Iterator[Point]:
-    return (points[index] for index in range(min(count, len(points))))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import mlflow
+from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.store.tracking import SEARCH_MAX_RESULTS_DEFAULT
 from mlflow.utils.mlflow_tags import (
@@ -30,12 +31,13 @@ from lingraft.signals import Interruption, interruptible
 from lingraft.tracking.client import (
     FINAL_WAIT_S,
     RetryingClient,
+    UnreachableError,
     client_without_retries,
     mlflow_errors,
     retrying_client,
 )
 from lingraft.tracking.datasets import inputs_of
-from lingraft.tracking.metrics_queue import MetricsQueue, UnreachableError
+from lingraft.tracking.metrics_queue import MetricsQueue
 from lingraft.tracking.tags import cost_tags, run_description, truncate
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class StageRun:
         self.project = project
         """Name of the recipe that the pipeline runs."""
         self.client = client
-        self._name = name
+        self._title = f"Run {run_id} of stage {name!r}"
         self._parent = parent
         self._made: Path | None = None
         self._queue = MetricsQueue(partial(_log_points, run_id), MAX_METRICS_PER_BATCH // _METRICS_PER_POINT)
@@ -67,10 +69,9 @@ class StageRun:
     def watch(self, point: "TrainingMetrics") -> None:
         """Queue a point of the learning curve: losses at a step, and the cost until then.
 
-        MLflow's charts can draw a loss over any other metric, such as tokens or FLOPs. Training neither waits for the
-        server nor fails with it. The end of the stage sends the rest for at most `LINGRAFT_TRACKING_WAIT_S` seconds,
-        and a message says what did not arrive. The time of a point is fixed here, so that MLflow counts a point once
-        even if it is sent twice.
+        Training neither waits for the server nor fails with it. The end of the stage sends the rest for at most
+        `LINGRAFT_TRACKING_WAIT_S` seconds, and a message says what did not arrive. The time of a point is fixed here,
+        so that MLflow counts a point once even if it is sent twice.
         """
         self._queue.add((_now_ms(), point))
 
@@ -92,36 +93,35 @@ class StageRun:
             with mention_artifact(made):
                 self._record(made, scores)
         except UnreachableError as error:
-            say(f"Run {self.run_id} of stage {self._name!r} lacks manifest, cost and {len(scores)} scores. {error}")
+            say(f"{self._title} lacks manifest, cost and {len(scores)} scores. {error}")
 
     def log_artifact(self, made: Artifact, name: str) -> None:
-        """Store an artifact with the run under a name; `fetch_run_artifact` downloads it.
-
-        Raises:
-            TrackingError: the server refuses, or stays down.
-        """
+        """Store an artifact with the run under a name; `fetch_run_artifact` downloads it."""
         log_artifact(self.client, self.run_id, made, name)
 
     def _record(self, made: Artifact, scores: Mapping[str, float]) -> None:
         manifest = made.manifest
-        now_ms = _now_ms()
-        metrics = [Metric(key, value, now_ms, 0) for key, value in scores.items()]
-        shown = {key: f"{value:.4g}" for key, value in scores.items()}
-        tags = {"kind": manifest.kind, "language": manifest.language, **cost_tags(manifest)}
-        tags[MLFLOW_RUN_NOTE] = run_description(made, shown)
-        hashes = {f"data_{name}": value for name, value in manifest.data_hashes.items()}
+        note = run_description(made, {key: f"{value:.4g}" for key, value in scores.items()})
+        tags = {
+            "kind": manifest.kind,
+            "language": manifest.language,
+            **cost_tags(manifest),
+            MLFLOW_RUN_NOTE: note,
+        }
         # Nested values have keys from the data, such as labels, which MLflow does not allow as names of parameters.
-        details_and_record = {**manifest.details, **manifest.record}
-        details = {key: value for key, value in details_and_record.items() if not isinstance(value, Mapping)}
-        facts = {**_flatten(manifest.recipe), **details, **hashes, "fingerprint": made.fingerprint}
-        mlflow_client = mlflow.MlflowClient()
-        run_tags = [RunTag(key, str(value)) for key, value in tags.items() if value is not None]
-        self.client.call(lambda: mlflow_client.log_batch(self.run_id, metrics, tags=run_tags))
+        details = {
+            key: value
+            for key, value in {**manifest.details, **manifest.record}.items()
+            if not isinstance(value, Mapping)
+        }
+        hashes = {f"data_{name}": value for name, value in manifest.data_hashes.items()}
+        params = {**_flatten(manifest.recipe), **details, **hashes, "fingerprint": made.fingerprint}
+        _log_scores(self.client, self.run_id, scores, tags)
         if inputs := inputs_of(manifest):
             for run_id in [self.run_id, *([self._parent] if manifest.kind is Kind.TEXT else [])]:
-                self.client.call(partial(mlflow_client.log_inputs, run_id, inputs))
-        self.client.call(lambda: mlflow_client.log_dict(self.run_id, manifest.model_dump(mode="json"), MANIFEST))
-        self.client.call(lambda: _log_params(self.run_id, facts))
+                self.client.api.log_inputs(run_id, inputs)
+        self.client.api.log_dict(self.run_id, manifest.model_dump(mode="json"), MANIFEST)
+        self.client.call(lambda: _log_params(self.run_id, params))
 
     def finish(self) -> None:
         """Send the rest of the curve, and mark the run as finished.
@@ -133,36 +133,31 @@ class StageRun:
         try:
             if self.client.repeated:
                 self.client.call(partial(_delete_duplicates, self.run_id))
-            self.client.call(lambda: mlflow.MlflowClient().set_terminated(self.run_id, "FINISHED"))
+            self.client.api.set_terminated(self.run_id, "FINISHED")
         except UnreachableError as error:
-            say(f"Run {self.run_id} of stage {self._name!r} is not marked as finished, though the stage is. {error}")
+            say(f"{self._title} is not marked as finished, though the stage is. {error}")
 
-    def fail(self, parent_run: str, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Send the rest of the curve for a few seconds, and mark the run and its pipeline's as failed or killed."""
         self._flush(FINAL_WAIT_S)
-        _mark_failed((self.run_id, parent_run), error)
+        _mark_failed((self.run_id, self._parent), error)
 
     def _flush(self, within_s: float) -> None:
-        began = time.monotonic()
+        began_s = time.monotonic()
         pending = self._queue.close(within_s)
         if not pending.count:
             return
-        self.client.wait_left_s = max(0.0, self.client.wait_left_s - (time.monotonic() - began))
-        found = f"{self._made} has them all." if self._made else "A rerun that resumes the training sends them again."
+        self.client.wait_left_s = max(0.0, self.client.wait_left_s - (time.monotonic() - began_s))
+        remedy = f"{self._made} has them all." if self._made else "A rerun that resumes the training sends them again."
         reason = pending.error or f"MLflow did not answer within {within_s:.0f} s."
         first = f", from step {pending.points[0][1].step} on" if pending.points else ""
-        curve = f"{pending.count} points of its learning curve{first}"
-        say(f"Run {self.run_id} of stage {self._name!r} lacks {curve}. {found} {reason}")
+        say(f"{self._title} lacks {pending.count} points of its learning curve{first}. {remedy} {reason}")
 
 
 def log_artifact(client: RetryingClient, run_id: str, made: Artifact, name: str) -> None:
-    """Store an artifact with a run under a name; `fetch_run_artifact` downloads it.
-
-    Raises:
-        TrackingError: the server refuses, or stays down.
-    """
+    """Store an artifact with a run under a name; `fetch_run_artifact` downloads it."""
     with mention_artifact(made):
-        client.transfer(partial(mlflow.MlflowClient().log_artifacts, run_id, str(made.folder), name))
+        client.transfer(partial(MlflowClient().log_artifacts, run_id, str(made.folder), name))
 
 
 @contextlib.contextmanager
@@ -180,43 +175,19 @@ def open_run(recipe: Recipe, pipeline: str) -> str:
     Raises:
         TrackingError: the tracking server refuses, or stays down.
     """
-    settings = recipe.model_dump(mode="json")
-    parameters = recipe.model_dump()
-    more = {"recipe": recipe.digest()}
-    return open_project_run(recipe.name, pipeline, settings, parameters, _pipeline_note(recipe, pipeline), more)
-
-
-def open_project_run(
-    project: str,
-    work: str,
-    recipe: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-    note: str,
-    more: Mapping[str, str] | None = None,
-) -> str:
-    """Create the parent run of some work on a project, and return its id.
-
-    Args:
-        project: name of the project in the registry.
-        work: name of the run, such as a pipeline's name.
-        recipe: settings as JSON, stored as `recipe.json`.
-        parameters: settings to log as MLflow parameters.
-        note: description of the run until it has results, in Markdown.
-        more: further tags.
-
-    Raises:
-        TrackingError: the tracking server refuses, or stays down.
-    """
-    tags = {MLFLOW_RUN_NAME: work, MLFLOW_RUN_NOTE: note, "pipeline": work, "project": project, **(more or {})}
-    tags |= {MLFLOW_SOURCE_NAME: f"lingraft {__version__}, {work}", MLFLOW_SOURCE_TYPE: "LOCAL"}
-    with retrying_client(creates=True) as client:
-        experiment = client.call(partial(_get_or_create_experiment, project))
-        run_id = client.call(partial(_get_or_create_run, experiment, tags | _request_tag()))
-        client.call(lambda: mlflow.MlflowClient().log_dict(run_id, dict(recipe), "recipe.json"))
-        client.call(lambda: _log_params(run_id, _flatten(parameters)))
-        if client.repeated:
-            client.call(partial(_delete_duplicates, run_id))
-    return run_id
+    note = (
+        f"The pipeline `{pipeline}` of `{recipe.name}`, from `{recipe.source}` to "
+        f"{', '.join(f'`{target}`' for target in recipe.targets)}. Its stages are runs of their own below this one. "
+        "Parameters are the recipe, and `recipe.json` among the artifacts is all of it."
+    )
+    return _open_parent_run(
+        project=recipe.name,
+        work=pipeline,
+        recipe=recipe.model_dump(mode="json"),
+        parameters=recipe.model_dump(),
+        note=note,
+        more_tags={"recipe": recipe.digest()},
+    )
 
 
 @contextlib.contextmanager
@@ -232,7 +203,7 @@ def project_run(project: str, work: str, settings: Mapping[str, Any], note: str)
     Raises:
         TrackingError: the tracking server refuses, or stays down.
     """
-    run_id = open_project_run(project, work, settings, settings, note)
+    run_id = _open_parent_run(project=project, work=work, recipe=settings, parameters=settings, note=note, more_tags={})
     try:
         yield run_id
     except BaseException as error:
@@ -241,40 +212,52 @@ def project_run(project: str, work: str, settings: Mapping[str, Any], note: str)
     close_run(run_id)
 
 
+def _open_parent_run(
+    project: str,
+    work: str,
+    recipe: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    note: str,
+    more_tags: Mapping[str, str],
+) -> str:
+    tags = {
+        MLFLOW_RUN_NAME: work,
+        MLFLOW_RUN_NOTE: note,
+        MLFLOW_SOURCE_NAME: f"lingraft {__version__}, {work}",
+        MLFLOW_SOURCE_TYPE: "LOCAL",
+        "pipeline": work,
+        "project": project,
+        **more_tags,
+    }
+    with retrying_client(creates=True) as client:
+        experiment = client.call(partial(_get_or_create_experiment, project))
+        run_id = _create_run(client, experiment, tags)
+        client.api.log_dict(run_id, dict(recipe), "recipe.json")
+        client.call(lambda: _log_params(run_id, _flatten(parameters)))
+        if client.repeated:
+            client.call(partial(_delete_duplicates, run_id))
+    return run_id
+
+
 def _mark_failed(run_ids: Sequence[str], error: BaseException) -> None:
     """Mark runs as failed or killed if MLflow answers at once; it must not hide the error itself."""
     status = "KILLED" if isinstance(error, Interruption | KeyboardInterrupt) else "FAILED"
     with client_without_retries() as client, contextlib.suppress(TrackingError):
         for run_id in run_ids:
-            client.call(partial(mlflow.MlflowClient().set_terminated, run_id, status))
+            client.api.set_terminated(run_id, status)
 
 
 def describe(client: RetryingClient, run_id: str, name: str, note: str, scores: Mapping[str, float]) -> None:
     """Set name, description and metrics of a pipeline's run, which its page shows at the top.
 
     Args:
-        client: MLflow, with retries.
+        client: MLflow.
         run_id: id of the pipeline's run.
         name: new name of the run.
         note: description in Markdown, of which MLflow's pages show the first lines.
         scores: metrics by which MLflow's charts compare it with the pipeline's other runs.
-
-    Raises:
-        TrackingError: the tracking server refuses, or stays down.
     """
-    tags = [RunTag(MLFLOW_RUN_NAME, name), RunTag(MLFLOW_RUN_NOTE, truncate(note))]
-    now_ms = _now_ms()
-    metrics = [Metric(key, value, now_ms, 0) for key, value in scores.items()]
-    client.call(lambda: mlflow.MlflowClient().log_batch(run_id, metrics, tags=tags))
-
-
-def _pipeline_note(recipe: Recipe, pipeline: str) -> str:
-    """Return the description of a pipeline's run until it has results."""
-    return (
-        f"The pipeline `{pipeline}` of `{recipe.name}`, from `{recipe.source}` to "
-        f"{', '.join(f'`{target}`' for target in recipe.targets)}. Its stages are runs of their own below this one. "
-        "Parameters are the recipe, and `recipe.json` among the artifacts is all of it."
-    )
+    _log_scores(client, run_id, scores, {MLFLOW_RUN_NAME: name, MLFLOW_RUN_NOTE: truncate(note)})
 
 
 class RunLocation(NamedTuple):
@@ -289,17 +272,13 @@ class RunLocation(NamedTuple):
 
 
 def run_location(client: RetryingClient, run_id: str) -> RunLocation:
-    """Look up the location of a pipeline's run and of its stages' runs.
-
-    Raises:
-        TrackingError: the tracking server refuses, or stays down.
-    """
-    mlflow_client = mlflow.MlflowClient()
-    experiment = str(client.call(partial(mlflow_client.get_run, run_id)).info.experiment_id)
-    wanted = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{run_id}'"
-    order = ["attributes.start_time ASC"]
-    found = client.call(
-        partial(mlflow_client.search_runs, [experiment], wanted, max_results=SEARCH_MAX_RESULTS_DEFAULT, order_by=order)
+    """Look up the location of a pipeline's run and of its stages' runs."""
+    experiment = str(client.api.get_run(run_id).info.experiment_id)
+    found = client.api.search_runs(
+        [experiment],
+        f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{run_id}'",
+        max_results=SEARCH_MAX_RESULTS_DEFAULT,
+        order_by=["attributes.start_time ASC"],
     )
     stages = {str(run.data.tags["stage"]): str(run.info.run_id) for run in found}
     address = urlsplit(mlflow.get_tracking_uri())
@@ -314,26 +293,22 @@ def close_run(run_id: str, failed: bool = False) -> None:
         TrackingError: the tracking server refuses, or stays down.
     """
     with retrying_client() as client:
-        client.call(lambda: mlflow.MlflowClient().set_terminated(run_id, "FAILED" if failed else "FINISHED"))
+        client.api.set_terminated(run_id, "FAILED" if failed else "FINISHED")
 
 
 def tag_run(client: RetryingClient, run_id: str, key: str, value: str) -> None:
-    """Set a tag of a run.
-
-    Raises:
-        TrackingError: the tracking server refuses, or stays down.
-    """
-    client.call(partial(mlflow.MlflowClient().set_tag, run_id, key, value))
+    """Set a tag of a run."""
+    client.api.set_tag(run_id, key, value)
 
 
 def tags_of_run(run_id: str) -> dict[str, str]:
-    """All tags of a run.
+    """Return all tags of a run.
 
     Raises:
         TrackingError: the tracking server has no such run, or stays down.
     """
     with retrying_client() as client:
-        return dict(client.call(partial(mlflow.MlflowClient().get_run, run_id)).data.tags)
+        return dict(client.api.get_run(run_id).data.tags)
 
 
 @contextlib.contextmanager
@@ -348,28 +323,30 @@ def stage(parent_run: str, name: str) -> Iterator[StageRun]:
             run again.
     """
     with interruptible(), retrying_client() as client:
-        parent = client.call(lambda: mlflow.MlflowClient().get_run(parent_run))
+        parent = client.api.get_run(parent_run)
         experiment = parent.info.experiment_id
-        project = parent.data.tags["project"]
         client.call(partial(_kill_abandoned, experiment, parent_run, name))
         tags = {MLFLOW_RUN_NAME: name, MLFLOW_PARENT_RUN_ID: parent_run, "stage": name}
-        run = StageRun(
-            client.call(partial(_get_or_create_run, experiment, tags | _request_tag())),
-            parent_run,
-            name,
-            project,
-            client,
-        )
+        run = StageRun(_create_run(client, experiment, tags), parent_run, name, parent.data.tags["project"], client)
         try:
             yield run
             run.finish()
         except BaseException as error:
-            run.fail(parent_run, error)
+            run.fail(error)
             raise
 
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+def _log_scores(
+    client: RetryingClient, run_id: str, scores: Mapping[str, float], tags: Mapping[str, object | None]
+) -> None:
+    now_ms = _now_ms()
+    metrics = [Metric(key, value, now_ms, 0) for key, value in scores.items()]
+    run_tags = [RunTag(key, str(value)) for key, value in tags.items() if value is not None]
+    client.api.log_batch(run_id, metrics, tags=run_tags)
 
 
 def _log_points(run_id: str, points: Sequence[TimedMetrics]) -> None:
@@ -378,7 +355,7 @@ def _log_points(run_id: str, points: Sequence[TimedMetrics]) -> None:
         Metric(key, value, now_ms, point.step) for now_ms, point in points for key, value in _metrics_of(point).items()
     ]
     with mlflow_errors():
-        mlflow.MlflowClient().log_batch(run_id, metrics, synchronous=True)
+        MlflowClient().log_batch(run_id, metrics, synchronous=True)
 
 
 def _metrics_of(point: "TrainingMetrics") -> dict[str, float]:
@@ -394,24 +371,26 @@ def _metrics_of(point: "TrainingMetrics") -> dict[str, float]:
     return {key: value for key, value in measured.items() if value is not None}
 
 
-def _request_tag() -> dict[str, str]:
-    return {_REQUEST: uuid.uuid4().hex}
+def _create_run(client: RetryingClient, experiment: str, tags: Mapping[str, str]) -> str:
+    """Create a run, and return its id; a repeated request finds the run that the first one created."""
+    request = uuid.uuid4().hex
+
+    def get_or_create() -> str:
+        if found := _runs_of_request(experiment, request):
+            return found[0]
+        return str(MlflowClient().create_run(experiment, tags={**tags, _REQUEST: request}).info.run_id)
+
+    return client.call(get_or_create)
 
 
-def _get_or_create_run(experiment: str, tags: Mapping[str, str]) -> str:
-    """Return the run with the request tag among `tags`; create it if there is none."""
-    found = _runs_of_request(experiment, tags[_REQUEST])
-    return found[0] if found else str(mlflow.MlflowClient().create_run(experiment, tags=dict(tags)).info.run_id)
-
-
-def _runs_of_request(experiment: str, mark: str) -> list[str]:
-    found = mlflow.MlflowClient().search_runs([experiment], f"tags.`{_REQUEST}` = '{mark}'")
+def _runs_of_request(experiment: str, request: str) -> list[str]:
+    found = MlflowClient().search_runs([experiment], f"tags.`{_REQUEST}` = '{request}'")
     return [str(run.info.run_id) for run in found]
 
 
 def _kill_abandoned(experiment: str, parent_run: str, name: str) -> None:
     """Mark runs of the same stage that were started and never ended as killed."""
-    mlflow_client = mlflow.MlflowClient()
+    mlflow_client = MlflowClient()
     same = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{parent_run}' and tags.stage = '{name}'"
     for run in mlflow_client.search_runs([experiment], f"{same} and attributes.status = 'RUNNING'"):
         mlflow_client.set_terminated(run.info.run_id, "KILLED")
@@ -419,10 +398,10 @@ def _kill_abandoned(experiment: str, parent_run: str, name: str) -> None:
 
 def _delete_duplicates(run_id: str) -> None:
     """Delete further runs of a request that was repeated although its first attempt had succeeded."""
-    mlflow_client = mlflow.MlflowClient()
+    mlflow_client = MlflowClient()
     run = mlflow_client.get_run(run_id)
-    for twin in set(_runs_of_request(run.info.experiment_id, run.data.tags[_REQUEST])) - {run_id}:
-        mlflow_client.delete_run(twin)
+    for duplicate in set(_runs_of_request(run.info.experiment_id, run.data.tags[_REQUEST])) - {run_id}:
+        mlflow_client.delete_run(duplicate)
 
 
 def _get_or_create_experiment(name: str) -> str:
@@ -431,15 +410,15 @@ def _get_or_create_experiment(name: str) -> str:
     if found is not None:
         return str(found.experiment_id)
     uri = mlflow.get_tracking_uri()
-    database = Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
-    return str(mlflow.create_experiment(name, (database.parent / "artifacts").as_uri() if database else None))
+    beside = (Path(uri.removeprefix(_SQLITE)).parent / "artifacts").as_uri() if uri.startswith(_SQLITE) else None
+    return str(mlflow.create_experiment(name, beside))
 
 
 def _log_params(run_id: str, facts: Mapping[str, object]) -> None:
     params = [Param(key, str(value)) for key, value in facts.items()]
     for start in range(0, len(params), MAX_PARAMS_TAGS_PER_BATCH):
         batch = params[start : start + MAX_PARAMS_TAGS_PER_BATCH]
-        mlflow.MlflowClient().log_batch(run_id, params=batch, synchronous=True)
+        MlflowClient().log_batch(run_id, params=batch, synchronous=True)
 
 
 def _flatten(nested: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:

@@ -14,6 +14,7 @@ from lingraft.config.encoder import EncoderShape
 FILE = "MLmodel"
 _TOKENS = TensorSpec(np.dtype(np.int64), (-1, -1), "tokens")
 _VISIBLE = TensorSpec(np.dtype(np.bool_), (-1, -1), "visible")
+_FLOAT = np.dtype(np.float32)
 _DATATYPES = {"BYTES": np.str_, "FP32": np.float32, "INT32": np.int32, "BOOL": np.bool_}
 
 
@@ -35,25 +36,17 @@ def _signature(manifest: Manifest) -> ModelSignature:
     labels = manifest.detail("labels", list[str]) if "labels" in manifest.details else []
     if manifest.kind is Kind.BUNDLE:
         return _bundle_signature(manifest.detail("kind", BundleKind), len(labels), width)
+    inputs: list[ColSpec | TensorSpec] = [_TOKENS]
+    output = TensorSpec(_FLOAT, (-1, -1, width), "hidden_states")
     if manifest.kind is Kind.EMBEDDINGS:
-        tables = [shapes["table_VD"] for shapes in manifest.shapes.values() if "table_VD" in shapes]
-        return _tensor_signature([_TOKENS], "vectors", (-1, -1, tables[0][-1] if tables else -1))
+        widths = [shapes["table_VD"][-1] for shapes in manifest.shapes.values() if "table_VD" in shapes]
+        output = TensorSpec(_FLOAT, (-1, -1, widths[0] if widths else -1), "vectors")
     if manifest.kind is Kind.TASK:
-        return _tensor_signature(
-            [_TOKENS, _VISIBLE], "logits", _task_shape(str(manifest.details.get("metric")), len(labels))
-        )
-    return _tensor_signature([_TOKENS], "hidden_states", (-1, -1, width))
-
-
-def _task_shape(metric: str, labels: int) -> tuple[int, ...]:
-    """Return the shape of logits: classes of a text, tags of a token, or start and end of an answer if unlabelled."""
-    if metric == "accuracy":
-        return (-1, labels)
-    return (-1, -1, labels or 2)
-
-
-def _tensor_signature(inputs: list[ColSpec | TensorSpec], name: str, shape: tuple[int, ...]) -> ModelSignature:
-    return ModelSignature(Schema(inputs), Schema([TensorSpec(np.dtype(np.float32), shape, name)]))
+        inputs.append(_VISIBLE)
+        # Classes of a text, tags of a token, or start and end of an answer, which has no labels.
+        classes = (-1, len(labels)) if manifest.details.get("metric") == "accuracy" else (-1, -1, len(labels) or 2)
+        output = TensorSpec(_FLOAT, classes, "logits")
+    return ModelSignature(Schema(inputs), Schema([output]))
 
 
 def _bundle_signature(kind: BundleKind, labels: int, width: int) -> ModelSignature:
@@ -61,8 +54,7 @@ def _bundle_signature(kind: BundleKind, labels: int, width: int) -> ModelSignatu
     from lingraft.serving.models import interface  # it brings PyTorch, and few steps register bundles
 
     inputs, outputs = interface(kind, labels, width)
-    taken: list[ColSpec | TensorSpec] = [ColSpec(DataType.string, name) for name in inputs]
-    given: list[ColSpec | TensorSpec] = [
-        TensorSpec(np.dtype(_DATATYPES[each.datatype]), tuple(each.shape), each.name) for each in outputs
-    ]
-    return ModelSignature(Schema(taken), Schema(given))
+    return ModelSignature(
+        Schema([ColSpec(DataType.string, name) for name in inputs]),
+        Schema([TensorSpec(np.dtype(_DATATYPES[each.datatype]), tuple(each.shape), each.name) for each in outputs]),
+    )

@@ -1,5 +1,6 @@
 """Tags and model card of a registered version, derived from its artifact: the contract of the registry."""
 
+import contextlib
 from collections.abc import Mapping
 
 import pydantic
@@ -7,8 +8,9 @@ import pydantic
 from lingraft.artifacts.artifact import Artifact, Kind, Manifest
 from lingraft.bundle.format import bundle_languages
 from lingraft.bundle.language_part import language_fingerprint
-from lingraft.huggingface.card_data import cost_table, markdown_table
+from lingraft.huggingface.card_data import cost_table
 from lingraft.model.flops import V100_FLOPS_PER_S
+from lingraft.tables import markdown_table
 
 PARITY = "parity."
 """Prefix of the tags for parity, the largest difference of a logit between ONNX Runtime and PyTorch: by language for
@@ -39,8 +41,10 @@ _EMBEDDINGS_SCORES = (
 
 
 def mlflow_tags(made: Artifact) -> dict[str, str]:
-    """Return the tags of a version that follow from its artifact; docs/registry.md explains each."""
+    """Return the tags of a version that follow from its artifact; docs/guides/registry.md explains each."""
     manifest = made.manifest
+    settings = manifest.details.get("settings")
+    languages = bundle_languages(manifest) if manifest.kind is Kind.BUNDLE else []
     facts: dict[str, object] = {
         "kind": manifest.kind,
         "fingerprint": made.fingerprint,
@@ -48,9 +52,9 @@ def mlflow_tags(made: Artifact) -> dict[str, str]:
         "tokenizer_hash": manifest.tokenizer_hash,
         "language": manifest.language,
         **{name: manifest.details.get(name) for name in ("system", "depth", "task")},
-        "task_kind": _task_kind(manifest),
+        "task_kind": settings.get("kind") if isinstance(settings, dict) else None,
         **{f"data.{name}": mark for name, mark in manifest.data_hashes.items()},
-        **(_language_tags(manifest) if manifest.kind is Kind.BUNDLE else {}),
+        **{f"fingerprint.{language}": language_fingerprint(manifest, language) for language in languages},
     }
     return {name: str(value) for name, value in facts.items() if value is not None} | recorded_tags(manifest)
 
@@ -82,8 +86,9 @@ def mismatched_tag(tags: Mapping[str, str], made: Artifact) -> str | None:
     facts = {name: value for name, value in mlflow_tags(made).items() if name not in ignored}
     for name in sorted({*facts, *surplus_tags(tags, made)}):
         if tags.get(name) != facts.get(name):
-            said, actual = (each.get(name, "nothing") for each in (tags, facts))
-            return f"its tag {name!r} says {said}, and the artifact {actual}: the tag was changed or removed."
+            tagged = tags.get(name, "nothing")
+            actual = facts.get(name, "nothing")
+            return f"its tag {name!r} says {tagged}, and the artifact {actual}: the tag was changed or removed."
     return None
 
 
@@ -103,18 +108,6 @@ def parity_of(manifest: Manifest) -> dict[str, float]:
     return {language: found.difference for language, found in parity.get("fp32", {}).items()}
 
 
-def _task_kind(manifest: Manifest) -> str | None:
-    settings = manifest.details.get("settings")
-    return str(settings["kind"]) if isinstance(settings, dict) and "kind" in settings else None
-
-
-def _language_tags(manifest: Manifest) -> dict[str, str]:
-    """Return the tags with each language's fingerprint, which an endpoint's answers name too."""
-    return {
-        f"fingerprint.{language}": language_fingerprint(manifest, language) for language in bundle_languages(manifest)
-    }
-
-
 def cost_tags(manifest: Manifest) -> dict[str, object]:
     """Return the cost of training an artifact; nothing if it was not trained.
 
@@ -132,67 +125,58 @@ def cost_tags(manifest: Manifest) -> dict[str, object]:
 
 def numeric_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """Return the tags whose values are numbers, such as scores."""
-    return {name: value for name, value in tags.items() if _is_number(value)}
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
+    numeric = {}
+    for name, value in tags.items():
+        with contextlib.suppress(ValueError):
+            float(value)
+            numeric[name] = value
+    return numeric
 
 
 def model_description(kind: str, project: str) -> str:
     """Return the description of a registered model, in a sentence."""
-    said = _NOUNS.get(kind, f"Artifacts of kind {kind} of `{{project}}`").format(project=project)
-    return f"{said}. Every version is a verified artifact; see its card."
+    noun = _NOUNS.get(kind, f"Artifacts of kind {kind} of `{{project}}`").format(project=project)
+    return f"{noun}. Every version is a verified artifact; see its card."
 
 
-def model_card(made: Artifact, title: str, scores: dict[str, str]) -> str:
+def model_card(made: Artifact, title: str, scores: Mapping[str, str]) -> str:
     """Return the model card of a version in Markdown, from its manifest and scores."""
-    use = ["## Use", f"`lingraft registry pull {title} --out DIR` brings and verifies it."]
+    use = f"## Use\n\n`lingraft registry pull {title} --out DIR` brings and verifies it."
     return truncate(
-        "\n\n".join(
-            [f"# {title}", *_facts_section(made), *_scores_section(made, scores), *_origin_sections(made), *use]
-        )
+        "\n\n".join([f"# {title}", _facts_section(made), *_scores_section(made, scores), *_origin_sections(made), use])
     )
 
 
-def run_description(made: Artifact, scores: dict[str, str]) -> str:
+def run_description(made: Artifact, scores: Mapping[str, str]) -> str:
     """Return the description of the run that made an artifact, in Markdown, with its result in the first line."""
     manifest = made.manifest
-    where = f" in `{manifest.language}`" if manifest.language else ""
-    found = ", ".join(f"{name} {value}" for name, value in list(scores.items())[:_FIRST_SCORES])
-    took = f"{manifest.cost.elapsed_s:,.0f} s, {manifest.cost.flops:.3g} FLOP" if manifest.cost.steps else ""
-    said = "; ".join(part for part in (found, took) if part)
-    opening = f"**{str(manifest.kind).capitalize()}{where}**" + (f": {said}." if said else ".")
+    title = str(manifest.kind).capitalize() + (f" in `{manifest.language}`" if manifest.language else "")
+    results = [", ".join(f"{name} {value}" for name, value in list(scores.items())[:_FIRST_SCORES])]
+    results += [f"{manifest.cost.elapsed_s:,.0f} s, {manifest.cost.flops:.3g} FLOP"] if manifest.cost.steps else []
+    result = "; ".join(filter(None, results))
+    opening = f"**{title}**" + (f": {result}." if result else ".")
     return truncate(
-        "\n\n".join([opening, *_scores_section(made, scores), *_facts_section(made), *_origin_sections(made)])
+        "\n\n".join([opening, *_scores_section(made, scores), _facts_section(made), *_origin_sections(made)])
     )
 
 
-def _facts_section(made: Artifact) -> list[str]:
-    shown = {name: value for name, value in mlflow_tags(made).items() if not name.startswith(_NOT_ON_CARD)}
-    return [markdown_table(("what", "is"), [(name, f"`{value}`") for name, value in shown.items()])]
+def _facts_section(made: Artifact) -> str:
+    facts = {name: value for name, value in mlflow_tags(made).items() if not name.startswith(_NOT_ON_CARD)}
+    return markdown_table(("what", "is"), [(name, f"`{value}`") for name, value in facts.items()])
 
 
-def _scores_section(made: Artifact, scores: dict[str, str]) -> list[str]:
+def _scores_section(made: Artifact, scores: Mapping[str, str]) -> list[str]:
     if not scores:
         return []
-    parts = ["## Scores", markdown_table(("score", "value"), [*scores.items()])]
-    return parts + ([_EMBEDDINGS_SCORES] if made.manifest.kind is Kind.EMBEDDINGS else [])
+    legend = [_EMBEDDINGS_SCORES] if made.manifest.kind is Kind.EMBEDDINGS else []
+    return ["## Scores", markdown_table(("score", "value"), [*scores.items()]), *legend]
 
 
 def _origin_sections(made: Artifact) -> list[str]:
     manifest = made.manifest
-    parts = []
-    if manifest.data_hashes:
-        hashes = [(name, f"`{mark}`") for name, mark in manifest.data_hashes.items()]
-        parts += ["## Made from", markdown_table(("input", "fingerprint"), hashes)]
-    if manifest.cost.steps:
-        parts += ["## Cost", cost_table({manifest.kind: manifest.cost})]
-    return parts
+    hashes = [(name, f"`{fingerprint}`") for name, fingerprint in manifest.data_hashes.items()]
+    parts = ["## Made from", markdown_table(("input", "fingerprint"), hashes)] if hashes else []
+    return parts + (["## Cost", cost_table({manifest.kind: manifest.cost})] if manifest.cost.steps else [])
 
 
 def truncate(card: str) -> str:

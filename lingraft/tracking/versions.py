@@ -1,5 +1,7 @@
-"""Versions of registered models as plain records, with their tags and aliases, and requests about them."""
+"""Versions of registered models as plain records: how they are found, tagged, aliased, downloaded and deleted."""
 
+import contextlib
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -7,18 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import mlflow
-from mlflow.exceptions import MlflowException
-from mlflow.tracking import MlflowClient
 
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, Manifest, read_manifest
-from lingraft.errors import ArtifactError, NotRegisteredError
-from lingraft.tracking.client import RetryingClient
-from lingraft.tracking.logged_models import ABSENT, MODELS, discard
-from lingraft.tracking.registry import CHAMPION, download_artifact, require_tagged
+from lingraft.artifacts.artifact import MANIFEST, MLFLOW_FILES, Artifact, Kind, Manifest, read_manifest
+from lingraft.errors import ArtifactError, NotRegisteredError, TrackingError
+from lingraft.tracking.client import RetryingClient, ignore_absent, retrying_client
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
+CHAMPION = "champion"
+MODELS = "models:/"
+"""Scheme of the URI of a version's source, before the id of its logged model."""
+REPAIR = (
+    "`lingraft registry restore MODEL VERSION FOLDER` repairs a version from a folder with the same artifact, such as "
+    "a backup or the output of the step that made it."
+)
+"""Advice of messages about damaged versions: registering the same content again would find and keep the damaged one."""
 _PAGE = 1000
 
 
@@ -38,7 +44,7 @@ class Version:
     description: str
 
     @classmethod
-    def from_mlflow(cls, found: "ModelVersion", aliases: Mapping[str, str]) -> Self:
+    def from_mlflow(cls, found: "ModelVersion", aliases: Mapping[str, object]) -> Self:
         """Build the record from MLflow's answer.
 
         Args:
@@ -76,20 +82,25 @@ class Version:
         """Fingerprint of the artifact; empty if lingraft did not register the version."""
         return self.tags.get("fingerprint", "")
 
+    @property
+    def model_id(self) -> str:
+        """Id of its logged model."""
+        return self.source.removeprefix(MODELS)
+
 
 def versions(client: RetryingClient, project: str) -> list[Version]:
     """Return every version of a project, sorted by name and number."""
-    return sorted(_find_versions(client, f"tags.project = '{project}'"), key=lambda each: (each.name, each.number))
+    return _find_versions(client, f"tags.project = '{project}'")
 
 
 def versions_of(client: RetryingClient, name: str) -> list[Version]:
     """Return every version of a model, sorted by number; none if there is no such model."""
-    return sorted(_find_versions(client, f"name = '{name}'"), key=lambda each: each.number)
+    return _find_versions(client, f"name = '{name}'")
 
 
 def projects(client: RetryingClient) -> list[str]:
     """Return the names of projects with registered versions."""
-    return sorted({each.tags["project"] for each in _find_versions(client, "") if "project" in each.tags})
+    return sorted({each.tags["project"] for each in search_versions(client, "") if "project" in each.tags})
 
 
 def version_of(client: RetryingClient, name: str, number: int) -> Version:
@@ -97,7 +108,6 @@ def version_of(client: RetryingClient, name: str, number: int) -> Version:
 
     Raises:
         NotRegisteredError: there is no such version.
-        TrackingError: the registry refuses, or stays down.
     """
     for each in versions_of(client, name):
         if each.number == number:
@@ -113,51 +123,144 @@ def champion_of(client: RetryingClient, name: str) -> Version | None:
     return next((each for each in versions_of(client, name) if each.is_champion), None)
 
 
-def alias_target(client: RetryingClient, name: str) -> Version | None:
-    """Return the champion of a model by a single request, for polling; the record has no other alias.
+def version_by_alias(client: RetryingClient, name: str, alias: str = CHAMPION) -> Version | None:
+    """Return the version that an alias points at, by a single request; the record has no other alias."""
+    with ignore_absent():
+        found = client.api.get_model_version_by_alias(name, alias)
+        return Version.from_mlflow(found, {alias: found.version})
+    return None
 
-    Raises:
-        TrackingError: the registry refuses, or stays down.
-    """
-    return client.call(partial(_alias_target, name))
+
+def search_versions(client: RetryingClient, filter_string: str) -> "list[ModelVersion]":
+    """Return all versions that MLflow finds, sorted by name and number, without their aliases."""
+    found: list[ModelVersion] = []
+    token: str | None = None
+    while True:
+        page = client.api.search_model_versions(filter_string, _PAGE, ["name ASC", "version_number ASC"], token)
+        found += page
+        token = page.token
+        if not token:
+            return found
 
 
-def download(client: RetryingClient, version: Version, kind: Kind, out: Path) -> Artifact:
-    """Download a version's artifact to a folder, and verify it.
-
-    Raises:
-        TrackingError: the registry refuses, or stays down.
-        ArtifactError: the download is damaged or contradicts its tag, or `out` cannot be written.
-    """
-    return download_artifact(client, version.source, version.title, kind, out, version.fingerprint)
+def _find_versions(client: RetryingClient, filter_string: str) -> list[Version]:
+    found = search_versions(client, filter_string)
+    names = sorted({each.name for each in found})
+    aliases = {name: dict(client.api.get_registered_model(name).aliases) for name in names}
+    records = [Version.from_mlflow(each, aliases[each.name]) for each in found]
+    return sorted(records, key=lambda each: (each.name, each.number))
 
 
 def move_champion(client: RetryingClient, name: str, number: int | None) -> None:
     """Point the alias `champion` at a version, or delete it if None, in one request."""
     if number is not None:
-        client.call(partial(MlflowClient().set_registered_model_alias, name, CHAMPION, str(number)))
-    else:
-        client.call(partial(_delete_alias, name))
+        client.api.set_registered_model_alias(name, CHAMPION, str(number))
+        return
+    with ignore_absent():
+        client.api.delete_registered_model_alias(name, CHAMPION)
 
 
 def set_tags(client: RetryingClient, version: Version, tags: Mapping[str, str]) -> None:
     """Set tags of a version, in their order."""
     for key, value in tags.items():
-        client.call(partial(MlflowClient().set_model_version_tag, version.name, str(version.number), key, value))
-
-
-def delete_version(client: RetryingClient, version: Version) -> None:
-    """Delete a version and its logged model; `mlflow gc` frees their space."""
-    mlflow_client = MlflowClient()
-    client.call(partial(_unless_absent, mlflow_client.delete_model_version, version.name, str(version.number)))
-    if version.source.startswith(MODELS):
-        client.call(partial(discard, version.source.removeprefix(MODELS)))
+        client.api.set_model_version_tag(version.name, str(version.number), key, value)
 
 
 def delete_tag(client: RetryingClient, version: Version, key: str) -> None:
     """Delete a tag of a version if it exists."""
-    client.call(
-        partial(_unless_absent, MlflowClient().delete_model_version_tag, version.name, str(version.number), key)
+    with ignore_absent():
+        client.api.delete_model_version_tag(version.name, str(version.number), key)
+
+
+def delete_version(client: RetryingClient, version: Version) -> None:
+    """Delete a version and its logged model; `mlflow gc` frees their space."""
+    with ignore_absent():
+        client.api.delete_model_version(version.name, str(version.number))
+    if version.source.startswith(MODELS):
+        with ignore_absent():
+            client.api.delete_logged_model(version.model_id)
+
+
+def tag(name: str, key: str, value: str) -> None:
+    """Set a tag on the champion of a model.
+
+    Raises:
+        TrackingError: no such model or champion, or the registry stays down for as long as it is waited for.
+    """
+    with retrying_client() as client:
+        set_tags(client, _require_alias(client, name, CHAMPION), {key: value})
+
+
+def tags_of(name: str) -> dict[str, str]:
+    """Return the tags of the champion of a model.
+
+    Raises:
+        TrackingError: no such model or champion, or the registry stays down for as long as it is waited for.
+    """
+    with retrying_client() as client:
+        return _require_alias(client, name, CHAMPION).tags
+
+
+def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
+    """Download a registered artifact to a folder, and verify it.
+
+    Raises:
+        TrackingError: no such model or alias, or the registry stays down for as long as it is waited for.
+        ArtifactError: the download is damaged, or `out` cannot be written.
+    """
+    with retrying_client() as client:
+        found = _require_alias(client, name, alias)
+        return download(client, found, kind, out, f"{alias!r} of {name!r}")
+
+
+def download(client: RetryingClient, version: Version, kind: Kind, out: Path, title: str | None = None) -> Artifact:
+    """Download a version's artifact to a folder, and verify it.
+
+    Args:
+        client: MLflow.
+        version: version of the artifact.
+        kind: kind that the artifact must have.
+        out: new folder.
+        title: name of the version in messages; its own title if None.
+
+    Raises:
+        ArtifactError: the download is damaged or contradicts its tag, or `out` cannot be written.
+    """
+    return _download(
+        client,
+        uri=version.source,
+        title=title or version.title,
+        kind=kind,
+        out=out,
+        fingerprint=version.fingerprint,
+    )
+
+
+def fetch_run_artifact(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
+    """Download an artifact of a run to a folder, and verify it.
+
+    Raises:
+        TrackingError: no such run or artifact, or the server stays down for as long as it is waited for.
+        ArtifactError: the download is damaged, or `out` cannot be written.
+    """
+    with retrying_client() as client:
+        return download_run_artifact(client, run_id, name, kind, out)
+
+
+def download_run_artifact(client: RetryingClient, run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
+    """Download an artifact of a run by a client that is open already; see `fetch_run_artifact`."""
+    if not client.api.list_artifacts(run_id, name):  # MLflow's `runs:/` mistakes a server that is down for no artifact
+        raise TrackingError(
+            f"run {run_id} at {mlflow.get_tracking_uri()} keeps no {name!r}. Run the step that makes it, or give the "
+            "run that has it."
+        )
+    return _download(
+        client,
+        uri=f"{client.api.get_run(run_id).info.artifact_uri}/{name}",
+        title=f"{name!r} of run {run_id}",
+        kind=kind,
+        out=out,
+        fingerprint=None,
     )
 
 
@@ -167,81 +270,70 @@ def download_files(
     """Download the manifest and some files of a version's artifact to a folder, and verify each file.
 
     Args:
-        client: MLflow, with retries.
+        client: MLflow.
         version: version of the artifact.
         kind: kind that the artifact must have.
         out: new folder.
         wanted: function that returns the names of the files to download, from the manifest.
 
     Raises:
-        TrackingError: the registry refuses, lacks a file, or stays down.
         ArtifactError: the download is damaged, of another kind, or contradicts its tag.
     """
-    location = client.call(partial(_artifact_location, version))
-    client.transfer(partial(_download, f"{location}/{MANIFEST}", out))
+    # `models:/` URIs give all files at once only.
+    location = client.api.get_logged_model(version.model_id).artifact_location
+    client.transfer(partial(_download_files, f"{location}/{MANIFEST}", out))
     manifest = read_manifest(out)
     if manifest.kind is not kind:
         raise ArtifactError(
             f"{version.title} is an artifact of kind {manifest.kind}, but one of kind {kind} is needed."
         )
     found = Artifact(out, manifest, deferred=True)
-    require_tagged(found, version.fingerprint, version.title)
+    _require_tagged(found, version.fingerprint, version.title)
     for name in wanted(manifest):
-        client.transfer(partial(_download, f"{location}/{name}", (out / name).parent))
+        client.transfer(partial(_download_files, f"{location}/{name}", (out / name).parent))
         found.verify(name)
     return found
 
 
-def _artifact_location(version: Version) -> str:
-    """Return the URI of a version's files in the store; `models:/` URIs give all files at once only."""
-    return str(MlflowClient().get_logged_model(version.source.removeprefix(MODELS)).artifact_location)
+def _require_alias(client: RetryingClient, name: str, alias: str) -> Version:
+    found = version_by_alias(client, name, alias)
+    if found is None:
+        raise NotRegisteredError(
+            f"the registry at {mlflow.get_tracking_uri()} has no {alias!r} of {name!r}. "
+            "Run the pipeline that registers it first, or set MLFLOW_TRACKING_URI to the registry that has it."
+        )
+    return found
 
 
-def _download(uri: str, folder: Path) -> None:
-    mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(folder))
+def _download(client: RetryingClient, uri: str, title: str, kind: Kind, out: Path, fingerprint: str | None) -> Artifact:
+    """Download an artifact from a URI of the store to a folder, and verify it, its fingerprint too if that is known."""
+    with contextlib.ExitStack() as stack:
+
+        def download_anew() -> Path:
+            """Download to a new folder, so that nothing of a failed attempt stays in it."""
+            return _download_files(uri, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+
+        source = client.transfer(download_anew)
+        for name in MLFLOW_FILES:
+            (source / name).unlink(missing_ok=True)
+        try:
+            found = Artifact.load(source, kind)
+        except ArtifactError as error:
+            raise ArtifactError(f"{title} at {mlflow.get_tracking_uri()} came as {error} {REPAIR}") from error
+        _require_tagged(found, fingerprint, f"{title} at {mlflow.get_tracking_uri()}")
+        found.copy_to(out)
+    return Artifact.load(out, kind)
 
 
-def _alias_target(name: str) -> Version | None:
-    try:
-        found = MlflowClient().get_model_version_by_alias(name, CHAMPION)
-    except MlflowException as error:
-        if error.error_code not in ABSENT:
-            raise
-        return None
-    return Version.from_mlflow(found, {CHAMPION: found.version})
+def _download_files(uri: str, folder: Path) -> Path:
+    return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(folder)))
 
 
-def _delete_alias(name: str) -> None:
-    _unless_absent(MlflowClient().delete_registered_model_alias, name, CHAMPION)
-
-
-def _unless_absent(request: Callable[..., None], *arguments: str) -> None:
-    """Delete something that an earlier attempt may have deleted."""
-    try:
-        request(*arguments)
-    except MlflowException as error:
-        if error.error_code not in ABSENT:
-            raise
-
-
-def _find_versions(client: RetryingClient, filter_string: str) -> list[Version]:
-    found = search_versions(client, filter_string)
-    aliases = {name: client.call(partial(_aliases, name)) for name in sorted({each.name for each in found})}
-    return [Version.from_mlflow(each, aliases[each.name]) for each in found]
-
-
-def _aliases(name: str) -> dict[str, str]:
-    return dict(MlflowClient().get_registered_model(name).aliases)
-
-
-def search_versions(client: RetryingClient, filter_string: str) -> "list[ModelVersion]":
-    """Return all versions that MLflow finds, sorted by name and number, without their aliases."""
-    found: list[ModelVersion] = []
-    token: str | None = None
-    order = ["name ASC", "version_number ASC"]
-    while True:
-        page = client.call(partial(MlflowClient().search_model_versions, filter_string, _PAGE, order, token))
-        found += page
-        token = page.token
-        if not token:
-            return found
+def _require_tagged(found: Artifact, fingerprint: str | None, title: str) -> None:
+    """Refuse an artifact whose fingerprint differs from the registry's tag, which is stored apart from the files."""
+    if fingerprint is not None and found.fingerprint != fingerprint:
+        raise ArtifactError(
+            f"{title} has fingerprint {found.fingerprint} in the store, but its tag in the registry says "
+            f"{fingerprint or 'nothing'}: its manifest was edited, or the tag was. {REPAIR} If the tag was edited, set "
+            "it back to the fingerprint in the version's description."
+        )

@@ -1,7 +1,7 @@
-"""What each step of a training sees: its micro-batches, from the step's number alone.
+"""Micro-batches of a training step, which follow from the step's number alone.
 
 A global batch is divided over the processes, and each part into micro-batches; every micro-batch comes with its share
-in the mean over the global batch, so that the gradient is the same however it is divided.
+of the mean over the global batch, so that the gradient is the same however the batch is divided.
 """
 
 import math
@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lingraft.config.training import blocks_per_process
+from lingraft import ranks
+from lingraft.config.training import Training, blocks_per_process
 from lingraft.data.masking import count_predicted
 from lingraft.data.rng import make_generator
 from lingraft.data.shards import Blocks
@@ -19,7 +20,6 @@ from lingraft.data.shuffling import ShuffledIndices
 from lingraft.errors import RecipeError
 from lingraft.tasks.kinds import Prepared
 from lingraft.tasks.lengths import lengths
-from lingraft.training.distributed import process_group
 
 _GROUPED_STEPS = 16
 """Steps whose rows are sorted by length among themselves: of 512 NLI pairs, 32 at once, 3% are padding, not 40%."""
@@ -30,31 +30,36 @@ class MaskedLmBatch(NamedTuple):
 
     tokens_BT: Tensor
     first: int
-    """Place of the first one in the order of the whole training, by which it is masked."""
+    """Place of the first block in the order of the whole training, which decides how the blocks are masked."""
 
 
 def block_stream(
     blocks: Blocks, batch_blocks: int, at_once: int | None, mask_rate: float, seed: int
 ) -> Callable[[int], list[tuple[float, MaskedLmBatch]]]:
-    """Shuffled blocks; every epoch has each block once, in an order of its own.
+    """Return the stream of shuffled blocks; every epoch has each block once, in an order of its own.
 
     Args:
-        blocks: what is drawn from.
-        batch_blocks: of a step, over all processes.
-        at_once: of a micro-batch; all of a process's if absent.
+        blocks: to draw from.
+        batch_blocks: blocks of a step, over all processes.
+        at_once: blocks of a micro-batch; all of a process's if absent.
         mask_rate: share of tokens that are predicted, by which micro-batches weigh.
         seed: decides the order.
 
     Raises:
         RecipeError: batch and micro-batch cannot be divided over the processes.
     """
-    own = _part_of(batch_blocks, at_once)
+    own = blocks_per_process(batch_blocks, at_once, ranks.world_size())
+    if own is None:
+        raise RecipeError(
+            f"batch_blocks {batch_blocks} in micro-batches of {at_once or 'any size'} cannot be divided over "
+            f"{ranks.world_size()} processes. Choose a batch that is a multiple of micro_batch_blocks x processes."
+        )
     order, size = ShuffledIndices(len(blocks), seed, blocks.window), at_once or own
 
     def micro_batches(step: int) -> list[tuple[float, MaskedLmBatch]]:
         first = (step - 1) * batch_blocks
         total = count_predicted(mask_rate, blocks.block_tokens, first, batch_blocks) or 1  # blocks may be that short
-        starts = range(first + process_group.rank() * own, first + (process_group.rank() + 1) * own, size)
+        starts = range(first + ranks.rank() * own, first + (ranks.rank() + 1) * own, size)
         blocks.prefetch_from(order, starts.stop)
         return [
             (
@@ -67,37 +72,31 @@ def block_stream(
     return micro_batches
 
 
-def _part_of(batch_blocks: int, at_once: int | None) -> int:
-    own = blocks_per_process(batch_blocks, at_once, process_group.world_size())
-    if own is None:
-        raise RecipeError(
-            f"batch_blocks {batch_blocks} in micro-batches of {at_once or 'any size'} cannot be divided over "
-            f"{process_group.world_size()} processes. Choose a batch that is a multiple of "
-            "micro_batch_blocks x processes."
-        )
-    return own
+def masked_lm_stream(blocks: Blocks, settings: Training) -> Callable[[int], list[tuple[float, MaskedLmBatch]]]:
+    """Return the stream of shuffled blocks of a training's settings; see `block_stream`."""
+    return block_stream(blocks, settings.batch_blocks, settings.micro_batch_blocks, settings.mask_rate, settings.seed)
 
 
 def task_stream(
     data: Prepared, batch_examples: int, at_once: int | None, seed: int, group_by_length: bool = False
 ) -> Callable[[int], list[tuple[float, Any]]]:
-    """Shuffled examples; each epoch a new order, with one batch that may be smaller.
+    """Return the stream of shuffled examples; each epoch has a new order, and one batch that may be smaller.
 
     Args:
-        data: what is drawn from.
+        data: to draw from.
         batch_examples: rows of a step, over all processes.
         at_once: rows of a micro-batch; all of a process's if absent.
         seed: decides the order.
-        group_by_length: whether a step's rows are to be of like length.
+        group_by_length: whether a step's rows are of similar length.
     """
     rows_of = _rows_of(data, batch_examples, seed, _GROUPED_STEPS if group_by_length else 1)
 
     def micro_batches(step: int) -> list[tuple[float, Any]]:
         chosen = rows_of(step)
         total = data.targets(chosen)
-        parts = chosen.split(at_once or math.ceil(len(chosen) / process_group.world_size()))
-        own = math.ceil(len(parts) / process_group.world_size())
-        mine = parts[process_group.rank() * own :][:own]
+        parts = chosen.split(at_once or math.ceil(len(chosen) / ranks.world_size()))
+        own = math.ceil(len(parts) / ranks.world_size())
+        mine = parts[ranks.rank() * own :][:own]
         filled = [(data.targets(part) / total, data.batch(part)) for part in mine]
         # Gradients are averaged over all processes, so each has as many micro-batches, some of which count for nothing.
         return filled + [(0.0, data.batch(chosen[:1]))] * (own - len(mine))
@@ -105,25 +104,25 @@ def task_stream(
     return micro_batches
 
 
-def _rows_of(data: Prepared, batch_examples: int, seed: int, together: int) -> Callable[[int], Tensor]:
-    """Row numbers of a step. The rows of so many steps are sorted by length, and their batches shuffled."""
+def _rows_of(data: Prepared, batch_examples: int, seed: int, grouped_steps: int) -> Callable[[int], Tensor]:
+    """Return the row numbers of a step. The rows of grouped steps are sorted by length, and their batches shuffled."""
     count, order = len(data), ShuffledIndices(len(data), seed)
     steps_an_epoch = math.ceil(count / batch_examples)
-    lengths_N = lengths(data) if together > 1 else None
+    lengths_N = lengths(data) if grouped_steps > 1 else None
 
     def rows(step: int) -> Tensor:
         epoch, place = divmod(step - 1, steps_an_epoch)
-        first = (place - place % together) * batch_examples
-        drawn = order.rows(epoch * count + first, min(together * batch_examples, count - first))
+        first = (place - place % grouped_steps) * batch_examples
+        drawn = order.rows(epoch * count + first, min(grouped_steps * batch_examples, count - first))
         if lengths_N is None:
             return drawn
         batches = drawn[lengths_N[drawn].argsort(stable=True)].split(batch_examples)
         shuffled = torch.randperm(len(batches), generator=make_generator("batches", seed, epoch, first))
-        return batches[int(shuffled[place % together])]
+        return batches[int(shuffled[place % grouped_steps])]
 
     return rows
 
 
 def steps_for_epochs(data: Prepared, batch_examples: int, epochs: float) -> int:
-    """Steps in which every row is seen `epochs` times, at least one."""
+    """Return the steps in which every row is seen `epochs` times, at least one."""
     return max(1, round(epochs * math.ceil(len(data) / batch_examples)))

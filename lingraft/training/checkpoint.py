@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,53 +16,57 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from lingraft import ranks
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.cache import list_differences
 from lingraft.artifacts.files import make_folder, write_json
 from lingraft.console import say
 from lingraft.errors import ArtifactError, LingraftError, TrainingError
+from lingraft.retry import retry
 from lingraft.training.distributed import process_group
 from lingraft.training.state import TrainingState
 
 _FORMAT = 1
-"""Of what is written; a checkpoint of another is of no use."""
+"""Format of the files; a checkpoint of another format is not used."""
 _KEPT = 2
 _PART, _FACTS_FILE = "state", "state.json"
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NOT_WRITTEN = (LingraftError, OSError, SafetensorError)
-"""What a disk that takes nothing raises: safetensors says some of it in words of its own."""
-_PAUSES_S = (0.5, 1.0, 2.0)
-"""Between tries to read, as network drives that are lost for a moment come back."""
+"""Errors of a disk that takes nothing; safetensors reports some of them by an error of its own."""
+_RETRY_S = 4.0
+"""Seconds for which reading is tried again, since network drives that are lost for a moment come back."""
 
-Found = TypeVar("Found")
+Content = TypeVar("Content")
 
 
 class CheckpointManager:
     """Writes checkpoints into a folder while training goes on, and finds the newest one that is whole and fits."""
 
     def __init__(self, folder: Path, made_from: Mapping[str, Any], every_s: float) -> None:
-        """Say where, and of what training.
+        """Manage the checkpoints of one training.
 
         Args:
-            folder: one training's own.
+            folder: of this training alone.
             made_from: all that decides the training's result, as JSON can hold it; a checkpoint of another is not used.
             every_s: seconds between two checkpoints.
         """
-        self.folder, self.made_from, self.every_s = folder, json.loads(json.dumps(made_from)), every_s
-        self.noted: dict[str, Any] = {}
-        """What else to write beside the state, such as a choice that must not be made anew."""
+        self.folder = folder
+        self.made_from = json.loads(json.dumps(made_from))
+        self.every_s = every_s
+        self.notes: dict[str, Any] = {}
+        """Written beside the state, such as a choice that must not be made anew."""
         self.stalled_s: list[float] = []
         """Seconds for which each checkpoint held training up."""
         self.ended: TrainingState | None = None
-        """What training ended with; written only if the process is asked to stop before the result is on disk."""
-        self._kept_at = time.monotonic()
+        """State at the end of training; written only if the process is asked to stop before the result is on disk."""
+        self._saved_at = time.monotonic()
         self._on_disk: int | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._written: Future[bool] | None = None
 
-    def newest(self) -> TrainingState | None:
-        """The newest state that is whole and of this training; `noted` is then what was noted beside it.
+    def load_newest(self) -> TrainingState | None:
+        """Return the newest state that is whole and of this training; `notes` is then what was written beside it.
 
         A checkpoint that is torn, cut short or edited is renamed, and so is one of other settings, inputs or shapes;
         none is deleted.
@@ -70,30 +75,30 @@ class CheckpointManager:
             ArtifactError: not all processes find the same.
             TrainingError: the disk cannot be read, also when tried again; nothing is renamed for it.
         """
-        if process_group.is_rank_zero():
+        if ranks.is_rank_zero():
             for torn in _list_folder(self.folder, ".step-"):
                 shutil.rmtree(torn, ignore_errors=True)
-            found = self._newest()
+            found = self._load_newest()
             process_group.barrier()
         else:
             process_group.barrier()  # until what is of no use has been renamed
-            found = self._newest()
+            found = self._load_newest()
         step = found.step if found else 0
         if (newest := process_group.all_reduce_max(step)) != step:
             raise ArtifactError(
-                f"process {process_group.rank()} finds a checkpoint after step {step} in {self.folder}, and another "
+                f"process {ranks.rank()} finds a checkpoint after step {step} in {self.folder}, and another "
                 f"one after step {newest}. All machines must see the same folder."
             )
         return found
 
-    def _newest(self) -> TrainingState | None:
+    def _load_newest(self) -> TrainingState | None:
         for place in reversed(_list_folder(self.folder, "step-")):
             try:
-                state, self.noted = _read_with_retries(self._read, place)
+                state, self.notes = _read_with_retries(self._read, place)
                 self._on_disk = state.step
                 return state
             except ArtifactError as error:
-                if not process_group.is_rank_zero():
+                if not ranks.is_rank_zero():
                     raise
                 _set_aside(place, error)
         return None
@@ -107,53 +112,52 @@ class CheckpointManager:
             raise ArtifactError(f"{place} belongs to another training: {'; '.join(changed)}.")
         return TrainingState.of(found.tensors(_PART), facts["state"]), facts["noted"]
 
-    def due(self) -> bool:
-        """Whether it is time for a checkpoint, and the one before is on disk; the leader knows."""
-        if not process_group.is_rank_zero():
-            return False
-        return not self._writing and time.monotonic() - self._kept_at >= self.every_s
+    def is_due(self) -> bool:
+        """Return whether it is time for a checkpoint, and the one before is on disk; rank zero decides."""
+        is_time = time.monotonic() - self._saved_at >= self.every_s
+        return ranks.is_rank_zero() and is_time and not self._is_writing
 
-    def keep_soon(self) -> None:
-        """Have a checkpoint be due after this step already, however short ago the last one was."""
-        self._kept_at = -math.inf
+    def save_soon(self) -> None:
+        """Make a checkpoint due after this step already, however short ago the last one was."""
+        self._saved_at = -math.inf
 
     @property
-    def _writing(self) -> bool:
+    def _is_writing(self) -> bool:
         return self._written is not None and not self._written.done()
 
-    def keep(self, state: TrainingState, last: bool = False) -> None:
+    def save(self, state: TrainingState, last: bool = False) -> None:
         """Write a checkpoint beside training, which is held up only while the state is copied in memory.
 
         A checkpoint that cannot be written is reported; those before it stay.
 
         Args:
-            state: to keep.
+            state: to write.
             last: whether training stops here. Then one that is being written will do, if it is written in the end:
                 whoever asks to stop may not wait for two.
         """
-        if not process_group.is_rank_zero():
+        if not ranks.is_rank_zero():
             return
-        spares = last and self._writing
-        if self.settle() and spares:
+        was_writing = self._is_writing
+        if self.wait() and last and was_writing:
             return
         started = time.perf_counter()
-        facts = {"format": _FORMAT, "state": state.facts(), "noted": dict(self.noted), "made_from": self.made_from}
-        content = state.tensors(), facts
+        tensors = state.tensors()
+        facts = {"format": _FORMAT, "state": state.facts(), "noted": dict(self.notes), "made_from": self.made_from}
         self.stalled_s.append(time.perf_counter() - started)
-        self._kept_at = time.monotonic()
-        self._written = self._writer.submit(self._write, state.step, last, *content)
+        self._saved_at = time.monotonic()
+        self._written = self._writer.submit(self._write, state.step, last, tensors, facts)
 
-    def keep_batch(self, step: int, learning_rate: float, micro_batches: Sequence[tuple[float, Any]]) -> str:
-        """Write what this process saw of a step, to look into, and say where.
+    def save_batch(self, step: int, learning_rate: float, micro_batches: Sequence[tuple[float, Any]]) -> str:
+        """Write this process's batch of a step for people to look into, and return a sentence that says where.
 
         The tensors of micro-batch n are named `000n.<field>`; its other fields, such as the place in the stream by
         which it is masked, are in the manifest's details, and so are step, learning rate and shares.
         """
-        place = self.folder / f"not-finite-step-{step:08d}-process-{process_group.rank()}"
+        place = self.folder / f"not-finite-step-{step:08d}-process-{ranks.rank()}"
         fields = {
             f"{number:04d}.{name}": value
             for number, (_, batch) in enumerate(micro_batches)
-            for name, value in _fields(batch).items()
+            for name, value in (batch._asdict() if hasattr(batch, "_asdict") else vars(batch)).items()
         }
         tensors = {name: value for name, value in fields.items() if isinstance(value, Tensor)}
         details = {"step": step, "learning_rate": learning_rate, "shares": [share for share, _ in micro_batches]}
@@ -167,14 +171,14 @@ class CheckpointManager:
             return f"Its batch is not kept: {error}"
         return f"Its batch is kept in {place}."
 
-    def settle(self) -> bool:
-        """Until the checkpoint being written is on disk; whether it is."""
+    def wait(self) -> bool:
+        """Wait for the checkpoint being written; return whether there was one, and it is on disk."""
         written, self._written = self._written, None
         return written is not None and written.result()
 
     def resume_hint(self) -> str:
-        """Where training goes on from when it is started again, in words."""
-        if not process_group.is_rank_zero():
+        """Return a sentence that says where training goes on from when it is started again."""
+        if not ranks.is_rank_zero():
             return "the first process keeps the checkpoint."
         if self._on_disk is None:
             return "no checkpoint was written. Run the same again to begin anew."
@@ -182,9 +186,9 @@ class CheckpointManager:
 
     def remove(self) -> None:
         """Remove all checkpoints, when what was trained is on disk; those set aside stay."""
-        self.settle()
+        self.wait()
         self.ended = None
-        if process_group.is_rank_zero():
+        if ranks.is_rank_zero():
             try:
                 for place in sorted(self.folder.glob("step-*")):  # the newest one goes last
                     _discard(place)
@@ -192,20 +196,20 @@ class CheckpointManager:
                 say(f"the checkpoints in {self.folder} are of no use any more, but cannot be removed: {error}")
 
     def close(self, in_haste: bool = False) -> None:
-        """Write what training ended with, if the result is not on disk yet, and wait for it.
+        """Write the state at the end of training, if the result is not on disk yet, and wait for it.
 
         Args:
-            in_haste: whether one that is being written will do in its place.
+            in_haste: whether a checkpoint that is being written will do in its place.
         """
         if not in_haste:
-            self.settle()
+            self.wait()
         ended, self.ended = self.ended, None
         if ended is not None:
-            self.keep(ended, last=True)
-        self.settle()
+            self.save(ended, last=True)
+        self.wait()
 
     def _write(self, step: int, last: bool, tensors: dict[str, Tensor], facts: dict[str, Any]) -> bool:
-        """Write a checkpoint, and say whether it is on disk; where it is not, nothing else has changed."""
+        """Write a checkpoint and return whether it is on disk; where it is not, nothing else has changed."""
         place = self.folder / f"step-{step:08d}"
         try:
             _require_finite(tensors, step)
@@ -227,45 +231,45 @@ class CheckpointManager:
 
 
 def _list_folder(folder: Path, prefix: str) -> list[Path]:
-    """What a folder holds whose names begin so, in their order; a glob would find nothing on a disk that is lost."""
+    """List entries with a prefix in their order; unlike a glob, not empty where the disk is lost for a moment."""
     try:
         return sorted(folder / name for name in _read_with_retries(os.listdir, folder) if name.startswith(prefix))
     except ArtifactError:
         return []
 
 
-def _read_with_retries(read: Callable[[Path], Found], place: Path) -> Found:
-    """What there is to read, though not at the first try.
+def _read_with_retries(read: Callable[[Path], Content], place: Path) -> Content:
+    """Read something, with further attempts while the disk cannot be read.
 
     Raises:
         ArtifactError: there is nothing.
-        TrainingError: nothing can be said of it, as the disk cannot be read.
+        TrainingError: the disk cannot be read, so nothing can be said of it.
     """
-    pauses_s = iter(_PAUSES_S)
-    while True:
-        try:
-            return read(place)
-        except _NO_FILE as error:
-            raise ArtifactError(f"{place} is not whole: {error}.") from error
-        except OSError as error:
-            if (pause_s := next(pauses_s, None)) is None:
-                raise TrainingError(
-                    f"{place} cannot be read: {error}. It may be whole, and stays where it is. Run the same again when "
-                    "the disk can be read, or rename it to do without."
-                ) from error
-            say(f"{place} cannot be read yet: {error}. It is tried again in {pause_s} s.")
-            time.sleep(pause_s)
+    try:
+        return retry(
+            partial(read, place),
+            is_transient=lambda error: isinstance(error, OSError) and not isinstance(error, _NO_FILE),
+            within_s=_RETRY_S,
+            before_pause=lambda error, _: say(f"{place} cannot be read yet: {error}. It is tried again."),
+        )
+    except _NO_FILE as error:
+        raise ArtifactError(f"{place} is not whole: {error}.") from error
+    except OSError as error:
+        raise TrainingError(
+            f"{place} cannot be read: {error}. It may be whole, and stays where it is. Run the same again when "
+            "the disk can be read, or rename it to do without."
+        ) from error
 
 
 def _discard(place: Path) -> None:
-    """Remove a checkpoint; it is never there by half, whatever happens meanwhile."""
+    """Remove a checkpoint; under its own name it is never half there, whatever happens meanwhile."""
     doomed = place.with_name(f".{place.name}-doomed")
     place.rename(doomed)
     shutil.rmtree(doomed)
 
 
 def _set_aside(place: Path, reason: Exception) -> None:
-    """Rename what is of no use, and say why."""
+    """Rename a checkpoint that is not used, and say why."""
     names = (f"set-aside-{place.name}{f'-{number}' if number else ''}" for number in itertools.count())
     aside = next(place.with_name(name) for name in names if not place.with_name(name).exists())
     try:
@@ -274,11 +278,6 @@ def _set_aside(place: Path, reason: Exception) -> None:
         say(f"checkpoint {place.name} is not used: {reason} It cannot be set aside: {error}")
     else:
         say(f"a checkpoint is set aside as {aside.name}: {reason}")
-
-
-def _fields(batch: Any) -> dict[str, Any]:
-    named: Any = batch
-    return dict(named._asdict()) if isinstance(batch, tuple) else dict(vars(batch))
 
 
 def _require_finite(tensors: Mapping[str, Tensor], step: int) -> None:

@@ -1,229 +1,260 @@
-"""THE loop: pretraining, step 1b, adaptation and finetuning differ in loss, trainable parameters and batches only."""
+"""The training loop: pretraining, step 1b, adaptation and finetuning differ in model, trained parameters and batches.
+
+A training has one phase or several, all of the same parameters. Each phase has a model of its own, such as the deeper
+mini-models of a progressive adaptation; weights, moments, schedule and learning curve go on from phase to phase.
+"""
 
 import functools
 import signal
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import TypeVar
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from lingraft import ranks
 from lingraft.data.rng import derive_seed
 from lingraft.errors import TrainingError
 from lingraft.signals import Interruption, StopRequest, stop_signals
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
-from lingraft.training.optimizer import Optimizer
+from lingraft.training.optimizer import Optimizer, SkippedSteps
 from lingraft.training.precision import AutocastFactory, preserve_rng
-from lingraft.training.prefetch import Prefetcher, prefetch
-from lingraft.training.schedule import Schedule, TrainingMetrics
-from lingraft.training.skipped_steps import SkippedSteps
+from lingraft.training.prefetch import prefetch
+from lingraft.training.schedule import TRAINING_START, Schedule, TrainingMetrics
 from lingraft.training.state import TrainingState
-from lingraft.training.stopwatch import Stopwatch
 
-Batch = TypeVar("Batch")
-MicroBatches = Sequence[tuple[float, Batch]]
-"""Of one step and process; each with its share in the mean over the global batch."""
-Stream = Callable[[int], MicroBatches[Batch]]
-"""The micro-batches of a step; steps count from 1."""
+MicroBatches = Sequence[tuple[float, Any]]
+"""Micro-batches of one step and process, each with its share of the mean over the global batch."""
+Stream = Callable[[int], MicroBatches]
+"""Returns the micro-batches of a step; steps count from 1."""
 _CONTINUE, _SAVE, _STOP = range(3)
 _REMEDY = "Lower the learning rate, lengthen the warm-up, or use precision = 'fp32'."
 
 
-def train(
-    loss_of: nn.Module,
-    parameters: Sequence[nn.Parameter],
-    stream: Stream[Batch],
-    plan: Schedule,
-    precise: AutocastFactory,
-    state: TrainingState | None = None,
-    checkpointer: CheckpointManager | None = None,
-    judge: Callable[[], float] | None = None,
-    dev_loss: Callable[[], float] | None = None,
-) -> Generator[TrainingMetrics, None, None]:
-    """Train, and yield a point of the learning curve every `log_every_steps` steps, at the stops, and after the last.
+@dataclass(frozen=True)
+class Phase:
+    """Part of a training."""
 
-    The caller may look, evaluate or stop between points; that time does not count. In the end the parameters are
-    those after the last step or, where there is a `judge` and no phase is to follow, those of the best dev score.
+    loss_of: nn.Module
+    """Returns the loss of a batch, a scalar."""
+    schedule: Schedule
+    """Schedule as if the phase were the first; where it starts is known when the phase before has ended."""
 
-    Args:
-        loss_of: gives the loss of a batch, a scalar.
-        parameters: what is trained; nothing else gets a gradient or optimizer state.
-        stream: what to train on.
-        plan: length and schedule.
-        precise: number format of the forward pass.
-        state: where to go on from; the beginning if absent.
-        checkpointer: writes checkpoints on the way, if any are wanted.
-        judge: the dev score, the higher the better; asked where the plan says.
-        dev_loss: the same for the dev loss, by which a phase ends whose plan has a plateau.
 
-    Raises:
-        TrainingError: more steps than the plan allows, or the last ones, had a loss or a gradient that is not finite.
-        Interruption: the process was asked to stop, and a checkpoint was written.
-    """
-    state, looks = state or TrainingState(), (judge, dev_loss)
-    if checkpointer:
-        checkpointer.ended = None
-    optimizer, parallel = Optimizer(parameters, plan.weight_decay, plan.clip_norm), process_group.data_parallel(loss_of)
-    _restore_optimizer(state, optimizer)
-    left_out, watch = SkippedSteps(state.left_out), Stopwatch(state.elapsed_s)
-    with stop_signals() if checkpointer else nullcontext(StopRequest()) as notice:
-        yield from _log_point(state, plan, looks, parameters, notice)
-        steps = range(state.step + 1, 1 + (state.step if state.ended(plan) else plan.last_step))
-        batches = prefetch(map(stream, steps))
-        _checkpoint_or_stop(_next_action(notice, checkpointer, batches), notice, checkpointer, state, optimizer)
-        for step, micro_batches in zip(steps, batches, strict=True):
-            loss = _backward(parallel, micro_batches, plan, step, precise, notice)
-            if loss is not None:
-                left_out.add(step, optimizer.step(plan.learning_rate_at(step), loss))
-                left_out.settle(waiting=0 if plan.told_at(step) else 1)
-                _require_few_skipped(left_out, plan, stream, checkpointer)
-                state.step, state.elapsed_s = step, watch.elapsed_s
+def max_steps(phases: Sequence[Phase]) -> int:
+    """Return the steps of a training whose phases last as long as their schedules let them."""
+    start = TRAINING_START
+    for phase in phases:
+        schedule = replace(phase.schedule, start=start)
+        start = schedule.start_after(schedule.last_step)
+    return start.step
+
+
+@dataclass
+class TrainingLoop:
+    """One training, from its beginning or from a checkpoint."""
+
+    parameters: Sequence[nn.Parameter]
+    """All that is trained; nothing else has a gradient."""
+    stream: Stream
+    autocast: AutocastFactory
+    checkpointer: CheckpointManager | None = None
+    dev_score: Callable[[], float] | None = None
+    """Computes the dev score, the higher the better, where the schedule asks for it."""
+    dev_loss: Callable[[], float] | None = None
+    """Computes the dev loss, by which phases end whose schedule has a plateau."""
+    state: TrainingState = field(default_factory=TrainingState)
+
+    def run(self, phases: Sequence[Phase]) -> Generator[TrainingMetrics, None, None]:
+        """Train, and yield the points of the learning curve; the time between points does not count.
+
+        The caller may evaluate, save or stop at a point. In the end the parameters are those after the last step or,
+        with a dev score, those of the best one. A phase for which no step is left is skipped, with those after it.
+
+        Args:
+            phases: in their order; the schedules of all but the last are not the last.
+
+        Raises:
+            TrainingError: too many steps, or the last ones, had a loss or a gradient that is not finite.
+            Interruption: the process was asked to stop, and a checkpoint was written.
+        """
+        starts = self.state.phase_starts
+        while True:
+            phase = phases[len(starts)]
+            schedule = replace(phase.schedule, start=starts[-1] if starts else TRAINING_START)
+            yield from self._train(phase.loss_of, schedule)
+            if schedule.is_last or self.state.is_stale(schedule):
+                break
+            start = schedule.start_after(self.state.step)
+            if replace(phases[len(starts) + 1].schedule, start=start).last_step == self.state.step:
+                break
+            starts.append(start)
+        self.state.best.restore(self.parameters)
+
+    def _train(self, loss_of: nn.Module, schedule: Schedule) -> Iterator[TrainingMetrics]:
+        """Train one phase."""
+        state, checkpointer = self.state, self.checkpointer
+        optimizer = Optimizer(self.parameters, schedule.weight_decay, schedule.clip_norm)
+        skipped = SkippedSteps(state.skipped)
+        model = process_group.data_parallel(loss_of)
+        self._restore(optimizer)
+        with stop_signals() if checkpointer else nullcontext(StopRequest()) as stop:
+            yield from self._log(schedule, stop)  # a point that a stop has kept from being evaluated
+            steps = range(state.step + 1, 1 + (state.step if state.has_ended(schedule) else schedule.last_step))
+            batches = prefetch(map(self.stream, steps))
+            batches.wait(unless=functools.partial(_stop_signal, stop))
+            self._checkpoint_or_stop(optimizer, skipped, stop)
+            resumed_at_s = time.perf_counter()
+            for step, micro_batches in zip(steps, batches, strict=True):
+                loss = _forward_backward(model, micro_batches, step, schedule.seed, self.autocast, stop)
+                if loss is None:  # asked to stop between micro-batches; the next run takes the step
+                    self._stop(optimizer, skipped, stop)
+                skipped.add(step, optimizer.clip(loss))
+                optimizer.step(schedule.learning_rate_at(step))
+                skipped.settle(waiting=0 if schedule.logs_at(step) else 1)
+                self._require_few_skipped(schedule)
+                state.step = step
                 state.losses.append(loss)
-                with watch.paused():
-                    yield from _log_point(state, plan, looks, parameters, notice)
-                if state.ended(plan):
+                state.elapsed_s += time.perf_counter() - resumed_at_s
+                yield from self._log(schedule, stop)
+                resumed_at_s = time.perf_counter()
+                if state.has_ended(schedule):
                     break
-            order = _STOP if loss is None else _next_action(notice, checkpointer, batches)
-            if order != _CONTINUE:
-                left_out.settle()
-            _checkpoint_or_stop(order, notice, checkpointer, state, optimizer)
-        _require_finite_end(left_out, plan, state, stream, checkpointer)
-        state.optimizer = optimizer.tensors()
-        if checkpointer:
-            checkpointer.ended = state
-        if plan.is_last:
-            state.best.put_back(parameters)
+                batches.wait(unless=functools.partial(_stop_signal, stop))
+                self._checkpoint_or_stop(optimizer, skipped, stop)
+            self._snapshot(optimizer, skipped)
+            self._require_finite_end(schedule)
+            if checkpointer:
+                checkpointer.ended = state
+
+    def _restore(self, optimizer: Optimizer) -> None:
+        """Go on from the tensors of a checkpoint, and let go of them: they are as large as all that is trained."""
+        if self.checkpointer:
+            self.checkpointer.ended = None
+        if self.state.optimizer:
+            optimizer.restore(self.state.optimizer)
+            self.state.optimizer = {}
+        self.state.losses = [loss.to(self.parameters[0].device) for loss in self.state.losses]
+
+    def _log(self, schedule: Schedule, stop: StopRequest) -> Iterator[TrainingMetrics]:
+        """Yield the point of the learning curve after the current step, if it is due and was not yielded before.
+
+        A stop ends an evaluation; the point is then yielded when training goes on.
+        """
+        state = self.state
+        if not (state.losses and schedule.logs_at(state.step)):
+            return
+        evaluations = (
+            (self.dev_score, schedule.evaluates_at(state.step)),
+            (self.dev_loss, schedule.evaluates_loss_at(state.step)),
+        )
+        found: list[float | None] = []
+        for evaluate, is_due in evaluations:
+            if evaluate is None or not is_due:
+                found.append(None)
+                continue
+            score = stop.unless_asked(evaluate)
+            if process_group.all_reduce_max(score is None) or score is None:
+                return
+            found.append(process_group.broadcast(score))
+        dev_score, dev_loss = found
+        if dev_score is not None:
+            state.best.update(dev_score, state.step, self.parameters)
+        losses_S = torch.stack(state.losses).float()
+        state.losses.clear()
+        point = TrainingMetrics(
+            step=state.step,
+            tokens=state.step * schedule.tokens_per_step,
+            flops=schedule.start_after(state.step).flops,
+            elapsed_s=state.elapsed_s,
+            loss=float(losses_S[losses_S.isfinite()].mean()),
+            learning_rate=schedule.learning_rate_at(state.step),
+            dev_score=dev_score,
+            left_out_steps=len(state.skipped),
+            depth=schedule.depth,
+            dev_loss=dev_loss,
+        )
+        state.points.append(point)
+        yield point
+
+    def _checkpoint_or_stop(self, optimizer: Optimizer, skipped: SkippedSteps, stop: StopRequest) -> None:
+        """Write a checkpoint if one is due; stop if any process was asked to."""
+        if self.checkpointer is None:
+            return
+        wanted = _STOP if _stop_signal(stop) else _SAVE if self.checkpointer.is_due() else _CONTINUE
+        action = process_group.all_reduce_max(wanted)
+        if action == _STOP:
+            self._stop(optimizer, skipped, stop)
+        if action == _SAVE:
+            self.checkpointer.save(self._snapshot(optimizer, skipped))
+
+    def _stop(self, optimizer: Optimizer, skipped: SkippedSteps, stop: StopRequest) -> NoReturn:
+        """Write the last checkpoint of this process and raise."""
+        state = self._snapshot(optimizer, skipped)
+        hint = "nothing was written."
+        if self.checkpointer:
+            self.checkpointer.save(state, last=True)
+            self.checkpointer.wait()
+            hint = self.checkpointer.resume_hint()
+        number = process_group.all_reduce_max(_stop_signal(stop))  # not every process has been asked
+        raise Interruption(number, f"asked to stop after step {state.step}; {hint}")
+
+    def _snapshot(self, optimizer: Optimizer, skipped: SkippedSteps) -> TrainingState:
+        """Bring the state up to date, weights and moments included."""
+        skipped.settle()
+        self.state.optimizer = optimizer.tensors()
+        return self.state
+
+    def _require_few_skipped(self, schedule: Schedule) -> None:
+        skipped = self.state.skipped
+        if len(skipped) > schedule.skipped_steps:
+            raise self._not_finite(
+                schedule,
+                skipped[-1],
+                f", and {len(skipped) - 1} steps were left out before it, of {schedule.skipped_steps} that may be.",
+            )
+
+    def _require_finite_end(self, schedule: Schedule) -> None:
+        """One step may be skipped by accident, also the last one; weights whose loss is never finite are no result."""
+        if {max(self.state.step - 1, 1), self.state.step} <= {*self.state.skipped}:
+            raise self._not_finite(schedule, self.state.step, ", with which training ended.")
+
+    def _not_finite(self, schedule: Schedule, step: int, what: str) -> TrainingError:
+        """Return the error, after keeping the batch of the step for the user to look into."""
+        rate = schedule.learning_rate_at(step)
+        kept = f" {self.checkpointer.save_batch(step, rate, self.stream(step))}" if self.checkpointer else ""
+        return TrainingError(
+            f"the loss or a gradient is not finite at step {step} of {schedule.steps} (learning rate {rate:.2e})"
+            f"{what}{kept} {_REMEDY}"
+        )
 
 
-def _restore_optimizer(state: TrainingState, optimizer: Optimizer) -> None:
-    """Go on from the tensors of a checkpoint, and let go of them: they are as large as all that trains."""
-    if state.optimizer:
-        optimizer.restore(state.optimizer)
-        state.optimizer = {}
-    state.losses = [loss.to(optimizer.parameters[0].device) for loss in state.losses]
-
-
-def _backward(
-    loss_of: nn.Module,
-    micro_batches: MicroBatches[Batch],
-    plan: Schedule,
-    step: int,
-    precise: AutocastFactory,
-    notice: StopRequest,
+def _forward_backward(
+    model: nn.Module, micro_batches: MicroBatches, step: int, seed: int, autocast: AutocastFactory, stop: StopRequest
 ) -> Tensor | None:
-    """Gradients of the mean loss of a step's global batch; its loss, or None if asked to stop in the middle."""
+    """Add up the gradients of a step's micro-batches; the mean loss of the global batch, or None if asked to stop."""
     losses: list[Tensor] = []
-    first = process_group.rank() * len(micro_batches)
+    first = ranks.rank() * len(micro_batches)
     with preserve_rng():
         for number, (share, batch) in enumerate(micro_batches):
-            if number and process_group.all_reduce_max(notice.signal_number):  # after every step all have asked anyway
+            if number and process_group.all_reduce_max(stop.signal_number):  # all have asked before the first one
                 return None
-            torch.manual_seed(derive_seed("dropout", plan.seed, step, first + number))
-            with _no_sync(loss_of, number + 1 < len(micro_batches)):
-                with precise():
-                    loss = loss_of(batch)
-                (loss * (share * process_group.world_size())).backward()
+            torch.manual_seed(derive_seed("dropout", seed, step, first + number))
+            is_last = number + 1 == len(micro_batches)
+            # Gradients of all micro-batches but the last stay with the process.
+            with model.no_sync() if isinstance(model, DistributedDataParallel) and not is_last else nullcontext():
+                with autocast():
+                    loss = model(batch)
+                (loss * (share * ranks.world_size())).backward()
             losses.append(loss.detach() * share)
     return process_group.all_reduce_sum(functools.reduce(torch.add, losses))
 
 
-def _no_sync(loss_of: nn.Module, wanted: bool) -> AbstractContextManager[None]:
-    """Gradients of all micro-batches but the last stay with the process."""
-    return loss_of.no_sync() if wanted and isinstance(loss_of, DistributedDataParallel) else nullcontext()
-
-
-def _log_point(
-    state: TrainingState,
-    plan: Schedule,
-    looks: tuple[Callable[[], float] | None, Callable[[], float] | None],
-    parameters: Sequence[nn.Parameter],
-    notice: StopRequest,
-) -> Iterator[TrainingMetrics]:
-    """The point of the learning curve after a step, if there is to be one and it has not been told before.
-
-    Who is asked to stop while it looks at dev score or loss tells it when training goes on.
-    """
-    if not (state.losses and plan.told_at(state.step)):
-        return
-    found: list[float | None] = []
-    for look, wanted in zip(looks, (plan.judged_at(state.step), plan.looked_at(state.step)), strict=True):
-        seen = notice.unless_asked(look) if look and wanted else None
-        if look and wanted and process_group.all_reduce_max(seen is None):
-            return
-        found.append(None if seen is None else process_group.broadcast(seen))
-    score, dev_loss = found
-    if score is not None:
-        state.best.look(score, state.step, parameters)
-    losses_S = torch.stack(state.losses).float()
-    loss = float(losses_S[losses_S.isfinite()].mean())
-    state.losses.clear()
-    state.points.append(plan.point(state.step, state.elapsed_s, loss, score, len(state.left_out), dev_loss))
-    yield state.points[-1]
-
-
-def _require_few_skipped(
-    left_out: SkippedSteps, plan: Schedule, stream: Stream[Batch], checkpointer: CheckpointManager | None
-) -> None:
-    if len(left_out.steps) <= plan.skipped_steps:
-        return
-    step = left_out.steps[-1]
-    raise TrainingError(
-        f"{_not_finite(plan, step)}, and {len(left_out.steps) - 1} steps were left out before it, of "
-        f"{plan.skipped_steps} that may be.{_save_batch(plan, step, stream, checkpointer)} {_REMEDY}"
-    )
-
-
-def _require_finite_end(
-    left_out: SkippedSteps,
-    plan: Schedule,
-    state: TrainingState,
-    stream: Stream[Batch],
-    checkpointer: CheckpointManager | None,
-) -> None:
-    """One step may be left out by accident, also the last one; of weights that give no finite loss any more none is."""
-    last = {max(state.step - 1, 1), state.step}
-    if last <= {*left_out.steps}:
-        kept = _save_batch(plan, state.step, stream, checkpointer)
-        raise TrainingError(f"{_not_finite(plan, state.step)}, with which training ended.{kept} {_REMEDY}")
-
-
-def _save_batch(plan: Schedule, step: int, stream: Stream[Batch], checkpointer: CheckpointManager | None) -> str:
-    return f" {checkpointer.keep_batch(step, plan.learning_rate_at(step), stream(step))}" if checkpointer else ""
-
-
-def _not_finite(plan: Schedule, step: int) -> str:
-    rate = f"learning rate {plan.learning_rate_at(step):.2e}"
-    return f"the loss or a gradient is not finite at step {step} of {plan.steps} ({rate})"
-
-
-def _next_action(
-    notice: StopRequest, checkpointer: CheckpointManager | None, batches: Prefetcher[MicroBatches[Batch]]
-) -> int:
-    """What all processes do before the next step, whose batch is there; who is asked to stop does not wait for it."""
-    if checkpointer is None:
-        return _CONTINUE
-    batches.wait(unless=lambda: _stop_requested(notice))
-    return process_group.all_reduce_max(
-        _STOP if _stop_requested(notice) else _SAVE if checkpointer.due() else _CONTINUE
-    )
-
-
-def _stop_requested(notice: StopRequest) -> int:
-    """The signal that asks to stop, 0 if none does; without a `torchrun` above it, a process has been told, too."""
-    return notice.signal_number or (signal.SIGTERM if process_group.parent_died() else 0)
-
-
-def _checkpoint_or_stop(
-    order: int, notice: StopRequest, checkpointer: CheckpointManager | None, state: TrainingState, optimizer: Optimizer
-) -> None:
-    if checkpointer is None or order == _CONTINUE:
-        return
-    state.optimizer = optimizer.tensors()
-    checkpointer.keep(state, last=order == _STOP)
-    if order == _STOP:
-        checkpointer.settle()
-        signal_number = process_group.all_reduce_max(_stop_requested(notice))  # not every process has been asked
-        raise Interruption(signal_number, f"asked to stop after step {state.step}; {checkpointer.resume_hint()}")
+def _stop_signal(stop: StopRequest) -> int:
+    """Return the signal that asks to stop, or 0; a process whose `torchrun` is gone has been asked, too."""
+    return stop.signal_number or (signal.SIGTERM if process_group.parent_died() else 0)

@@ -1,4 +1,4 @@
-"""Masked language modelling: the loss that trains primaries and embeddings, and the accuracy that judges them."""
+"""Masked language modelling: the loss that trains primaries and embeddings, and the accuracy that evaluates them."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,27 +6,29 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lingraft.config.training import Training
 from lingraft.console import with_progress
 from lingraft.data.masking import NOT_PREDICTED, MaskingVocabulary, mask_tokens
 from lingraft.data.rng import derive_seed
+from lingraft.data.shards import Blocks
 from lingraft.model.encoder import Encoder
 from lingraft.model.kernels.cross_entropy import summed_cross_entropy
 from lingraft.tasks.item_counts import ItemCounts
 from lingraft.training.batches import MaskedLmBatch
 
 EVALUATION_MASK_RATE = 0.15
-"""Accuracy is always measured at 15%, whatever the rate in training."""
+"""Accuracy is always measured at this rate, whatever the rate in training."""
 _EVALUATION_SEED = 20_221_210
 _EVALUATION_BATCH = 64
 
 
 class MaskedLmLoss(nn.Module):
-    """The loss of a batch: mean over heads of the cross-entropy at masked positions (section 2)."""
+    """Loss of a batch: the mean over heads of the cross-entropy at masked positions (paper section 2)."""
 
     def __init__(
         self, encoder: Encoder, depths: tuple[int, ...], mask_rate: float, seed: int, window: int | None = None
     ) -> None:
-        """Say what predicts, and how much.
+        """Create the loss.
 
         Args:
             encoder: body and vocabulary.
@@ -36,13 +38,18 @@ class MaskedLmLoss(nn.Module):
             window: tokens of a window that attention stays within; absent: a block's.
         """
         super().__init__()
-        self.encoder, self.depths, self.mask_rate, self.window = encoder, depths, mask_rate, window
-        self.seed, self.pieces = derive_seed("masks", seed), _pieces(encoder)
+        self.encoder = encoder
+        self.depths = depths
+        self.mask_rate = mask_rate
+        self.window = window
+        self.seed = derive_seed("masks", seed)
+        self.pieces = _pieces(encoder)
 
     def forward(self, drawn: MaskedLmBatch) -> Tensor:
-        """A scalar. Places that a block of mostly special tokens leaves unpredicted count as predicted with no loss.
+        """Return the loss, a scalar.
 
-        The divisor is then the same for all blocks, however they are divided into batches.
+        Places that a block of mostly special tokens leaves unpredicted count as predicted with no loss. So the divisor
+        is the same for all blocks, however they are divided into batches.
         """
         tokens_BT = drawn.tokens_BT.to(self.encoder.positions_TD.device, non_blocking=True)
         masked = mask_tokens(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
@@ -60,11 +67,11 @@ def accuracy(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict
 
     The masks are the same in every call, so that scores of one tokenizer's texts compare pair by pair.
     """
-    return {depth: tally.score for depth, tally in accuracy_counts(encoder, blocks_NT, depths).items()}
+    return {depth: counts.score for depth, counts in accuracy_counts(encoder, blocks_NT, depths).items()}
 
 
 def accuracy_counts(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict[int, ItemCounts]:
-    """What `accuracy` is made of, block by block: masked tokens found by the head at each depth, out of all masked."""
+    """Count the masked tokens of each block, and those of them found by the head at each depth."""
     return _evaluate_masked(encoder, blocks_NT, depths, lambda logits_MV, targets_M: logits_MV.argmax(-1) == targets_M)
 
 
@@ -74,19 +81,45 @@ def mean_loss(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dic
     def losses(logits_MV: Tensor, targets_M: Tensor) -> Tensor:
         return F.cross_entropy(logits_MV.float(), targets_M, ignore_index=NOT_PREDICTED, reduction="none")
 
-    return {depth: tally.score for depth, tally in _evaluate_masked(encoder, blocks_NT, depths, losses).items()}
+    return {depth: counts.score for depth, counts in _evaluate_masked(encoder, blocks_NT, depths, losses).items()}
+
+
+Measure = Callable[[Encoder, Tensor, Iterable[int]], dict[int, float]]
+"""Measures the head at each depth on blocks (N, T): `accuracy` or `mean_loss`."""
+
+
+def dev_evaluator(
+    trained: nn.Module, evaluated: Encoder, dev: Blocks, settings: Training, measure: Measure = accuracy
+) -> Callable[[], float]:
+    """Return a function that measures an encoder's last head on the first dev blocks.
+
+    Args:
+        trained: model in training, which is in training mode again afterwards.
+        evaluated: for example the primary with the embeddings that a mini-model is learning.
+        dev: its blocks.
+        settings: how many of them.
+        measure: accuracy, or the mean loss.
+    """
+    top = evaluated.shape.layers
+
+    def score() -> float:
+        found = measure(evaluated, dev.take(torch.arange(min(settings.judged_blocks, len(dev)))), (top,))[top]
+        trained.train()
+        return found
+
+    return score
 
 
 @torch.inference_mode()
 def _evaluate_masked(
     encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int], measure: Callable[[Tensor, Tensor], Tensor]
 ) -> dict[int, ItemCounts]:
-    """By block, how many tokens are masked, and the sum of what is measured (M) of their logits (M, V) and targets."""
+    """Count masked tokens by block, and add up what is measured (M) of their logits (M, V) and targets."""
     depths = tuple(depths)
     encoder.eval()
     device, pieces = encoder.positions_TD.device, _pieces(encoder)
     found: dict[int, list[Tensor]] = {depth: [] for depth in depths}
-    judged: list[Tensor] = []
+    masked_by_block: list[Tensor] = []
     batches = blocks_NT.split(_EVALUATION_BATCH)
     for number, tokens_BT in enumerate(with_progress(batches, "judge masked tokens", "batch", len(batches))):
         first = number * _EVALUATION_BATCH
@@ -96,8 +129,8 @@ def _evaluate_masked(
         for depth, logits_MV in logits.items():
             measured_M = measure(logits_MV, masked.targets_M).double()
             found[depth].append(blocks_M.bincount(measured_M, minlength=blocks))
-        judged.append(blocks_M[masked.targets_M != NOT_PREDICTED].bincount(minlength=blocks))
-    out_of_N = torch.cat(judged).cpu().numpy()
+        masked_by_block.append(blocks_M[masked.targets_M != NOT_PREDICTED].bincount(minlength=blocks))
+    out_of_N = torch.cat(masked_by_block).cpu().numpy()
     return {depth: ItemCounts.of(torch.cat(parts).cpu().numpy(), out_of_N) for depth, parts in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""What Prometheus can ask of a step that trains: the alerts in manifests/ are about these."""
+"""Metrics of a running training for Prometheus, which the alerts in manifests/ are about."""
 
 import os
 import time
@@ -15,60 +15,60 @@ if TYPE_CHECKING:
     from lingraft.training.schedule import MetricsCallback, TrainingMetrics
 
 PORT = "LINGRAFT_METRICS_PORT"
-"""Environment variable: the port at which to answer; unset, nobody asks."""
-LEFT_OUT = "left_out_steps_total"
+"""Environment variable: port at which Prometheus asks; unset: nothing is served."""
+SKIPPED = "left_out_steps_total"
 HELP = {
     "point_timestamp_seconds": "When training began, or told the last point of its learning curve",
     "step": "Optimizer steps so far",
     "tokens": "Tokens so far",
     "loss": "Mean since the point before",
-    LEFT_OUT: "Steps that this process has left out because they were not finite",
+    SKIPPED: "Steps that this process has left out because they were not finite",
 }
-"""Of each metric, whose names begin with lingraft_training."""
-_hears: Callable[[], None] | None = None
-"""Is told of steps that are left out."""
+"""Description of each metric, whose names begin with lingraft_training."""
+_on_skipped: Callable[[], None] | None = None
+"""Called for every skipped step."""
 
 
 def expose_metrics(stage: str, watch: "MetricsCallback") -> "MetricsCallback":
-    """Tell Prometheus, too, what a training tells of itself; `watch` itself where nobody asks.
+    """Return a callback that passes the points of a training on and serves them to Prometheus.
 
     Args:
-        stage: the training's name.
-        watch: is told every point as before.
+        stage: name of the training.
+        watch: called with every point; returned itself where no port is set.
 
     Raises:
-        MissingExtraError: somebody asks, and the client of Prometheus is not installed.
+        MissingExtraError: a port is set, and the client of Prometheus is not installed.
     """
     if not os.environ.get(PORT):
         return watch
-    gauges, left_out = _metrics()
+    gauges, skipped = _metrics()
     try:
         _serve(int(os.environ[PORT]))
     except OSError as error:
         say(f"port {os.environ[PORT]} cannot be listened at, so Prometheus hears nothing of {stage}: {error}")
         return watch
     gauges["point_timestamp_seconds"].labels(stage).set(time.time())
-    on_skipped_step(left_out.labels(stage).inc)
+    on_skipped_step(skipped.labels(stage).inc)
 
-    def tell(point: "TrainingMetrics") -> None:
+    def expose(point: "TrainingMetrics") -> None:
         for name, value in {"step": point.step, "tokens": point.tokens, "loss": point.loss}.items():
             gauges[name].labels(stage).set(value)
         gauges["point_timestamp_seconds"].labels(stage).set(time.time())
         watch(point)
 
-    return tell
+    return expose
 
 
-def on_skipped_step(hears: Callable[[], None]) -> None:
-    """Have somebody told of every step that this process leaves out from now on, in place of who was told before."""
-    global _hears
-    _hears = hears
+def on_skipped_step(callback: Callable[[], None]) -> None:
+    """Set what is called for every step that this process skips from now on."""
+    global _on_skipped
+    _on_skipped = callback
 
 
 def report_skipped_step() -> None:
-    """Tell that a step was left out, as soon as that is known: the next point may be long in coming, or never come."""
-    if _hears:
-        _hears()
+    """Report a skipped step as soon as it is known: the next point may be long in coming, or never come."""
+    if _on_skipped:
+        _on_skipped()
 
 
 @cache
@@ -77,13 +77,15 @@ def _metrics() -> "tuple[dict[str, Gauge], Counter]":
         from prometheus_client import Counter, Gauge
     except ImportError as error:
         raise MissingExtraError("prometheus-client", "tracking") from error
-    named = {name: (f"lingraft_training_{name}", text, ["stage"]) for name, text in HELP.items()}
-    return {name: Gauge(*given) for name, given in named.items() if name != LEFT_OUT}, Counter(*named[LEFT_OUT])
+    gauges = {
+        name: Gauge(f"lingraft_training_{name}", text, ["stage"]) for name, text in HELP.items() if name != SKIPPED
+    }
+    return gauges, Counter(f"lingraft_training_{SKIPPED}", HELP[SKIPPED], ["stage"])
 
 
 @cache
 def _serve(port: int) -> None:
-    """From now on, until the process ends."""
+    """Start a server that answers until the process ends."""
     from prometheus_client import start_http_server
 
     start_http_server(port)

@@ -1,9 +1,13 @@
-"""AdamW that clips, and leaves out steps that are not finite, without a pass or a wait of its own."""
+"""AdamW that clips, and skips steps that are not finite, without a pass over the gradients or a wait of its own."""
 
+from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from lingraft.training.metrics import report_skipped_step
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.98), 1e-6
 """RoBERTa's settings, which the paper follows."""
@@ -15,14 +19,15 @@ class Optimizer:
     """AdamW that decays matrices but not biases and LayerNorms."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], weight_decay: float, clip_norm: float) -> None:
-        """Say what is trained.
+        """Create the optimizer.
 
         Args:
-            parameters: nothing else gets a gradient or state.
-            weight_decay: of matrices.
+            parameters: all that is trained; nothing else gets state.
+            weight_decay: decay of matrices.
             clip_norm: largest norm of all gradients together; larger ones are scaled down to it.
         """
-        self.parameters, self.clip_norm = parameters, clip_norm
+        self.parameters = parameters
+        self.clip_norm = clip_norm
         groups = [
             {"params": [parameter for parameter in parameters if parameter.ndim > 1], "weight_decay": weight_decay},
             {"params": [parameter for parameter in parameters if parameter.ndim <= 1], "weight_decay": 0.0},
@@ -30,14 +35,14 @@ class Optimizer:
         # The learning rate is set before every step.
         self._adamw = torch.optim.AdamW(groups, lr=0.0, betas=ADAM_BETAS, eps=ADAM_EPS, fused=True)
 
-    def step(self, learning_rate: float, loss: Tensor) -> Tensor:
-        """Take a step and clear the gradients; returns whether it was left out, a boolean scalar on the device.
-
-        A step whose loss or gradient is not finite changes nothing: neither weights nor moments.
+    def clip(self, loss: Tensor) -> Tensor:
+        """Have the next step clip the gradients, and change nothing if the loss or a gradient is not finite.
 
         Args:
-            learning_rate: of this step.
             loss: scalar.
+
+        Returns:
+            Whether the step will be skipped, a boolean scalar on the device.
         """
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         norm = nn.utils.get_total_norm(gradients, foreach=True)
@@ -46,14 +51,17 @@ class Optimizer:
         # pass of its own over the gradients, and nothing waits for the device to say whether they are finite.
         scale = ((norm + _NORM_FLOOR) / self.clip_norm).clamp(min=1.0)
         vars(self._adamw).update(grad_scale=scale, found_inf=bad.float())
+        return bad
+
+    def step(self, learning_rate: float) -> None:
+        """Update weights and moments, and clear the gradients."""
         for group in self._adamw.param_groups:
             group["lr"] = learning_rate
         self._adamw.step()
         self._adamw.zero_grad(set_to_none=True)
-        return bad
 
     def tensors(self) -> dict[str, Tensor]:
-        """Weights and moments by name, the very tensors: copy what is to be kept."""
+        """Return weights and moments by name, without a copy: the next step changes them."""
         found = {}
         for number, parameter in enumerate(self.parameters):
             found[f"{number:04d}.weight"] = parameter.detach()
@@ -62,7 +70,7 @@ class Optimizer:
         return found
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Put back weights and moments that `tensors` gave."""
+        """Copy weights and moments back that `tensors` returned."""
         for number, parameter in enumerate(self.parameters):
             with torch.no_grad():
                 parameter.copy_(tensors[f"{number:04d}.weight"])
@@ -70,3 +78,37 @@ class Optimizer:
             self._adamw.state[parameter] = {
                 name: tensor.to(parameter.device, copy=True) for name, tensor in named.items() if tensor is not None
             }
+
+
+class _SkipFlag(NamedTuple):
+    step: int
+    bad: Tensor
+    copied: torch.cuda.Event | None
+
+
+class SkippedSteps:
+    """Steps that were skipped. What a device says of a step is read when the next step has been given to it."""
+
+    def __init__(self, steps: list[int]) -> None:
+        """Go on from the steps skipped so far, to which later ones are appended."""
+        self.steps = steps
+        self._flags: deque[_SkipFlag] = deque()
+
+    def add(self, step: int, bad: Tensor) -> None:
+        """Note whether a step is skipped, a boolean scalar on the device."""
+        copied = None
+        if bad.is_cuda:
+            bad = bad.to("cpu", non_blocking=True)
+            copied = torch.cuda.Event()
+            copied.record()
+        self._flags.append(_SkipFlag(step, bad, copied))
+
+    def settle(self, waiting: int = 0) -> None:
+        """Read all flags but the last `waiting`."""
+        while len(self._flags) > waiting:
+            flag = self._flags.popleft()
+            if flag.copied:
+                flag.copied.synchronize()
+            if flag.bad:
+                self.steps.append(flag.step)
+                report_skipped_step()

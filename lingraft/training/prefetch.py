@@ -1,4 +1,4 @@
-"""Batches made ready by a thread while the step before them trains."""
+"""Batches that a thread prepares while the steps before them train."""
 
 import functools
 import threading
@@ -15,34 +15,34 @@ from torch import Tensor
 Item = TypeVar("Item")
 
 _READY = 2
-_LOOK_S = 0.05
-"""Seconds between two looks whether there is a reason not to wait any more."""
+"""Items that are made ahead."""
+_POLL_S = 0.05
 
 
 class Prefetcher(Iterator[Item]):
-    """Items in their order; the next two are made meanwhile. What making them raises is raised here, in its turn.
+    """Items in their order, the next two made ahead; an error in making one is raised where it is asked for.
 
-    Nobody waits for the thread that makes them: neither who stops reading, nor the end of the process.
+    A thread of an executor would be waited for at the end of the process. Nobody waits for this one, neither who stops
+    reading nor the end of the process, since its source may hang.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
-        """Begin to make them."""
+        """Begin to make the items."""
         self._asked_for: SimpleQueue[futures.Future[Item] | None] = SimpleQueue()
         self._ready: deque[futures.Future[Item]] = deque()
         for _ in range(_READY):
             self._ask()
         self.close = weakref.finalize(self, self._asked_for.put, None)
         """Let the thread end, as it does when nobody can read any more."""
-        given = iter(items), self._asked_for
-        threading.Thread(target=_produce, args=given, name="batches", daemon=True).start()
+        threading.Thread(target=_produce, args=(iter(items), self._asked_for), name="batches", daemon=True).start()
 
     def wait(self, unless: Callable[[], object]) -> None:
-        """Until the next item is ready, or there is a reason not to wait for it."""
+        """Wait until the next item is ready, or there is a reason not to wait for it."""
         while not (self._ready[0].done() or unless()):
-            futures.wait([self._ready[0]], _LOOK_S)
+            futures.wait([self._ready[0]], _POLL_S)
 
     def __next__(self) -> Item:
-        """The next item."""
+        """Return the next item."""
         item = self._ready[0].result()  # an error is not passed over, nor is the end
         self._ready.popleft()
         self._ask()
@@ -55,9 +55,9 @@ class Prefetcher(Iterator[Item]):
 
 
 def prefetch(items: Iterable[Item]) -> Prefetcher[Item]:
-    """Batches, made ahead; where there is a GPU, in memory that it reads by itself, so that nobody waits meanwhile."""
+    """Make batches ahead; where there is a GPU, in pinned memory, from which copies to it need not be waited for."""
     if torch.cuda.is_available():
-        items = map(functools.partial(_pinned_for, torch.cuda.current_device()), items)
+        items = map(functools.partial(_pin_for, torch.cuda.current_device()), items)
     return Prefetcher(items)
 
 
@@ -70,13 +70,13 @@ def _produce(source: Iterator[Item], asked_for: SimpleQueue[futures.Future[Item]
             return
 
 
-def _pinned_for(gpu: int, batch: Any) -> Any:
+def _pin_for(gpu: int, batch: Any) -> Any:
     with torch.cuda.device(gpu):  # every thread has a device of its own, and begins with the first
         return _pinned(batch)
 
 
 def _pinned(batch: Any) -> Any:
-    """The same, its tensors in pinned memory."""
+    """Return a batch of the same structure whose tensors lie in pinned memory."""
     if isinstance(batch, Tensor):
         return batch.pin_memory()
     if isinstance(batch, list):

@@ -1,12 +1,16 @@
-"""How long and how fast a stage trains, and what it tells on its way."""
+"""The schedule of a training in steps, updates and FLOPs, and the learning curve that the training leaves."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
-from lingraft.artifacts.artifact import Cost
+from lingraft.artifacts.artifact import Cost, Draft
 from lingraft.config.progressive import steps_until
 from lingraft.errors import TrainingError
+
+HISTORY_FILE = "history.jsonl"
 
 
 class TrainingMetrics(NamedTuple):
@@ -17,40 +21,50 @@ class TrainingMetrics(NamedTuple):
     flops: float
     elapsed_s: float
     loss: float
-    """Mean over the steps since the point before, without those that were left out."""
+    """Mean over the steps since the point before, without skipped steps."""
     learning_rate: float
     dev_score: float | None = None
-    """At steps at which training looks at it."""
     left_out_steps: int = 0
-    """So far, since their loss or gradient was not finite."""
+    """Steps skipped so far because their loss or gradient was not finite."""
     depth: int | None = None
-    """Bottom layers of the primary that the step passed through, where that changes on the way."""
+    """Bottom layers of the primary that the step passed through; None where all steps pass through the same."""
     dev_loss: float | None = None
-    """At steps after which training looks whether to go on deeper."""
 
     @property
     def cost(self) -> Cost:
-        """What the steps so far took."""
+        """Cost of all steps so far."""
         return Cost(steps=self.step, tokens=self.tokens, flops=self.flops, elapsed_s=self.elapsed_s)
 
 
 MetricsCallback = Callable[[TrainingMetrics], None]
-"""Is told every point of a learning curve, for example to record it."""
+"""Called with every point of a learning curve, for example to track it."""
 
 
 def ignore_metrics(point: TrainingMetrics) -> None:
-    """Tell nobody: every artifact has its own history."""
+    """Ignore a point of a learning curve, which the artifact records anyway."""
+
+
+def write_curve(draft: Draft, points: Iterable[TrainingMetrics]) -> None:
+    """Write a learning curve into an artifact as a log; an imported model has an empty one."""
+    draft.log(HISTORY_FILE, "".join(json.dumps(point._asdict()) + "\n" for point in points))
+
+
+def read_curve(folder: Path) -> list[TrainingMetrics]:
+    """Read the learning curve of an artifact; it is empty where nothing was trained."""
+    path = folder / HISTORY_FILE
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [TrainingMetrics(**json.loads(line)) for line in lines]
 
 
 class PhaseStart(NamedTuple):
-    """Where a phase of a training began: where the one before it ended."""
+    """Place at which a phase of a training starts, where the phase before has ended."""
 
     step: int = 0
-    """The last one before."""
+    """Last step of the phase before."""
     flops: float = 0.0
-    """Of all steps before."""
+    """FLOPs of all steps before."""
     place: float = 0.0
-    """In the schedule, in its updates."""
+    """Updates of the schedule that have passed."""
 
 
 TRAINING_START = PhaseStart()
@@ -58,26 +72,27 @@ TRAINING_START = PhaseStart()
 
 @dataclass(frozen=True)
 class Plateau:
-    """When returns have diminished: a window improves the dev loss by too little for what it cost."""
+    """Rule that ends a phase when a window of evaluations improves the dev loss by too little for its FLOPs."""
 
     window_looks: int
+    """Evaluations from the beginning of a window to its end."""
     threshold: float
-    """Share of the best window's improvement per FLOP."""
+    """Share of the best window's improvement per FLOP at which the phase ends."""
 
-    def reached(self, looks: Sequence[TrainingMetrics]) -> bool:
-        """Whether the last of some looks ends such a window, or one that improves nothing; windows may overlap."""
+    def reached(self, evaluations: Sequence[TrainingMetrics]) -> bool:
+        """Return whether the last evaluation ends such a window, or one without improvement; windows may overlap."""
         rates = [
             ((before.dev_loss or 0.0) - (after.dev_loss or 0.0)) / (after.flops - before.flops)
-            for before, after in zip(looks, looks[self.window_looks :], strict=False)
+            for before, after in zip(evaluations, evaluations[self.window_looks :], strict=False)
         ]
         return bool(rates) and rates[-1] <= max(0.0, self.threshold * max(rates))
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast to train, and what a step costs.
+    """Length and learning rate of a training phase, when it logs and evaluates, and the cost of a step.
 
-    A training in phases has several, one a phase; together they go once through one schedule.
+    A training in phases has one schedule a phase. Together they pass once through `steps` updates of the learning rate.
     """
 
     steps: int
@@ -89,36 +104,35 @@ class Schedule:
     tokens_per_step: int
     flops_per_step: float
     seed: int = 1
-    """What dropout draws from."""
+    """Seed of dropout."""
     stops: frozenset[int] = frozenset()
-    """Further steps after which the caller is told, for example to keep what has been learned."""
+    """Further steps that are logged, for example because the caller saves what has been learned."""
     skipped_steps: int = 0
-    """Steps that are not finite that may be left out before training ends in an error."""
+    """Steps that may be skipped because they are not finite before training ends in an error."""
     judge_every_steps: int = 0
-    """Steps between two looks at the dev score; 0: none."""
+    """Steps between two dev scores; 0: none."""
     patience: int = 0
-    """Looks without a better dev score after which training ends; 0: never."""
+    """Dev scores without an improvement after which training ends; 0: never."""
     flop_budget: float | None = None
     """Training ends before it would take more."""
-    begun: PhaseStart = TRAINING_START
+    start: PhaseStart = TRAINING_START
     stride: float = 1.0
-    """Updates of the schedule that a step counts for."""
+    """Updates of the schedule that one step counts for."""
     ends_at: float | None = None
-    """Place in the schedule at which another phase follows; None: the last one."""
+    """Updates of the schedule after which the next phase starts; None: the phase may go on to the end."""
     depth: int | None = None
-    """Told with every point, if it changes on the way."""
+    """Depth to log with every point, where it differs between phases."""
     look_every_steps: int = 0
-    """Steps between two looks at the dev loss; 0: none."""
+    """Steps between two dev losses; 0: none."""
     plateau: Plateau | None = None
-    """Where the dev loss says when a deeper phase follows."""
+    """Rule by which the dev loss ends the phase."""
     is_last: bool = True
-    """Whether no phase is to follow."""
 
     def __post_init__(self) -> None:
         """Check that there is a step to take.
 
         Raises:
-            TrainingError: the budget is smaller than one.
+            TrainingError: the budget is smaller than one step.
         """
         if self.flop_budget is not None and self.last_step < 1:
             raise TrainingError(
@@ -128,56 +142,40 @@ class Schedule:
 
     @property
     def last_step(self) -> int:
-        """The step that training ends with, unless the dev score ends it before."""
-        end = self.steps if self.ends_at is None else self.ends_at
-        left = steps_until(end, self.begun.place, self.stride)
+        """Last step of the phase, unless a dev score or dev loss ends it before."""
+        steps = steps_until(self.steps if self.ends_at is None else self.ends_at, self.start.place, self.stride)
         if self.flop_budget is not None:
-            left = min(left, steps_until(self.flop_budget, self.begun.flops, self.flops_per_step))
-        return self.begun.step + left
+            steps = min(steps, steps_until(self.flop_budget, self.start.flops, self.flops_per_step))
+        return self.start.step + steps
 
     def learning_rate_at(self, step: int) -> float:
         """Linear warm-up to the peak, then linear decay to 0 after the last of `steps`; steps count from 1."""
-        place = self.begun_after(step).place
+        place = self.start_after(step).place
         if place <= self.warmup_steps:
             return self.learning_rate * place / self.warmup_steps
         return self.learning_rate * (self.steps + 1 - max(place, 1)) / (self.steps + 1 - max(self.warmup_steps, 1))
 
-    def begun_after(self, step: int) -> PhaseStart:
-        """Where a phase begins that follows a step of this one."""
-        own = step - self.begun.step
-        return PhaseStart(step, self.begun.flops + own * self.flops_per_step, self.begun.place + own * self.stride)
+    def start_after(self, step: int) -> PhaseStart:
+        """Start of a phase that follows a step of this one."""
+        own = step - self.start.step
+        return PhaseStart(step, self.start.flops + own * self.flops_per_step, self.start.place + own * self.stride)
 
-    def looked_at(self, step: int) -> bool:
-        """Whether training looks at the dev loss after a step."""
-        return bool(self.look_every_steps) and (step - self.begun.step) % self.look_every_steps == 0
-
-    def flattened_out(self, points: Sequence[TrainingMetrics]) -> bool:
-        """Whether the last point of a learning curve is a look by which a deeper phase follows."""
-        if self.plateau is None or not points or points[-1].dev_loss is None:
-            return False
-        # The look that ended the phase before is of the same model, the primary, and so the first look of this one.
-        return self.plateau.reached([p for p in points if p.dev_loss is not None and p.step >= self.begun.step])
-
-    def judged_at(self, step: int) -> bool:
-        """Whether training looks at the dev score after a step."""
+    def evaluates_at(self, step: int) -> bool:
+        """Return whether the dev score is computed after a step."""
         return bool(self.judge_every_steps) and (step % self.judge_every_steps == 0 or step == self.last_step)
 
-    def told_at(self, step: int) -> bool:
-        """Whether there is a point of the learning curve after a step."""
-        regular = step % self.log_every_steps == 0 or step == self.last_step
-        return regular or step in self.stops or self.judged_at(step) or self.looked_at(step)
+    def evaluates_loss_at(self, step: int) -> bool:
+        """Return whether the dev loss is computed after a step."""
+        return bool(self.look_every_steps) and (step - self.start.step) % self.look_every_steps == 0
 
-    def point(
-        self,
-        step: int,
-        elapsed_s: float,
-        loss: float,
-        dev_score: float | None,
-        left_out_steps: int = 0,
-        dev_loss: float | None = None,
-    ) -> TrainingMetrics:
-        """The point of the learning curve after a step."""
-        tokens, flops, rate = step * self.tokens_per_step, self.begun_after(step).flops, self.learning_rate_at(step)
-        return TrainingMetrics(
-            step, tokens, flops, elapsed_s, loss, rate, dev_score, left_out_steps, self.depth, dev_loss
-        )
+    def logs_at(self, step: int) -> bool:
+        """Return whether the learning curve has a point after a step."""
+        is_regular = step % self.log_every_steps == 0 or step == self.last_step
+        return is_regular or step in self.stops or self.evaluates_at(step) or self.evaluates_loss_at(step)
+
+    def has_plateaued(self, points: Sequence[TrainingMetrics]) -> bool:
+        """Return whether the last point of a learning curve is a dev loss that ends the phase."""
+        if self.plateau is None or not points or points[-1].dev_loss is None:
+            return False
+        # The dev loss that ended the phase before is the primary's too, and so the first one of this phase.
+        return self.plateau.reached([p for p in points if p.dev_loss is not None and p.step >= self.start.step])

@@ -120,7 +120,14 @@ def follow(
 def _connection(host: str, namespace: str, token_file: Path | None, ca: Path | None, ui: str) -> "Connection":
     from pipelines.server.connection import Connection
 
-    return Connection(host, namespace, os.environ.get("KF_PIPELINES_TOKEN", ""), token_file, ca, ui)
+    return Connection(
+        host=host,
+        namespace=namespace,
+        token=os.environ.get("KF_PIPELINES_TOKEN", ""),
+        token_file=token_file,
+        certificate=ca,
+        page=ui,
+    )
 
 
 def _with_image(recipe: "Recipe", image: str) -> "Recipe":

@@ -27,7 +27,7 @@ from lingraft.cli import app
 from lingraft.errors import AlignmentError, ArtifactError
 from tests.full_disk import LIMIT_BYTES, full_disk
 
-DOCS = Path(__file__).parents[2] / "docs" / "registry.md"
+DOCS = Path(__file__).parents[2] / "docs" / "guides" / "registry.md"
 
 
 def lingraft(*arguments: object) -> str:

@@ -1,18 +1,13 @@
-"""Work that goes on where it stopped, and refuses what was made from something else."""
+"""Outputs that are made once, and refused if they were made from something else."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import (
-    ProvenanceMismatchError,
-    artifact_fingerprint,
-    get_or_make,
-    make_if_absent,
-    provenance_file,
-)
+from lingraft.artifacts.artifact import Artifact, Kind, artifact_fingerprint
+from lingraft.artifacts.cache import ProvenanceMismatchError, cached, is_made, provenance_file
 from lingraft.errors import ArtifactError
 
 
@@ -22,13 +17,15 @@ class Maker:
     def __init__(self, out: Path, content: str = "{}\n") -> None:
         self.out, self.content, self.times = out, content, 0
 
-    def __call__(self) -> None:
+    def __call__(self) -> Artifact:
         self.times += 1
         with artifact.create(self.out, Kind.TEXT) as draft:
             (draft.folder / "train.jsonl").write_text(self.content)
+        return Artifact.load(self.out, Kind.TEXT)
 
-    def once(self, **made_from: object) -> Artifact:
-        return get_or_make(self.out, Kind.TEXT, made_from, self)
+    def once(self, **provenance: object) -> Artifact:
+        with cached(self.out, Kind.TEXT, provenance) as found:
+            return found or self()
 
 
 @pytest.fixture
@@ -60,7 +57,8 @@ def test_what_was_made_from_what_is_refused_is_to_be_removed_with_it(tmp_path: P
     text, blocks, other = (Maker(tmp_path / name, content=name) for name in ("text", "blocks", "other"))
     made = blocks.once(inputs={"text": text.once(steps=10).fingerprint})
     checkpoint = tmp_path / "hf" / "topic"
-    make_if_absent(checkpoint, {"blocks": made.fingerprint}, lambda: (checkpoint / "files").mkdir(parents=True))
+    assert not is_made(checkpoint, {"blocks": made.fingerprint})
+    (checkpoint / "files").mkdir(parents=True)
     other.once(steps=10)
     with pytest.raises(ProvenanceMismatchError) as caught:
         text.once(steps=20)
@@ -71,11 +69,8 @@ def test_what_was_made_from_what_is_refused_is_to_be_removed_with_it(tmp_path: P
 
 
 def test_work_that_stopped_halfway_is_done_from_the_start(maker: Maker) -> None:
-    def stopped() -> None:
+    with pytest.raises(KeyboardInterrupt), cached(maker.out, Kind.TEXT, {"steps": 10}):
         raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        get_or_make(maker.out, Kind.TEXT, {"steps": 10}, stopped)
     assert maker.once(steps=20).manifest.kind is Kind.TEXT
     assert maker.times == 1
 
@@ -86,34 +81,61 @@ def test_an_artifact_of_unknown_origin_is_refused(maker: Maker) -> None:
         maker.once(steps=10)
 
 
-def test_a_damaged_artifact_is_refused(maker: Maker) -> None:
-    maker.once(steps=10)
+def test_a_damaged_artifact_is_set_aside_and_made_again(maker: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    made = maker.once(steps=10)
     (maker.out / "train.jsonl").write_text("{")
-    with pytest.raises(ArtifactError, match="truncated or edited"):
-        maker.once(steps=10)
+    assert maker.once(steps=10).fingerprint == made.fingerprint
+    [aside] = maker.out.parent.glob("de.damaged-*")
+    assert (aside / "train.jsonl").read_text() == "{"
+    assert f"the damaged one is now {aside}" in capsys.readouterr().err
+
+
+def test_a_result_beside_which_checkpoints_stand_is_left_to_the_stage_to_finish(maker: Maker) -> None:
+    maker.once(steps=10)
+    training = maker.out.with_name("de.training")
+    (training / "set-aside-step-00000001").mkdir(parents=True)
+    with cached(maker.out, Kind.TEXT, {"steps": 10}) as found:
+        assert found
+    (training / "step-00000002").mkdir()
+    with cached(maker.out, Kind.TEXT, {"steps": 10}) as found:
+        assert found is None
+
+
+def test_whoever_wants_what_another_makes_waits_for_it(maker: Maker) -> None:
+    begun, other = threading.Event(), Maker(maker.out)
+
+    def make_slowly() -> None:
+        with cached(maker.out, Kind.TEXT, {"steps": 10}):
+            begun.set()
+            waiting.wait(1)
+            maker()
+
+    waiting = threading.Event()
+    slow = threading.Thread(target=make_slowly)
+    slow.start()
+    begun.wait()
+    other.once(steps=10)
+    slow.join()
+    assert (maker.times, other.times) == (1, 0)
 
 
 def test_what_something_was_made_from_stands_beside_it(maker: Maker) -> None:
     made = maker.once(steps=10)
     assert provenance_file(maker.out).read_text() == '{\n  "steps": 10\n}\n'
     assert artifact_fingerprint(maker.out) == made.fingerprint
+    assert {path.name for path in maker.out.parent.iterdir()} == {"de", "de.made-from.json"}
 
 
-def test_a_folder_without_an_artifact_has_no_mark(tmp_path: Path) -> None:
+def test_a_folder_without_an_artifact_has_no_fingerprint(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"has no manifest\.json"):
         artifact_fingerprint(tmp_path)
 
 
 def test_a_folder_that_is_no_artifact_is_filled_once(tmp_path: Path) -> None:
-    out, filled = tmp_path / "out", []
-
-    def fill() -> None:
-        out.mkdir()
-        (out / "config.json").write_text("{}")
-        filled.append(out)
-
-    for _ in range(2):
-        make_if_absent(out, {"embeddings": "ab"}, fill)
-    assert filled == [out]
+    out = tmp_path / "out"
+    assert not is_made(out, {"embeddings": "ab"})
+    out.mkdir()
+    (out / "config.json").write_text("{}")
+    assert is_made(out, {"embeddings": "ab"})
     with pytest.raises(ProvenanceMismatchError, match="embeddings was ab, is cd"):
-        make_if_absent(out, {"embeddings": "cd"}, fill)
+        is_made(out, {"embeddings": "cd"})

@@ -10,11 +10,12 @@ from lingraft.errors import ArtifactError
 def test_a_folder_is_held_by_one_at_a_time_and_is_gone_if_nothing_came_into_it(tmp_path: Path) -> None:
     folder = tmp_path / "deep/out.training"
     with folder_lock(folder):
-        assert folder.is_dir()
+        folder.mkdir()
         with pytest.raises(ArtifactError, match=r"out\.training is in use by another process"), folder_lock(folder):
             pass
     assert not folder.exists()
     with folder_lock(folder):
+        folder.mkdir()
         (folder / "mine").write_text("mine")
     assert (folder / "mine").read_text() == "mine"
     with folder_lock(folder):

@@ -11,8 +11,7 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Cost, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import LingraftError
-from lingraft.reports.run.page import RunRecords
-from lingraft.reports.run.records import RECORDS_FILE, SampleAnswer
+from lingraft.reports.run.records import RECORDS_FILE, RunRecords, SampleAnswer
 from lingraft.stages.results import LanguageResult, MaskedScores, SeedScores, SourceResult, TaskScores
 
 

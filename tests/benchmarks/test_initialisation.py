@@ -1,24 +1,28 @@
 """The comparison of starts: run small, for real, and what its page says."""
 
 import json
+import lzma
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.initialisation import table
 from benchmarks.initialisation.__main__ import main
 from benchmarks.initialisation.arms import SYSTEMS
 from benchmarks.initialisation.page import Costs, page
 from benchmarks.initialisation.resources import dictionary
+from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.artifacts.files import write_text
 from tests.made_up import write
 
+RECORDS = f"initialisation{RECORD_SUFFIX}"
 _DOCS = Path(__file__).parents[2] / "docs"
 
 
 def found_in(out: Path) -> list[dict[str, Any]]:
-    return list(json.loads((out / "initialisation.json").read_text(encoding="utf-8"))["records"])
+    return list(read_record(out / RECORDS)["records"])
 
 
 def trained_in(out: Path) -> dict[Path, int]:
@@ -35,14 +39,40 @@ def test_it_runs_every_system_from_every_start_and_goes_on_where_it_was(tmp_path
     main([*given, "--starts", "overlap", "text"])
     assert trained.items() <= trained_in(out).items()
     records = {(record["start"], record["system"]): record for record in found_in(out)}
-    assert {*records} == {(start, system) for start in ("overlap", "text") for system in map(str, SYSTEMS)}
+    asked_for = {(start, system) for start in ("overlap", "text") for system in map(str, SYSTEMS)}
+    assert {*records} == asked_for | {("pairs", "BL_BASE")}, "what the earlier run found stays in the table"
     for (start, _), record in records.items():
         assert {*record["scores"]} == {"masked", "alignment", "help-topic"}
         assert {len(scores) for scores in record["scores"].values()} == {len(record["steps"])}
-        assert ("quality" in record) == (start == "text")
-    written = (out / "initialisation.json").read_text(encoding="utf-8")
+        assert ("quality" in record) == (start != "overlap")
+    written = lzma.decompress((out / RECORDS).read_bytes()).decode()
     assert str(tmp_path) not in written
     assert (out / "initialisation.md").read_text(encoding="utf-8") == page(json.loads(written))
+
+
+def test_results_of_other_sizes_do_not_enter_a_table(tmp_path: Path) -> None:
+    found = read_record(_DOCS / "benchmarks" / RECORDS)
+    write_record(tmp_path / RECORDS, found)
+    assert table.read(tmp_path / RECORDS, found["sizes"]) == found
+    with pytest.raises(ValueError, match=r"other sizes: .'width': .128, 64"):
+        table.read(tmp_path / RECORDS, found["sizes"] | {"width": 64})
+
+
+def test_a_run_replaces_its_own_records_and_keeps_the_others() -> None:
+    first, again, other = (
+        record("overlap", "BL_BASE", [0.1]),
+        record("overlap", "BL_BASE", [0.2]),
+        record("text", "BL_BASE", [0.3]),
+    )
+    earlier = {
+        "runs": [{"command": "one"}],
+        "sizes": {"adaptation": {"overlap": [800, 0.004]}},
+        "records": [first, other],
+    }
+    merged = table.merge(earlier, {"command": "two"}, [again], {"adaptation": {"text": [200, 0.001]}})
+    assert merged["records"] == [again, other]
+    assert merged["runs"] == [{"command": "one"}, {"command": "two"}]
+    assert merged["sizes"]["adaptation"] == {"overlap": [800, 0.004], "text": [200, 0.001]}
 
 
 def record(start: str, system: str, scores: list[float], alignment_s: float = 0.0) -> dict[str, Any]:
@@ -63,7 +93,7 @@ def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_c
     assert costs.reached(slower) == pytest.approx(1.5e12)
     assert costs.reached(never) == math.inf
     assert costs.times_less(aligned) == pytest.approx(1.75)
-    facts = json.loads((_DOCS / "benchmarks" / "initialisation.json").read_text(encoding="utf-8"))
+    facts = read_record(_DOCS / "benchmarks" / RECORDS)
     shown = page(facts | {"records": [reference, aligned, slower, never]})
     rows = [line.split(" | ") for line in shown.splitlines()]
     [missed] = [row for row in rows if row[0] == "| `overlap`" and row[1] == "MINIJOINT"]
@@ -86,5 +116,5 @@ def test_an_unpacked_dictionary_is_found_and_languages_without_one_are_not_asked
 
 
 def test_the_page_is_what_its_numbers_make() -> None:
-    found = json.loads((_DOCS / "benchmarks" / "initialisation.json").read_text(encoding="utf-8"))
+    found = read_record(_DOCS / "benchmarks" / RECORDS)
     assert (_DOCS / "results" / "initialisation.md").read_text(encoding="utf-8") == page(found)

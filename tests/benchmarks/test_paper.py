@@ -1,15 +1,18 @@
 """The comparison's one command run small, for real: killed, continued, and what its page says."""
 
 import json
+import lzma
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from benchmarks.pages import read_record
 from benchmarks.paper.__main__ import RECIPE, main
 from benchmarks.paper.claims import claims, pretrained_again
 from benchmarks.paper.data import TAGGED_MB, on_data
+from benchmarks.paper.page import PAGE_RECORDS_FILE, RUN_FILE
 from benchmarks.samples import sample
 from lingraft.artifacts.artifact import Kind
 from lingraft.artifacts.files import write_text
@@ -65,9 +68,9 @@ def write_data(folder: Path, systems: Sequence[str] = ("BL_BASE", "MINIPOST", "M
 
 def killed_once(arguments: list[str], seen: Path) -> str:
     """Run the command until a page with a result is there, kill it as a node's death would, and return the page."""
-    records = seen.with_name("records.json")
+    records = seen.with_name(PAGE_RECORDS_FILE)
     with start(main, arguments, log=seen.parents[1] / "killed.log") as process:
-        process.wait_until(lambda: seen.exists() and "by_seed" in records.read_text(encoding="utf-8"))
+        process.wait_until(lambda: seen.exists() and b"by_seed" in lzma.decompress(records.read_bytes()))
     return seen.read_text(encoding="utf-8")
 
 
@@ -105,19 +108,19 @@ def test_the_command_killed_and_run_again_ends_with_every_cell_on_its_page(
     assert "## What it means\n\nWords of a person.\n" in said
     assert "python -m benchmarks.paper --data DIR --out DIR --page page --recipe recipe.toml" in said
     assert str(tmp_path) not in "".join(
-        path.read_text(encoding="utf-8") for path in (tmp_path / "page").iterdir() if path.suffix != ".png"
+        path.read_text(encoding="utf-8") for path in (tmp_path / "page").iterdir() if path.suffix == ".md"
     )
     assert "accuracy in percent" in said
     linked = {file for file in re.findall(r"\]\(([^)/]+)\)", said) if file != "data.md"}  # which a person writes
-    assert linked >= {"numbers.md", "paper.md", "records.json", "run.json"}
+    assert linked >= {"numbers.md", "paper.md"}
     assert all((tmp_path / "page" / file).exists() for file in linked)
     assert "**Loss along pretraining**" in (tmp_path / "page" / "numbers.md").read_text(encoding="utf-8")
 
-    records = PaperRecords.model_validate_json((tmp_path / "page" / "records.json").read_bytes())
+    records = PaperRecords.model_validate(read_record(tmp_path / "page" / PAGE_RECORDS_FILE))
     found = {(cell.system, cell.depth, cell.pretraining_seed, cell.task) for cell in records.cells if not cell.failed}
     arms = {(arm.system, arm.depth, arm.seed) for arm in plan_comparison(Recipe.load(tmp_path / "recipe.toml")).arms}
     assert found == {(*arm, task) for arm in arms for task in ("masked", "names")}
-    run = json.loads((tmp_path / "page" / "run.json").read_bytes())
+    run = read_record(tmp_path / "page" / RUN_FILE)
     stages = [one["stage"] for one in run["trained"]]
     assert {stage: stages.count(stage) for stage in stages} == {
         "pretraining": 2,

@@ -69,7 +69,7 @@ def test_it_runs_goes_on_and_writes_what_it_found(
     main(given)
     assert capsys.readouterr().out == shown
     changed = {path for path in out.rglob("*") if path.is_file() and path.stat().st_mtime_ns != before.get(path)}
-    assert changed == {records[0], *(out / f"progressive-depth.{kind}" for kind in ("md", "json", "png"))}
+    assert changed == {records[0], *(out / f"progressive-depth.{kind}" for kind in ("md", "json.xz", "png"))}
     assert "| progressive, by dev loss |" in shown
     assert str(tmp_path) not in shown
 

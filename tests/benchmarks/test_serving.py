@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import lzma
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.pages import RECORD_SUFFIX
 from benchmarks.serving import __main__ as program
 from benchmarks.serving import aims, page, words
 from benchmarks.serving.load import load
@@ -123,10 +125,10 @@ def measured_twice(parts: Sequence[str], folder: Path, monkeypatch: pytest.Monke
     given += ["--rounds", "2", "--texts", "8", "--stream-rounds", "1", "--additions", "1", "--separate-models", "2"]
     monkeypatch.setattr(sys, "argv", ["benchmarks.serving", *given, "--parts", *parts])
     program.main()
-    written = (folder / "page" / "serving.json").read_text()
+    written = (folder / "page" / f"serving{RECORD_SUFFIX}").read_bytes()
     program.main()
-    assert (folder / "page" / "serving.json").read_text() == written
-    found: dict[str, Any] = json.loads(written)["found"]
+    assert (folder / "page" / f"serving{RECORD_SUFFIX}").read_bytes() == written
+    found: dict[str, Any] = json.loads(lzma.decompress(written))["found"]
     assert set(found) == set(parts)
     return found
 

@@ -201,7 +201,7 @@ def test_a_good_soak_is_written_as_page_picture_and_record(tmp_path: Path, capsy
     assert "| answers over gRPC | 36,001 |" in text
     assert "| latency p99, ms | 40.2 |" in text
     assert "What was wrong" not in text
-    assert {each.suffix for each in tmp_path.iterdir()} == {".md", ".json", ".png"}
+    assert {each.suffix for each in tmp_path.iterdir()} == {".md", ".xz", ".png"}
 
 
 def test_a_bad_soak_ends_with_what_was_wrong(capsys: pytest.CaptureFixture[str]) -> None:

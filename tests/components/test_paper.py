@@ -17,8 +17,8 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.failures import FAILED_FILE, failure_reason
 from lingraft.comparison.plan import plan_comparison
 from lingraft.config.recipe import Recipe
+from lingraft.errors import RecipeError
 from lingraft.reports.paper.records import PaperRecords
-from lingraft.steps.launch.calls import LaunchError
 from tests.comparison.project import CHECKPOINTS, recipe
 from tests.components.in_process import steps_in_process
 from tests.pipelines.finished import runs_of
@@ -173,5 +173,5 @@ def test_the_page_is_shown_and_kept(finished: Finished, tmp_path: Path) -> None:
 
 def test_an_arm_of_another_recipe_is_our_mistake_and_no_hole(bench: Bench) -> None:
     inputs = {name: dsl.Artifact(name=name, uri=str(bench.folder / name)) for name in ("primary", "blocks")}
-    with pytest.raises(LaunchError, match="no arm 'minijoint-1-seed-1'"):
+    with pytest.raises(RecipeError, match="no arm 'minijoint-1-seed-1'"):
         bench.do("wrong", paper.build_mini, arm="minijoint-1-seed-1", **inputs)

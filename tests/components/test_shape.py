@@ -35,9 +35,9 @@ EVERY = [(_home(module), function) for module in MODULES for function in _functi
 every_function = pytest.mark.parametrize(
     ("home", "function"), EVERY, ids=[f"{home}.{function.name}" for home, function in EVERY]
 )
-ALSO = ("pathlib", "lingraft.artifacts.outcomes")
+ALSO = ("pathlib", "lingraft.artifacts.failures")
 """What a component may import beside its function: paths, and what the next step is told."""
-RENAMED = {"export_bundle": "bundle", "write_report": "report", "adapt_over_mini": "adapt"}
+RENAMED = {"write_report": "report"}
 """Where a component's name says more than its function's, which stands in `lingraft.steps`."""
 
 
@@ -59,21 +59,18 @@ def test_a_component_is_a_docstring_imports_paths_and_calls(home: str, function:
 
 
 @every_function
-def test_a_component_calls_one_function_of_the_library(home: str, function: ast.FunctionDef) -> None:
-    """The one of its name, in the module of steps that is called as the component's own; or has it launched."""
-    wanted = RENAMED.get(function.name, function.name)
+def test_a_component_launches_one_unit_of_work_or_calls_one_step(home: str, function: ast.FunctionDef) -> None:
+    """What it launches is made by a class of jobs or steps; a step is in the module that is called as its own."""
     imported = [node for node in function.body if isinstance(node, ast.ImportFrom) and node.module not in ALSO]
-    (source,), (name,) = imported, imported[0].names
-    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
-    called = [ast.unparse(node.func) for node in calls]
-    ours = [call for call in called if call.partition(".")[0] == name.name]
-    if ours == ["launcher.run"]:
-        (launched,) = [node.args[0].value for node in calls if ast.unparse(node.func) == "launcher.run"]
-        assert (source.module, launched) == ("lingraft.steps.launch", f"{home}.{wanted}")
+    calls = [ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)]
+    if "launcher.run" in calls:
+        modules = {node.module for node in imported} - {"lingraft.steps.launch"}
+        assert modules < {"lingraft.jobs.job", "lingraft.comparison", f"lingraft.steps.{home}"}
+        assert (len(modules), calls.count("launcher.run")) == (1, 1)
         return
-    of_module = (source.module, name.name, ours) == ("lingraft.steps", home, [f"{home}.{wanted}"])
-    of_function = (source.module, name.name, ours) == (f"lingraft.steps.{home}", wanted, [wanted])
-    assert of_module or of_function, f"{home}.{function.name}: from {source.module} import {name.name}; {ours}"
+    wanted = RENAMED.get(function.name, function.name)
+    assert [(node.module, node.names[0].name) for node in imported] == [("lingraft.steps", home)]
+    assert [call for call in calls if call.startswith(f"{home}.")] == [f"{home}.{wanted}"]
 
 
 @pytest.mark.parametrize(

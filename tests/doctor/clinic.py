@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.config.cluster import Cluster, Profile
-from lingraft.doctor.examination import examine
-from lingraft.doctor.findings import Finding
+from lingraft.doctor import Finding, examine
 from lingraft.steps.launch.on_cluster import connect
 from tests.steps.launch.api_server import ApiServer
 
@@ -23,7 +22,7 @@ GPU = Profile(
 CLUSTER = Cluster(stages={"pretraining": GPU, "adaptation": Profile(priority_class="lingraft-training")})
 KINDS = ("workflows.argoproj.io", "inferenceservices.serving.kserve.io", "trainjobs.trainer.kubeflow.org")
 ROOM = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8"}
-HEALTH, ARTIFACTS = "/health", "/api/2.0/mlflow-artifacts/artifacts"
+ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
 SILENT = 0
 """Status of an answer that does not come."""
 
@@ -32,7 +31,7 @@ SILENT = 0
 class Answers:
     """A server that answers as MLflow does when all is well, or as a test says; the real one is in tests/manifests."""
 
-    by_path: dict[str, tuple[int, str]] = field(default_factory=lambda: {HEALTH: (200, "OK"), ARTIFACTS: (200, "{}")})
+    by_path: dict[str, tuple[int, str]] = field(default_factory=lambda: {ARTIFACTS: (200, "{}")})
     asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     """Paths, with headers."""
 
@@ -119,11 +118,6 @@ class Clinic:
             self.add_node(name, ROOM, {"pool": "gpu"})
         self.add("priorityclasses", "lingraft-training", value=1000)
         self.add_secret("lingraft-mlflow", MLFLOW_TRACKING_URI="http://mlflow:5000")
-        self.add_secret("lingraft-mlflow-server", MLFLOW_BACKEND_STORE_URI="postgresql://")
-        key = {"name": "lingraft-mlflow-server", "key": "MLFLOW_BACKEND_STORE_URI"}
-        container = {"name": "mlflow", "env": [{"name": key["key"], "valueFrom": {"secretKeyRef": key}}]}
-        pod = {"selector": {}, "template": {"spec": {"containers": [container]}}}
-        self.add("deployments", "mlflow", spec=pod, status={"availableReplicas": 1})
 
 
 def _gives(room: Mapping[str, str]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from lingraft.config.cluster import Cluster, Profile, Toleration
 from tests.doctor.clinic import CLUSTER, GPU, ROOM, Clinic
 
 WHAT = "2 nodes for profile 'pretraining'"
-SPOT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
 
 
 def _node(clinic: Clinic, name: str) -> Any:
@@ -44,7 +43,7 @@ def test_a_pool_without_any_node_may_grow(clinic: Clinic) -> None:
         _node(clinic, name)["metadata"]["labels"] = {"pool": "other"}
     warning = clinic.the_gap()
     assert (warning.what, warning.is_lacking) == (WHAT, False)
-    assert warning.gap == "no node of today has the labels {'pool': 'gpu'}"
+    assert warning.gap == "0 of 0 nodes with its labels {'pool': 'gpu'} could take its pod"
     assert "grows on demand" in warning.remedy
 
 
@@ -74,30 +73,43 @@ def test_a_cordoned_node_is_none(clinic: Clinic) -> None:
     assert clinic.findings()["a node for profile 'pretraining'"].gap.endswith("; 2 cordoned")
 
 
+def _taint(effect: str = "NoSchedule", **more: str) -> dict[str, str]:
+    return {"key": "spot", "effect": effect, **more}
+
+
+SPOT = _taint(value="true")
+
+
 @pytest.mark.parametrize(
     ("taint", "toleration", "tolerated"),
     [
-        (SPOT, None, False),
         (SPOT, Toleration(key="spot"), True),
         (SPOT, Toleration(key="other"), False),
         (SPOT, Toleration(key=""), True),
         (SPOT, Toleration(key="", operator="Equal", value="true"), False),
         (SPOT, Toleration(key="spot", operator="Equal", value="true"), True),
         (SPOT, Toleration(key="spot", operator="Equal", value="false"), False),
-        ({"key": "spot", "effect": "NoSchedule"}, Toleration(key="spot", operator="Equal"), True),
+        (_taint(value=""), Toleration(key="spot", operator="Equal"), True),
         (SPOT, Toleration(key="spot", effect="NoExecute"), False),
-        (SPOT | {"effect": "NoExecute"}, Toleration(key="spot"), False),
-        (SPOT | {"effect": "NoExecute"}, Toleration(key="spot", effect="NoExecute"), True),
-        (SPOT | {"effect": "PreferNoSchedule"}, None, True),
+        (_taint("NoExecute", value="true"), Toleration(key="spot", effect="NoExecute"), True),
     ],
 )
 def test_taints_are_tolerated_as_kubernetes_does(
-    clinic: Clinic, taint: dict[str, str], toleration: Toleration | None, tolerated: bool
+    taint: dict[str, str], toleration: Toleration, tolerated: bool
 ) -> None:
-    clinic.cluster = _tolerating(*filter(None, [toleration]))
+    assert toleration.tolerates(**taint) == tolerated
+
+
+@pytest.mark.parametrize(
+    ("taint", "tolerations", "is_good"),
+    [(SPOT, (), False), (SPOT, (Toleration(key="spot"),), True), (_taint("PreferNoSchedule", value="true"), (), True)],
+)
+def test_a_taint_that_is_not_tolerated_excludes_a_node(
+    clinic: Clinic, taint: dict[str, str], tolerations: tuple[Toleration, ...], is_good: bool
+) -> None:
+    clinic.cluster = _tolerating(*tolerations)
     for name in ("one", "two"):
         _node(clinic, name)["spec"] = {"taints": [taint]}
-    clinic.add_node("plain", ROOM, {})  # for what asks for no labels
     found = clinic.findings()["a node for profile 'pretraining'"]
-    assert found.is_good == tolerated
-    assert tolerated or f"spot={taint.get('value', '')}:{taint['effect']}" in found.gap
+    assert found.is_good == is_good
+    assert is_good or "with a taint that it does not tolerate (spot=true:NoSchedule)" in found.gap

@@ -1,4 +1,4 @@
-"""What launching and deploying take: the doctor's lists, what is asked of the API server, and what manifests grant."""
+"""Rights that launching takes: our list, what is asked of the API server, and what manifests grant."""
 
 from pathlib import Path
 from typing import Any
@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from lingraft.config.cluster import Cluster, Profile
-from lingraft.doctor.rights import DEPLOY_RIGHTS, Right, required_rights
-from lingraft.steps.launch.workload import KINDS
+from lingraft.steps.launch.workload import KINDS, Right, required_rights
 from tests.doctor.clinic import Clinic
 
 LAUNCHER = Path(__file__).parents[2] / "manifests" / "base" / "launcher.yaml"
@@ -28,18 +27,10 @@ def test_the_manifests_grant_just_what_launching_takes() -> None:
 
 @pytest.mark.parametrize("right", required_rights(KINDS.values()), ids=str)
 def test_each_right_that_is_missing_is_named(clinic: Clinic, right: Right) -> None:
-    clinic.server.allows = lambda asked: "user" not in asked or not _is(right, asked)
+    clinic.server.allows = lambda asked: not _is(right, asked)
     gap = clinic.the_gap()
     assert gap.gap == f"it may not {right}"
     assert "launcher.yaml" in gap.remedy
-
-
-@pytest.mark.parametrize("right", DEPLOY_RIGHTS, ids=str)
-def test_each_right_to_deploy_that_we_lack_is_a_warning(clinic: Clinic, right: Right) -> None:
-    clinic.server.allows = lambda asked: "user" in asked or not _is(right, asked)
-    gap = clinic.the_gap()
-    assert gap.gap == f"we may not {right}"
-    assert (gap.is_lacking, "ask for a Role" in gap.remedy) == (False, True)
 
 
 def _is(right: Right, asked: Any) -> bool:
@@ -55,7 +46,7 @@ def _asked(clinic: Clinic) -> list[Any]:
     asked: list[Any] = []
 
     def note(one: Any) -> bool:
-        asked.extend([one] if "user" in one else [])
+        asked.append(one)
         return True
 
     clinic.server.allows = note

@@ -13,8 +13,6 @@ from moto.server import ThreadedMotoServer
 from lingraft.config.cluster import Cluster
 from tests.doctor.clinic import Clinic
 
-WAITING = "volume claim lingraft-data, which is Pending"
-
 
 @pytest.fixture
 def claim(clinic: Clinic) -> Any:
@@ -26,24 +24,23 @@ def test_a_claim_for_one_node_is_too_little_for_languages_side_by_side(clinic: C
     assert "can be mounted on one node only" in clinic.the_gap().gap
 
 
-def test_a_claim_of_an_unknown_storage_class_names_those_there_are(clinic: Clinic, claim: Any) -> None:
+@pytest.mark.parametrize(
+    ("storage_class", "mode", "is_lacking"),
+    [
+        ("fast", "Immediate", True),
+        ("shared", "Immediate", True),
+        ("shared", "WaitForFirstConsumer", False),
+    ],
+)
+def test_a_claim_without_a_volume_is_a_gap_unless_its_class_waits_for_a_pod(
+    clinic: Clinic, claim: Any, storage_class: str, mode: str, is_lacking: bool
+) -> None:
     claim["status"]["phase"] = "Pending"
-    claim["spec"]["storageClassName"] = "fast"
+    claim["spec"]["storageClassName"] = storage_class
+    clinic.server.objects["storageclasses", "shared"]["volumeBindingMode"] = mode
     gap = clinic.the_gap()
-    assert (gap.what, gap.gap) == (WAITING, "is of storage class 'fast'; the cluster has ['shared']")
-
-
-def test_a_claim_that_gets_no_volume_is_a_gap(clinic: Clinic, claim: Any) -> None:
-    claim["status"]["phase"] = "Pending"
-    gap = clinic.the_gap()
-    assert (gap.what, gap.is_lacking) == (WAITING, True)
-
-
-def test_a_claim_that_waits_for_its_first_pod_may_be_well(clinic: Clinic, claim: Any) -> None:
-    claim["status"]["phase"] = "Pending"
-    clinic.server.objects["storageclasses", "shared"]["volumeBindingMode"] = "WaitForFirstConsumer"
-    warning = clinic.the_gap()
-    assert (warning.what, warning.is_lacking) == (WAITING, False)
+    assert gap.gap == f"is Pending, of storage class '{storage_class}'; the cluster has ['shared']"
+    assert gap.is_lacking == is_lacking
 
 
 @pytest.fixture

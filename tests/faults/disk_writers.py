@@ -19,8 +19,8 @@ from lingraft.data.tokenizer import tokenizer
 from lingraft.huggingface.export import export_hf
 from lingraft.huggingface.importing import import_hf
 from lingraft.reports.paper import report as paper_report
-from lingraft.reports.run.page import RunRecords
 from lingraft.reports.run.page import write as write_report
+from lingraft.reports.run.records import RunRecords
 from lingraft.stages import evaluate
 from lingraft.stages.finetune import finetune as finetune_stage
 from lingraft.stages.pretrain import pretrain as pretrain_stage

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lingraft import tracking
-from lingraft.tracking.metrics_queue import UnreachableError
+from lingraft.tracking.client import UnreachableError
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.decisions import DecisionOutcome
 from tests.faults.mlflow_proxy import PASSING, Fault, Proxy, proxy_to
@@ -28,7 +28,7 @@ def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """What MLFLOW_TRACKING_URI points at."""
     with proxy_to(server) as proxy:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
-        monkeypatch.setattr("lingraft.tracking.client.backoff", lambda: itertools.repeat(0.02))
+        monkeypatch.setattr("lingraft.retry.backoff", lambda _: itertools.repeat(0.02))
         yield proxy
 
 

@@ -19,7 +19,7 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import TrackingError
-from lingraft.tracking.metrics_queue import UnreachableError
+from lingraft.tracking.client import UnreachableError
 from lingraft.training.schedule import TrainingMetrics
 from tests.faults.mlflow_proxy import PASSING, Fault, Proxy, proxy_to
 from tests.tracking_server import shared
@@ -40,8 +40,8 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     with proxy_to(shared().port) as proxy:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
         monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "60")
-        for asks in ("client", "metrics_queue"):
-            monkeypatch.setattr(f"lingraft.tracking.{asks}.backoff", lambda: itertools.repeat(0.05))
+        for module in ("retry", "tracking.metrics_queue"):
+            monkeypatch.setattr(f"lingraft.{module}.backoff", lambda *_: itertools.repeat(0.05))
         yield proxy
 
 

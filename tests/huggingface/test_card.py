@@ -100,7 +100,7 @@ def test_cost_of_step_1b_is_that_of_the_evaluation(workshop: Workshop, german: P
     judged = load_language(german).model_copy(update={"embeddings": model.vocabulary_source.fingerprint})
     spent = Cost(steps=1234, tokens=56789, flops=3.21e15, elapsed_s=77)
     for name, building in (("with", spent), ("without", None)):
-        results.save(judged.model_copy(update={"building": building}), Kind.EVALUATION, tmp_path / name)
+        results.save(judged.model_copy(update={"building": building}), tmp_path / name, {})
     cost = section(model_card.model_card(model, tmp_path / "with"), "Cost")
     assert "| fresh layers (step 1b, once for all languages) | 1,234 | 56,789 | 3.21e+15 | 77 |" in cost
     assert "not stated" not in cost
@@ -168,7 +168,7 @@ def test_a_class_that_is_never_found_is_among_the_limits(workshop: Workshop, ger
     (scores,) = result.tasks
     always_first = [[sum(row), *(0 for _ in row[1:])] for row in scores.confusion]
     blind = result.model_copy(update={"tasks": (scores.model_copy(update={"confusion": always_first}),)})
-    results.save(blind, Kind.EVALUATION, tmp_path / "blind", language="de", aligned_with=result.primary)
+    results.save(blind, tmp_path / "blind", {"language": "de", "aligned_with": result.primary})
     limits = section(model_card.model_card(model_of(workshop, "de", seed=1), tmp_path / "blind"), "What it is not for")
     _, *others = scores.labels
     never = ", ".join(f"`{label}`" for label in others)

@@ -6,17 +6,14 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifacts import sync
+from lingraft.artifacts import cache, sync
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import ArtifactError
-from lingraft.jobs import job as jobs
-from lingraft.jobs import shared_results
-from lingraft.jobs.job import Job
-from lingraft.jobs.shared_results import cache_key, get_or_run, has_result
+from lingraft.jobs.job import FinetuningJob, Job, PretrainingJob
 from lingraft.signals import Interruption
 from lingraft.stages import pretrain as pretrain_stage
-from lingraft.training.schedule import TrainingMetrics, ignore_metrics
+from lingraft.training.schedule import TrainingMetrics
 from tests.workshop import Workshop, changed
 
 
@@ -36,7 +33,7 @@ def short(workshop: Workshop) -> Recipe:
 
 
 def pretraining(workshop: Workshop, recipe: Recipe, out: Path) -> Job:
-    return jobs.pretraining(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out)
+    return PretrainingJob(recipe=recipe, blocks=workshop.blocks["en"], tokenizer=workshop.tokenizers["en"], out=out)
 
 
 @pytest.fixture
@@ -59,11 +56,11 @@ def test_the_same_is_not_made_twice_and_tells_its_curve_again(
     first: list[TrainingMetrics] = []
     second: list[TrainingMetrics] = []
     job = pretraining(workshop, short, tmp_path / "first")
-    assert not has_result(job)
-    made = get_or_run(job, first.append)
+    assert not job.has_shared_result()
+    made = job.get_or_make(first.append)
     again = pretraining(workshop, short, tmp_path / "second")
-    assert has_result(again)
-    assert get_or_run(again, second.append).manifest == made.manifest
+    assert again.has_shared_result()
+    assert again.get_or_make(second.append).manifest == made.manifest
     assert (second, len(trained)) == (first, 1)
     assert len(first) == 3
     assert [*(tmp_path / "cache").glob("results/*")] == []
@@ -74,7 +71,7 @@ def test_the_same_is_not_made_twice_and_tells_its_curve_again(
     [
         lambda recipe, _: changed(recipe, "pretraining", seed=7),
         lambda recipe, _: recipe.model_copy(update={"precision": "bf16"}),
-        lambda recipe, patch: patch.setenv(shared_results.IMAGE_VARIABLE, "train@sha256:other") or recipe,
+        lambda recipe, patch: patch.setenv(cache.IMAGE_VARIABLE, "train@sha256:other") or recipe,
     ],
     ids=["another seed", "another number format", "another image"],
 )
@@ -86,19 +83,22 @@ def test_what_is_decided_otherwise_is_made_anew(
     monkeypatch: pytest.MonkeyPatch,
     other: Callable[[Recipe, pytest.MonkeyPatch], Recipe],
 ) -> None:
-    get_or_run(pretraining(workshop, short, tmp_path / "first"), ignore_metrics)
-    assert not has_result(pretraining(workshop, other(short, monkeypatch), tmp_path / "second"))
+    pretraining(workshop, short, tmp_path / "first").get_or_make()
+    assert not pretraining(workshop, other(short, monkeypatch), tmp_path / "second").has_shared_result()
 
 
 def test_what_does_not_decide_a_result_does_not_matter(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
     more = short.model_copy(update={"targets": (*short.targets, "el")})
     elsewhere = changed(more, "cluster", storage_claim="other")
-    assert cache_key(pretraining(workshop, elsewhere, tmp_path)) == cache_key(pretraining(workshop, short, tmp_path))
+    assert (
+        pretraining(workshop, elsewhere, tmp_path).shared_provenance
+        == pretraining(workshop, short, tmp_path).shared_provenance
+    )
 
 
 def test_other_text_is_another_result(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
-    of_de = jobs.pretraining(short, workshop.blocks["de"], workshop.tokenizers["en"], tmp_path)
-    assert cache_key(of_de) != cache_key(pretraining(workshop, short, tmp_path))
+    of_de = pretraining(workshop, short, tmp_path).model_copy(update={"blocks": workshop.blocks["de"]})
+    assert of_de.shared_provenance != pretraining(workshop, short, tmp_path).shared_provenance
 
 
 def test_one_that_was_stopped_goes_on_in_another_place(
@@ -108,15 +108,12 @@ def test_one_that_was_stopped_goes_on_in_another_place(
         if point.step == 4:
             raise Interruption(15, "asked to stop")
 
-    whole = workshop.recipe.model_copy(update={"pretraining": short.pretraining})
-    expected = pretrain_stage.pretrain(
-        whole, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "whole", ignore_metrics
-    ).fingerprint
+    expected = pretraining(workshop, short, tmp_path / "whole").make().fingerprint
     eager = changed(short, "pretraining", keep_every_s=0.0001)
     with pytest.raises(Interruption):
-        get_or_run(pretraining(workshop, eager, tmp_path / "first"), stop)
+        pretraining(workshop, eager, tmp_path / "first").get_or_make(stop)
     assert not (tmp_path / "first").exists()
-    assert get_or_run(pretraining(workshop, eager, tmp_path / "second"), ignore_metrics).fingerprint == expected
+    assert pretraining(workshop, eager, tmp_path / "second").get_or_make().fingerprint == expected
     assert "going on after step" in capsys.readouterr().err
     assert [*shared.glob("*/result.training/*")] == []
 
@@ -124,10 +121,10 @@ def test_one_that_was_stopped_goes_on_in_another_place(
 def test_a_result_that_is_damaged_is_set_aside_and_made_anew(
     workshop: Workshop, short: Recipe, shared: Path, trained: list[Path], tmp_path: Path
 ) -> None:
-    made = get_or_run(pretraining(workshop, short, tmp_path / "first"), ignore_metrics)
+    made = pretraining(workshop, short, tmp_path / "first").get_or_make()
     [body] = shared.glob("primary-*/result/body.safetensors")
     body.write_bytes(body.read_bytes()[:-1])
-    again = get_or_run(pretraining(workshop, short, tmp_path / "second"), ignore_metrics)
+    again = pretraining(workshop, short, tmp_path / "second").get_or_make()
     assert again.fingerprint == made.fingerprint
     assert len(trained) == 2
 
@@ -138,7 +135,7 @@ def test_a_place_that_cannot_be_written_is_named(
     (tmp_path / "file").touch()
     monkeypatch.setenv(sync.RESULTS_VARIABLE, str(tmp_path / "file"))
     with pytest.raises(ArtifactError, match=r"cannot write .*file"):
-        get_or_run(pretraining(workshop, short, tmp_path / "out"), ignore_metrics)
+        pretraining(workshop, short, tmp_path / "out").get_or_make()
 
 
 def test_finetuning_depends_on_what_its_files_hold(workshop: Workshop, tmp_path: Path) -> None:
@@ -148,9 +145,15 @@ def test_finetuning_depends_on_what_its_files_hold(workshop: Workshop, tmp_path:
     raw = workshop.recipe.model_dump(mode="json") | {"tasks": [settings]}
 
     def key() -> dict[str, Any]:
-        return cache_key(
-            jobs.finetuning(Recipe.parse(raw), "pairs", 1, workshop.primary, workshop.texts["en"], tmp_path / "out")
+        job = FinetuningJob(
+            recipe=Recipe.parse(raw),
+            task="pairs",
+            seed=1,
+            primary=workshop.primary,
+            text=workshop.texts["en"],
+            out=tmp_path / "out",
         )
+        return job.shared_provenance
 
     examples.write_text("a\tb\tyes\n", encoding="utf-8")
     before = key()
@@ -166,5 +169,5 @@ def test_without_a_place_nothing_is_shared(
 ) -> None:
     monkeypatch.delenv(sync.RESULTS_VARIABLE, raising=False)
     job = pretraining(workshop, short, tmp_path / "out")
-    assert not has_result(job)
-    assert Artifact.load(get_or_run(job, ignore_metrics).folder, Kind.PRIMARY)
+    assert not job.has_shared_result()
+    assert Artifact.load(job.get_or_make().folder, Kind.PRIMARY)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lingraft.doctor.findings import Finding
+from lingraft.doctor import Finding
 from tests.doctor.clinic import Clinic
 
 Document = dict[str, Any]
@@ -61,25 +61,19 @@ def running(
         server.wait(timeout=60)
 
 
-def mlflow_seen_by_the_doctor(
-    documents: list[Document], port: int, folder: Path, host: str = "mlflow:5000"
-) -> tuple[Finding, Finding]:
-    """What the doctor finds of a server behind the overlay's Service, and of its store.
+def mlflow_seen_by_the_doctor(port: int, folder: Path, host: str = "mlflow:5000") -> Finding:
+    """What the doctor finds of a server, with its store, behind the overlay's Service.
 
     Args:
-        documents: every object of the overlay.
         port: of the server.
         folder: for the cluster's own files.
         host: by which steps are told to ask.
     """
-    (deployment,) = (one for one in documents if one["kind"] == "Deployment" and one["metadata"]["name"] == "mlflow")
     with Clinic.opened(folder) as clinic:
-        clinic.add("deployments", "mlflow", spec=deployment["spec"], status={"availableReplicas": 1})
         clinic.add_secret("lingraft-mlflow", MLFLOW_TRACKING_URI=f"http://{host}")
         clinic.server.services["mlflow:5000"] = f"127.0.0.1:{port}"
         found = clinic.findings()
-    assert found["Secret lingraft-mlflow-server"].is_good
-    return found[f"MLflow at http://{host}"], found[f"MLflow's store of artifacts at http://{host}"]
+    return found[f"MLflow with its store of artifacts at http://{host}"]
 
 
 def status(port: int, method: str, path: str, host: str) -> int:

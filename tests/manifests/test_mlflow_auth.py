@@ -87,9 +87,7 @@ def test_names_and_runs_are_kept_in_the_database_of_the_secret(port: int, postgr
     assert [tuple(user) for user in users] == [("admin", True)]
 
 
-def test_the_doctor_cannot_say_who_asks_and_says_so(documents: list[Document], port: int, tmp_path: Path) -> None:
-    itself, store = mlflow_seen_by_the_doctor(documents, port, tmp_path)
-    assert itself.is_good
-    assert not store.is_lacking
-    assert store.gap.startswith("could not be looked at: 401")
-    assert "passes no name and password on" in store.remedy
+def test_the_doctor_cannot_say_who_asks_and_only_warns(port: int, tmp_path: Path) -> None:
+    found = mlflow_seen_by_the_doctor(port, tmp_path)
+    assert not found.is_lacking
+    assert found.gap.startswith("answers 401")

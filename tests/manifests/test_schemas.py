@@ -16,7 +16,7 @@ KUBERNETES_VERSIONS = ("1.31", "1.34")
 VALIDATED_BY_THEIR_PROJECTS = {"InferenceService", "ClusterTrainingRuntime"}
 NOT_VALIDATED = {"NodePool", "PodMonitor", "PrometheusRule", "ServiceMonitor"}
 """Their projects publish no models for Python."""
-README = Path(__file__).parents[2] / "manifests" / "README.md"
+README = Path(__file__).parents[2] / "docs" / "operations" / "install.md"
 
 
 @pytest.fixture

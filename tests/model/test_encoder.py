@@ -99,15 +99,6 @@ def test_logits_are_those_of_transformers(encoder: Encoder, peer: RobertaForMask
 
 
 @torch.no_grad()
-def test_logits_of_padded_text_are_those_of_transformers(encoder: Encoder, peer: RobertaForMaskedLM) -> None:
-    tokens_BT, visible_BT = padded()
-    places_M = visible_BT.flatten().nonzero().flatten()
-    expected_MV = peer(tokens_BT, attention_mask=visible_BT.long()).logits.flatten(0, 1)[places_M]
-    found_MV = encoder.masked_logits(tokens_BT, places_M, (4,), visible_BT)[4]
-    torch.testing.assert_close(found_MV, expected_MV, **CLOSE)
-
-
-@torch.no_grad()
 @pytest.mark.parametrize("with_padding", [False, True])
 def test_hidden_states_are_those_of_transformers_at_every_depth(
     encoder: Encoder, peer: RobertaForMaskedLM, with_padding: bool
@@ -137,14 +128,6 @@ def test_what_is_not_visible_changes_nothing(encoder: Encoder) -> None:
     other_BT = torch.where(visible_BT, tokens_BT, 50)
     one, other = (encoder.hidden_states(tokens, (4,), visible_BT)[4] for tokens in (tokens_BT, other_BT))
     assert torch.equal(one[visible_BT], other[visible_BT])
-
-
-@torch.no_grad()
-def test_padding_changes_nothing_but_rounding(encoder: Encoder) -> None:
-    tokens_BT, visible_BT = padded()
-    whole = encoder.hidden_states(tokens_BT, (4,), visible_BT)[4]
-    alone = encoder.hidden_states(tokens_BT[1:2, :11], (4,))[4]
-    torch.testing.assert_close(whole[1:2, :11], alone, **CLOSE)
 
 
 @pytest.mark.parametrize("with_padding", [False, True])

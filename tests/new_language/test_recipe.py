@@ -9,7 +9,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.text import Cleaning, Files
 from lingraft.errors import DepthError, LingraftError, RecipeError
-from lingraft.new_language.recipe import Basis, LaneRecipe, Wanted, shown
+from lingraft.new_language.recipe import Basis, LanguageRecipe, Wanted, shown
 
 RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
 TINY = Basis(language="en", shape=RECIPE.encoder, vocabulary=120, depth=None, fresh_layers=0)
@@ -21,8 +21,8 @@ def basis(**changes: Any) -> Basis:
 
 def settled(
     of: Basis = TINY, recipe: Recipe | None = None, language: str = "sw", text: str = "sw.txt", **wanted: Any
-) -> LaneRecipe:
-    return LaneRecipe.of(language, [Path(text)], of, Wanted(**wanted), recipe)
+) -> LanguageRecipe:
+    return LanguageRecipe.of(language, [Path(text)], of, Wanted(**wanted), recipe)
 
 
 def heads(*depths: int) -> dict[str, Any]:
@@ -52,13 +52,13 @@ def test_another_length_warms_up_over_the_same_share() -> None:
 def test_without_a_recipe_the_vocabulary_is_the_primarys_up_to_the_papers() -> None:
     assert settled().recipe.tokenizer.vocabulary == 120
     imported = settled(basis(vocabulary=250_002))
-    assert (imported.recipe.tokenizer.vocabulary, imported.largest_vocabulary) == (50_000, True)
+    assert (imported.recipe.tokenizer.vocabulary, imported.may_shrink_vocabulary) == (50_000, True)
 
 
 def test_a_vocabulary_that_is_asked_for_is_meant() -> None:
     for lane in (settled(vocabulary=99), settled(recipe=RECIPE, vocabulary=99)):
-        assert (lane.recipe.tokenizer.vocabulary, lane.largest_vocabulary) == (99, False)
-    assert not settled(recipe=RECIPE).largest_vocabulary
+        assert (lane.recipe.tokenizer.vocabulary, lane.may_shrink_vocabulary) == (99, False)
+    assert not settled(recipe=RECIPE).may_shrink_vocabulary
 
 
 @pytest.mark.parametrize(

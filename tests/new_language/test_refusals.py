@@ -114,20 +114,21 @@ def test_everything_that_is_wrong_with_the_text_is_listed_before_anything_is_mad
     assert not (tmp_path / "out").exists()
 
 
-def test_a_damaged_stage_is_refused_and_named(
-    workshop: Workshop, text: Path, added: AddedLanguage, tmp_path: Path
+def test_a_damaged_stage_is_named_and_made_again(
+    workshop: Workshop, text: Path, added: AddedLanguage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = copied(out_of(added), tmp_path / "tr")
-    (out / "embeddings" / "history.jsonl").write_text("")
-    with pytest.raises(ArtifactError, match=r"history.jsonl was truncated or edited"):
-        add_language(workshop.primary, text, "tr", out, recipe=RECIPE)
+    (out / "tokenizer" / "sentencepiece.model").write_bytes(b"")
+    add_language(workshop.primary, text, "tr", out, tasks=[*workshop.tasks.values()], recipe=RECIPE)
+    assert "sentencepiece.model was truncated or edited" in capsys.readouterr().err
+    assert {path.name.partition("-")[0] for path in out.glob("tokenizer.*")} == {"tokenizer.made", "tokenizer.damaged"}
 
 
 @pytest.mark.parametrize(
     ("wanted", "stage", "words"),
     [
-        (Wanted(learning_rate=0.5), "embeddings", "adaptation.learning_rate was 0.003, is 0.5"),
-        (Wanted(vocabulary=99), "tokenizer", "settings.vocabulary was 120, is 99"),
+        (Wanted(learning_rate=0.5), "embeddings", "settings.adaptation.learning_rate was 0.003, is 0.5"),
+        (Wanted(vocabulary=99), "tokenizer", "settings.tokenizer.vocabulary was 120, is 99"),
     ],
 )
 def test_other_settings_do_not_mix_with_what_is_there(
@@ -145,5 +146,7 @@ def test_other_text_does_not_mix_with_what_is_there(
 ) -> None:
     longer = tmp_path / text.name
     longer.write_text(text.read_text() + json.dumps({"text": "yeni"}) + "\n")
-    with pytest.raises(ProvenanceMismatchError, match=r"text was made from something else: files.1-1 pages.jsonl was"):
+    with pytest.raises(
+        ProvenanceMismatchError, match=r"text was made from something else: settings.files.1-1 pages.jsonl was"
+    ):
         add_language(workshop.primary, longer, "tr", copied(out_of(added), tmp_path / "tr"), recipe=RECIPE)

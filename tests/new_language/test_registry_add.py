@@ -12,7 +12,7 @@ from lingraft.bundle.format import bundle_examples
 from lingraft.cli import app
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
 from lingraft.new_language.summary import AddedLanguage
-from lingraft.steps import data, language, source
+from lingraft.steps import data, source
 from lingraft.steps.step_io import dev_score_and_seed
 from tests.new_language.given import RECIPE, out_of
 from tests.steps import conftest as steps
@@ -44,8 +44,8 @@ def test_an_added_language_becomes_champion_and_part_of_the_bundle(
     assert "version 1 of 'tiny-bundle-topic' is champion: en, tr" in printed
     assert "asked by alice" in CliRunner().invoke(app, ["registry", "show", "tiny-embeddings-tr"]).stdout
     serving = registered.shop.recipe.model_copy(update={"serve_primary": True}).to_json()
-    folders = registered.shop.primary, registered.tasks, [out_of(added) / "embeddings"]
-    language.bundle(serving, registered.begin(tmp_path / "run"), "primary", *folders, tmp_path / "bundle")
+    run, embeddings = registered.begin(tmp_path / "run"), [out_of(added) / "embeddings"]
+    registered.bundle(run, embeddings, tmp_path / "bundle", "primary", serving)
     again = add(out_of(added), "--recipe", RECIPE)
     assert "version 1 of 'tiny-bundle-topic' is champion" in again
     assert "version 1 of 'tiny-bundle-primary' is champion" in again  # as it was, with the recipe's examples

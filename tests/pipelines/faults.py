@@ -39,9 +39,9 @@ FAULTS: dict[str, Callable[[Tensor], Tensor]] = {
 def _adapted(call_file: str) -> str | None:
     """The language that a step adapts to, if it does so."""
     call = json.loads(Path(call_file).read_bytes())
-    if call["step"] != "language.adapt":
+    if call["step"] != "AdaptationJob":
         return None
-    return str(json.loads((Path(call["arguments"]["blocks_folder"]) / "manifest.json").read_bytes())["language"])
+    return str(json.loads((Path(call["arguments"]["blocks"]) / "manifest.json").read_bytes())["language"])
 
 
 def _with_faults(whole: Callable[..., Tensor]) -> Callable[..., Tensor]:

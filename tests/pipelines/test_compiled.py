@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from lingraft.artifacts import sync
+from lingraft.artifacts import cache, sync
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.tasks import Task, TaskFile
 from lingraft.config.training import MiniBuilding
 from lingraft.errors import ArtifactError
-from lingraft.jobs import shared_results
 from lingraft.steps.launch import launcher
 from pipelines.__main__ import compile_all
 from pipelines.catalogue import PIPELINES
@@ -323,7 +322,7 @@ def test_a_stage_on_spot_nodes_is_launched_from_a_small_step(demo: Recipe, tmp_p
 def test_every_step_knows_where_results_are_shared_and_by_which_image(steps: dict[str, Any], recipe: Recipe) -> None:
     for container, _ in steps.values():
         assert {"name": sync.RESULTS_VARIABLE, "value": recipe.cluster.results_place} in container["env"]
-        assert {"name": shared_results.IMAGE_VARIABLE, "value": recipe.cluster.image} in container["env"]
+        assert {"name": cache.IMAGE_VARIABLE, "value": recipe.cluster.image} in container["env"]
 
 
 def test_a_pipeline_is_built_without_a_look_for_sources(demo: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,13 +17,13 @@ from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.names import bundle_name, primary_name
 from lingraft.data.languages import name_and_tag
-from lingraft.reports.run.page import PAGE_FILE, RunRecords
-from lingraft.reports.run.records import SampleAnswer
+from lingraft.reports.run.page import PAGE_FILE
+from lingraft.reports.run.records import RunRecords, SampleAnswer
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.models import served_models
 from lingraft.stages import results
 from lingraft.steps import data, source
-from lingraft.training.learning_curve import HISTORY_FILE
+from lingraft.training.schedule import HISTORY_FILE
 from pipelines.demo import ask_examples, write_report
 from tests.made_up import TOPICS
 from tests.pipelines.finished import Finished
@@ -402,7 +402,7 @@ def test_each_language_fails_by_its_own_reason(seen: Seen) -> None:
 
 
 def test_only_what_may_heal_was_tried_again(seen: Seen) -> None:
-    assert "the process of step 'language.adapt' was killed: attempt 2 of 4" in seen.faulty_log
+    assert "the process of step 'AdaptationJob' was killed: attempt 2 of 4" in seen.faulty_log
     assert seen.faulty_log.count("attempt ") == 1
 
 

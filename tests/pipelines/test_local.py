@@ -252,7 +252,7 @@ def test_a_step_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pyte
 def ends(folder: str) -> None:
     from pathlib import Path
 
-    from lingraft.artifacts.outcomes import load_outcome, require_success, write_outcome
+    from lingraft.artifacts.failures import load_outcome, require_success, write_outcome
 
     for language, refused in (("de", None), ("tr", "masked accuracy on the primary is 1.00%.")):
         write_outcome(language, Path(folder), Path(folder) / language, refused)

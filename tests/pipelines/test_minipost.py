@@ -70,7 +70,7 @@ def test_each_depth_is_built_once_and_counted_and_the_chosen_one_is_taken_by_the
     assert tags["mini_depth.de"] == str(found.chosen)
     assert "depth.de" not in tags  # a mini-model of that depth is to be registered first
 
-    chosen = recipe.over(found.chosen)  # docs/operations.md: set adaptation.depth, and run `source` again
+    chosen = recipe.over(found.chosen)  # docs/operations/README.md: set adaptation.depth, and run `source` again
     register(workshop, chosen, primary, tmp_path / "source again")
     local.run(build.language_pipeline(chosen), out)
     assert _minis(out) == built

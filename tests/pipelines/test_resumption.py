@@ -13,8 +13,7 @@ from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe
 from lingraft.stages import pretrain
 from lingraft.stages.adapt import adapt
-from lingraft.training.learning_curve import read_curve
-from lingraft.training.schedule import ignore_metrics
+from lingraft.training.schedule import ignore_metrics, read_curve
 from tests.pipelines.finished import tiny
 from tests.pipelines.killed import Pipeline, same_tensors
 from tests.steps.sources import register

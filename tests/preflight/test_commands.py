@@ -10,6 +10,7 @@ import pytest
 from lingraft.cli import main
 from lingraft.comparison import runner
 from lingraft.config.recipe import Recipe
+from lingraft.jobs.job import TextJob
 from lingraft.preflight import NotReadyError
 from lingraft.steps import data
 from pipelines import local
@@ -125,7 +126,7 @@ def test_a_language_with_a_problem_fails_at_its_text_and_not_after_its_training(
     (text / "de.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     recipe = Recipe.load(TINY).with_folder(text)
     with pytest.raises(NotReadyError, match="label 'moon'"):
-        data.prepare_text(recipe.to_json(), tmp_path / "run", "de", tmp_path / "out")
+        data.prepare_text(TextJob(recipe=recipe, language="de", out=tmp_path / "out"), tmp_path / "run")
 
 
 @pytest.mark.parametrize("pipeline", ["source", "depth-search", "language", "paper"])

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from lingraft.errors import RequestError, ServingError
-from lingraft.serving.client import query_server, run_server, serve_and_query
-from lingraft.serving.queries import Query
+from lingraft.serving.client import Query, query_server, run_server
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
 from tests.serving.shared import SharedServer
 from tests.tiny import Tiny
@@ -24,9 +23,9 @@ def test_each_language_is_answered_by_the_real_server(open_server: SharedServer,
 @pytest.mark.integration
 def test_a_server_is_started_for_questions_and_stopped(bundle: Path, open_server: SharedServer) -> None:
     questions, before = [Query(language, {"text": "kilo"}) for language in LANGUAGES], children()
-    for own, shared in zip(
-        serve_and_query(bundle, questions), query_server(open_server.url, questions, "topic"), strict=True
-    ):
+    with run_server([bundle]) as server:
+        answers = query_server(server.url, questions)
+    for own, shared in zip(answers, query_server(open_server.url, questions, "topic"), strict=True):
         assert own.query == shared.query
         [one], [other] = own.predictions, shared.predictions
         assert (one.value, one.probability) == (other.value, pytest.approx(other.probability, abs=1e-5))
@@ -58,7 +57,7 @@ def test_a_server_that_cannot_start_is_reported_with_its_log(bundle: Path, tmp_p
     shutil.copytree(bundle, tmp_path / "bundle")
     (tmp_path / "bundle" / "body.onnx").unlink()
     with pytest.raises(ServingError, match=r"status 1.*\n.*ArtifactError: .* lacks \['body.onnx'\]"):
-        serve_and_query(tmp_path / "bundle", [])
+        run_server([tmp_path / "bundle"]).__enter__()
 
 
 def test_a_server_that_is_not_ready_in_time_is_reported_and_stopped(bundle: Path) -> None:

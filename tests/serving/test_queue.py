@@ -36,25 +36,31 @@ class Body:
         return [f"{snapshot}:{row.upper()}" for row in rows]
 
 
-RunQueue = Callable[[Body, QueueLimits, Callable[[BatchQueue[Row, str, str]], Awaitable[None]]], None]
+Queue = BatchQueue[Row, str, str]
+Test = Callable[[Queue, Body], Awaitable[None]]
+RunTest = Callable[..., Body]
 
 
 @pytest.fixture
-def with_queue() -> Iterator[RunQueue]:
-    """Run a test's coroutine beside a working queue."""
+def run_test() -> Iterator[RunTest]:
+    """Run a test's coroutine beside a working queue, and return the body, which is held until the test frees it."""
     with ThreadPoolExecutor(1) as executor:
 
-        def run(body: Body, bounds: QueueLimits, test: Callable[[BatchQueue[Row, str, str]], Awaitable[None]]) -> None:
+        def run(test: Test, bounds: QueueLimits = BOUNDS, is_held: bool = True) -> Body:
             async def both() -> None:
                 queue = BatchQueue(body.run, bounds, executor, body.told.append)
                 work = asyncio.create_task(queue.work())
                 try:
-                    await asyncio.wait_for(test(queue), 30)
+                    await asyncio.wait_for(test(queue, body), 30)
                 finally:
                     body.free.set()
                     work.cancel()
 
+            body = Body()
+            if not is_held:
+                body.free.set()
             asyncio.run(both())
+            return body
 
         yield run
 
@@ -68,45 +74,47 @@ def rows(*texts: str) -> list[Row]:
     return [Row(text) for text in texts]
 
 
-def test_each_row_gets_its_own_output_in_the_order_asked(with_queue: RunQueue) -> None:
-    async def test(queue: BatchQueue[Row, str, str]) -> None:
+def ask(queue: Queue, *texts: str, snapshot: str = "v1") -> asyncio.Task[list[str]]:
+    return asyncio.create_task(queue.outputs(snapshot, rows(*texts)))
+
+
+async def held_request(queue: Queue, body: Body) -> asyncio.Task[list[str]]:
+    """A request that is in the body, so that later ones wait."""
+    request = ask(queue, "x")
+    await until(lambda: len(body.batches) == 1)
+    return request
+
+
+def test_each_row_gets_its_own_output_in_the_order_asked(run_test: RunTest) -> None:
+    async def test(queue: Queue, body: Body) -> None:
         given = rows("a" * 90, "b", "c" * 40, "d" * 90, "e", "f" * 41)
         assert await queue.outputs("v1", given) == [f"v1:{row.upper()}" for row in given]
 
-    body = Body()
-    body.free.set()
-    with_queue(body, BOUNDS, test)
+    body = run_test(test, is_held=False)
     assert sorted(row for _, batch in body.batches for row in batch) == sorted(
         ["a" * 90, "b", "c" * 40, "d" * 90, "e", "f" * 41]
     )
 
 
-def test_requests_that_wait_together_share_a_batch_with_those_of_their_length(with_queue: RunQueue) -> None:
-    async def test(queue: BatchQueue[Row, str, str]) -> None:
-        first = asyncio.create_task(queue.outputs("v1", rows("x")))
-        await until(lambda: len(body.batches) == 1)
-        others = [
-            asyncio.create_task(queue.outputs("v1", rows(text))) for text in ("a" * 100, "b" * 20, "c" * 98, "d" * 19)
-        ]
+def test_requests_that_wait_together_share_a_batch_with_those_of_their_length(run_test: RunTest) -> None:
+    async def test(queue: Queue, body: Body) -> None:
+        first = await held_request(queue, body)
+        others = [ask(queue, text) for text in ("a" * 100, "b" * 20, "c" * 98, "d" * 19)]
         await until(lambda: len(queue) == 4)
         body.free.set()
         await asyncio.gather(first, *others)
 
-    body = Body()
-    with_queue(body, BOUNDS, test)
+    body = run_test(test)
     assert [batch for _, batch in body.batches] == [["x"], ["a" * 100, "c" * 98], ["b" * 20, "d" * 19]]
     assert [(batch.texts, batch.tokens, batch.places) for batch in body.told] == [(1, 1, 1), (2, 198, 200), (2, 39, 40)]
 
 
 @pytest.mark.parametrize("lengths", [[10, 20, 300, 310, 40, 500, 499, 90] * 5, list(range(1, 200, 7))])
-def test_no_batch_is_larger_or_emptier_than_allowed(with_queue: RunQueue, lengths: list[int]) -> None:
-    async def test(queue: BatchQueue[Row, str, str]) -> None:
+def test_no_batch_is_larger_or_emptier_than_allowed(run_test: RunTest, lengths: list[int]) -> None:
+    async def test(queue: Queue, body: Body) -> None:
         await queue.outputs("v1", [Row("a" * length) for length in lengths])
 
-    body = Body()
-    body.free.set()
-    bounds = BOUNDS._replace(batch_texts=8, batch_tokens=700)
-    with_queue(body, bounds, test)
+    body = run_test(test, BOUNDS._replace(batch_texts=8, batch_tokens=700), is_held=False)
     for _, batch in body.batches:
         sizes = [max(16, len(row)) for row in batch]
         assert len(batch) <= 8
@@ -114,76 +122,69 @@ def test_no_batch_is_larger_or_emptier_than_allowed(with_queue: RunQueue, length
         assert sum(sizes) >= MIN_FILL * len(batch) * max(sizes)
 
 
-def test_a_short_request_does_not_wait_for_all_of_a_long_one(with_queue: RunQueue) -> None:
-    async def test(queue: BatchQueue[Row, str, str]) -> None:
+def test_a_short_request_does_not_wait_for_all_of_a_long_one(run_test: RunTest) -> None:
+    async def test(queue: Queue, body: Body) -> None:
         long = asyncio.create_task(queue.outputs("v1", [Row("a" * 50)] * 12))
         await until(lambda: len(body.batches) == 1)
         # Of another length, so that it could not join the long request's batches.
-        short = asyncio.create_task(queue.outputs("v1", rows("b" * 400)))
+        short = ask(queue, "b" * 400)
         await until(lambda: len(queue) == 9)
         body.free.set()
         await asyncio.gather(long, short)
 
-    body = Body()
-    with_queue(body, BOUNDS, test)
+    body = run_test(test)
     assert [batch[0][0] for _, batch in body.batches] == ["a", "b", "a", "a"]
 
 
-def test_a_long_request_is_answered_though_short_ones_go_on_coming(with_queue: RunQueue) -> None:
-    async def test(queue: BatchQueue[Row, str, str]) -> None:
-        coming = [asyncio.create_task(queue.outputs("v1", rows("x"))) for _ in range(3)]
-        long = asyncio.create_task(queue.outputs("v1", rows("aa", "bb", "cc", "dd")))
+def test_a_long_request_is_answered_though_short_ones_go_on_coming(run_test: RunTest) -> None:
+    async def test(queue: Queue, body: Body) -> None:
+        coming = [ask(queue, "x") for _ in range(3)]
+        long = ask(queue, "aa", "bb", "cc", "dd")
         body.free.set()
         while not long.done():  # three others wait at any time
-            coming += [asyncio.create_task(queue.outputs("v1", rows("x"))) for _ in range(3 - min(3, len(queue)))]
+            coming += [ask(queue, "x") for _ in range(3 - min(3, len(queue)))]
             await asyncio.sleep(0)
             assert len(body.batches) < 60
         await asyncio.gather(*coming)
 
-    body = Body()
-    with_queue(body, BOUNDS._replace(batch_texts=1), test)
+    body = run_test(test, BOUNDS._replace(batch_texts=1))
     assert [row for _, batch in body.batches for row in batch].count("dd") == 1
 
 
-def test_snapshots_of_a_bundle_are_not_mixed_in_a_batch(with_queue: RunQueue) -> None:
-    async def test(queue: BatchQueue[Row, str, str]) -> None:
-        first = asyncio.create_task(queue.outputs("old", rows("x")))
-        await until(lambda: len(body.batches) == 1)
+def test_snapshots_of_a_bundle_are_not_mixed_in_a_batch(run_test: RunTest) -> None:
+    async def test(queue: Queue, body: Body) -> None:
+        first = await held_request(queue, body)
         pairs = [("old", "a"), ("new", "b"), ("old", "c"), ("new", "d")]
-        others = [asyncio.create_task(queue.outputs(version, rows(text))) for version, text in pairs]
+        others = [ask(queue, text, snapshot=version) for version, text in pairs]
         await until(lambda: len(queue) == 4)
         body.free.set()
-        assert await asyncio.gather(first, *others) == [["old:X"], ["old:A"], ["new:B"], ["old:C"], ["new:D"]]
+        assert await asyncio.gather(first, *others) == [["v1:X"], ["old:A"], ["new:B"], ["old:C"], ["new:D"]]
 
-    body = Body()
-    with_queue(body, BOUNDS, test)
+    body = run_test(test)
     assert body.batches[1:] == [("old", ["a", "c"]), ("new", ["b", "d"])]
 
 
-def test_a_batch_is_held_open_until_it_is_full_or_its_oldest_row_has_waited(with_queue: RunQueue) -> None:
-    async def test(queue: BatchQueue[Row, str, str]) -> None:
-        asked = [asyncio.create_task(queue.outputs("v1", rows(text))) for text in "abc"]
+def test_a_batch_is_held_open_until_it_is_full_or_its_oldest_row_has_waited(run_test: RunTest) -> None:
+    async def test(queue: Queue, body: Body) -> None:
+        asked = [ask(queue, text) for text in "abc"]
         await asyncio.sleep(0.05)
         assert not body.batches
-        asked.append(asyncio.create_task(queue.outputs("v1", rows("d"))))
+        asked.append(ask(queue, "d"))
         await asyncio.gather(*asked)
         assert body.batches == [("v1", ["a", "b", "c", "d"])]
 
-    body = Body()
-    body.free.set()
-    with_queue(body, BOUNDS._replace(wait_s=20.0), test)
+    run_test(test, BOUNDS._replace(wait_s=20.0), is_held=False)
 
-    async def lonely(queue: BatchQueue[Row, str, str]) -> None:
+    async def lonely(queue: Queue, body: Body) -> None:
         assert await queue.outputs("v1", rows("a")) == ["v1:A"]
 
-    with_queue(body, BOUNDS._replace(wait_s=0.05), lonely)
+    run_test(lonely, BOUNDS._replace(wait_s=0.05), is_held=False)
 
 
-def test_what_does_not_fit_is_refused_with_a_time_and_what_waits_is_answered(with_queue: RunQueue) -> None:
-    async def test(queue: BatchQueue[Row, str, str]) -> None:
-        first = asyncio.create_task(queue.outputs("v1", rows("x")))
-        await until(lambda: len(body.batches) == 1)
-        waiting = asyncio.create_task(queue.outputs("v1", rows("a", "b", "c")))
+def test_what_does_not_fit_is_refused_with_a_time_and_what_waits_is_answered(run_test: RunTest) -> None:
+    async def test(queue: Queue, body: Body) -> None:
+        first = await held_request(queue, body)
+        waiting = ask(queue, "a", "b", "c")
         await until(lambda: len(queue) == 3)
         with pytest.raises(OverloadedError, match="3 texts wait already, and at most 4 may") as refused:
             await queue.outputs("v1", rows("d", "e"))
@@ -192,15 +193,13 @@ def test_what_does_not_fit_is_refused_with_a_time_and_what_waits_is_answered(wit
         assert await waiting == ["v1:A", "v1:B", "v1:C"]
         await first
 
-    body = Body()
-    with_queue(body, BOUNDS._replace(waiting_texts=4), test)
+    run_test(test, BOUNDS._replace(waiting_texts=4))
 
 
-def test_a_cancelled_request_leaves_the_queue(with_queue: RunQueue) -> None:
-    async def test(queue: BatchQueue[Row, str, str]) -> None:
-        first = asyncio.create_task(queue.outputs("v1", rows("x")))
-        await until(lambda: len(body.batches) == 1)
-        gone, stays = (asyncio.create_task(queue.outputs("v1", rows(text, text))) for text in "ab")
+def test_a_cancelled_request_leaves_the_queue(run_test: RunTest) -> None:
+    async def test(queue: Queue, body: Body) -> None:
+        first = await held_request(queue, body)
+        gone, stays = (ask(queue, text, text) for text in "ab")
         await until(lambda: len(queue) == 4)
         gone.cancel()
         await until(lambda: len(queue) == 2)
@@ -208,18 +207,15 @@ def test_a_cancelled_request_leaves_the_queue(with_queue: RunQueue) -> None:
         assert await stays == ["v1:B", "v1:B"]
         await first
 
-    body = Body()
-    with_queue(body, BOUNDS, test)
+    body = run_test(test)
     assert body.batches == [("v1", ["x"]), ("v1", ["b", "b"])]
 
 
-def test_a_body_s_failure_is_told_to_its_batch_alone(with_queue: RunQueue) -> None:
-    async def test(queue: BatchQueue[Row, str, str]) -> None:
+def test_a_body_s_failure_is_told_to_its_batch_alone(run_test: RunTest) -> None:
+    async def test(queue: Queue, body: Body) -> None:
         with pytest.raises(ArithmeticError, match="overflow"):
             await queue.outputs("v1", rows("bad", "b"))
         assert await queue.outputs("v1", rows("good")) == ["v1:GOOD"]
         assert len(queue) == 0
 
-    body = Body()
-    body.free.set()
-    with_queue(body, BOUNDS, test)
+    run_test(test, is_held=False)

@@ -135,7 +135,8 @@ def test_calls_are_logged_as_requests_are_without_what_was_asked(open_server: Sh
 
 def test_the_examples_of_the_documentation_are_answered(open_server: SharedServer) -> None:
     address = open_server.url.removeprefix("http://")
-    examples = re.findall(r"```(sh|python)\n(.*?)```", (ROOT / "docs" / "serving.md").read_text("utf-8"), re.DOTALL)
+    page = (ROOT / "docs" / "guides" / "serving.md").read_text("utf-8")
+    examples = re.findall(r"```(sh|python)\n(.*?)```", page, re.DOTALL)
     assert [language for language, _ in examples] == ["sh", "sh", "sh", "python"]
     for language, example in examples:
         command = example.replace("localhost:8080", address).replace("localhost:8081", open_server.grpc)

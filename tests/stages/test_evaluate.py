@@ -275,6 +275,6 @@ def test_a_block_scores_alone_as_among_others(workshop: Workshop) -> None:
 
 def test_an_evaluation_without_items_says_what_to_do(workshop: Workshop, tmp_path: Path) -> None:
     result = judged(workshop, tmp_path / "out")
-    save(result, Kind.EVALUATION, tmp_path / "before")
+    save(result, tmp_path / "before", {})
     with pytest.raises(ArtifactError, match="Judge again"):
         load_items(tmp_path / "before")

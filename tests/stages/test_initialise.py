@@ -21,7 +21,7 @@ from lingraft.model.initialisation import alignment
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.search import Inputs, search
-from lingraft.serving.client import Query, serve_and_query
+from lingraft.serving.client import Query, query_server, run_server
 from lingraft.signals import Interruption, interruptible
 from lingraft.stages.adapt import adapt
 from lingraft.stages.evaluate import evaluate_language
@@ -227,9 +227,8 @@ def test_a_search_begins_its_trials_at_the_artifact(workshop: Workshop, short: R
 
 def test_initial_embeddings_are_exported_and_served_at_once(workshop: Workshop, initial: Path, tmp_path: Path) -> None:
     export.export_bundle(workshop.primary, workshop.tasks[1], [initial], tmp_path / "bundle")
-    [(question, [(label, probability)])] = serve_and_query(
-        tmp_path / "bundle", [Query("de", {"text": "Das ist ein Haus."})]
-    )
+    with run_server([tmp_path / "bundle"]) as server:
+        [(question, [(label, probability)])] = query_server(server.url, [Query("de", {"text": "Das ist ein Haus."})])
     assert question.language == "de"
     assert label in TOPICS
     assert 0 < probability < 1

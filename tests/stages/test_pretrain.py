@@ -12,8 +12,7 @@ from lingraft.model.flops import UpdateShape
 from lingraft.reports.cost.bill import bills
 from lingraft.signals import Interruption
 from lingraft.stages.pretrain import pretrain
-from lingraft.training.learning_curve import read_curve
-from lingraft.training.schedule import MetricsCallback, ignore_metrics
+from lingraft.training.schedule import MetricsCallback, ignore_metrics, read_curve
 from tests.interrupted.project import facts, history
 from tests.workshop import Workshop, changed, stopping_after
 

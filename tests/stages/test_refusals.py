@@ -34,11 +34,6 @@ def test_blocks_of_another_tokenizer_are_refused_before_training(workshop: Works
         dataclasses.replace(workshop, blocks={"de": workshop.blocks["tr"]}).adapt("de", 1, tmp_path / "out")
 
 
-def test_a_language_without_a_tokenizer_is_refused(workshop: Workshop, tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="absent is not an artifact"):
-        dataclasses.replace(workshop, tokenizers={"de": tmp_path / "absent"}).adapt("de", 1, tmp_path / "out")
-
-
 def test_a_recipe_of_another_model_is_refused(workshop: Workshop, tmp_path: Path) -> None:
     other = changed(workshop.recipe, "encoder", layers=4, mlm_heads=(1, 4))
     with pytest.raises(RecipeError, match=r"\[encoder\] is not that of the primary"):

@@ -23,9 +23,8 @@ from lingraft.tasks.classification import Classifier
 from lingraft.tasks.model import load_task
 from lingraft.training import masked_lm, precision
 from lingraft.training import run as runs
-from lingraft.training.learning_curve import HISTORY_FILE
 from lingraft.training.run import TrainingRun
-from lingraft.training.schedule import TrainingMetrics, ignore_metrics
+from lingraft.training.schedule import HISTORY_FILE, TrainingMetrics, ignore_metrics
 from tests.workshop import Workshop, changed, same_tensors
 
 
@@ -48,7 +47,7 @@ def begun(workshop: Workshop, primary: Primary, depth: int) -> tuple[Encoder, Tr
     mini = mini_of(primary, step, None)
     rows = initial_rows(workshop.recipe, primary, load_embeddings(workshop.embeddings["de"]).tokenizer)
     blocks = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "train")
-    return mini, adaptation_run(workshop.recipe, step, mini, rows, blocks, workshop.recipe.adaptation)
+    return mini, adaptation_run(workshop.recipe, [step], [mini], rows, blocks, workshop.recipe.adaptation)
 
 
 @pytest.fixture
@@ -219,7 +218,7 @@ def test_in_finetuning_the_vocabulary_is_bit_for_bit_what_it_was(
     assert optimized == {id(parameter) for parameter in made[0].parameters()} - frozen
 
 
-@pytest.mark.parametrize(("batch", "epochs"), [(7, 1), (64, 2), (10_000, 3)])
+@pytest.mark.parametrize(("batch", "epochs"), [(64, 2), (10_000, 1)])
 def test_every_example_is_seen_once_an_epoch(workshop: Workshop, tmp_path: Path, batch: int, epochs: int) -> None:
     task = workshop.recipe.task()
     finetuning = task.finetuning.model_copy(update={"batch_examples": batch, "epochs": epochs})
@@ -281,13 +280,6 @@ def test_manifests_say_where_everything_came_from(workshop: Workshop) -> None:
     assert task.manifest.aligned_with == primary.fingerprint
     assert primary.manifest.recipe == workshop.recipe.pretraining.model_dump(mode="json")
     assert primary.manifest.record["precision"] == "fp32"
-
-
-def test_two_heads_cost_more_than_one(workshop: Workshop, tmp_path: Path) -> None:
-    one_head = changed(briefly(workshop.recipe), "encoder", mlm_heads=(3,))
-    lone = pretrained(workshop, one_head, tmp_path / "one").manifest.cost.flops
-    three = pretrained(workshop, briefly(workshop.recipe), tmp_path / "three").manifest.cost.flops
-    assert lone < three
 
 
 def test_a_recipe_says_how_many_threads_train(workshop: Workshop, tmp_path: Path) -> None:

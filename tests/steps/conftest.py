@@ -1,14 +1,18 @@
 """A finished project whose source is in a registry, for the tests of steps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.jobs.job import AdaptationJob, SourceEvaluationJob
 from lingraft.steps import data, language, source
+from lingraft.steps.run_job import Scores, run_job
+from lingraft.steps.step_io import ScoresAndConfusion
 from tests.fixtures import once
 from tests.tracking.promotion.prepared import copied
 from tests.tracking_stores import sqlite_store
@@ -48,13 +52,66 @@ class Registered:
 
     def judge(self, run: Path, depth: int, out: Path, recipe: str = "", tasks: Path | None = None) -> tuple[Path, Path]:
         """German embeddings learned over a depth, and their evaluation."""
-        shop, (embeddings, evaluation) = self.shop, _judged(out, depth)
-        given = recipe or self.recipe
-        folders = shop.blocks["de"], shop.tokenizers["de"]
-        language.adapt(given, run, depth, shop.primary, self.no_mini, *folders, embeddings)
-        inputs = shop.primary, self.no_mini, tasks or self.tasks, embeddings, shop.texts["de"], shop.blocks["de"]
-        language.evaluate_language(given, run, *inputs, self.evaluation, evaluation)
+        embeddings, evaluation = _judged(out, depth)
+        job = AdaptationJob(
+            recipe=recipe or self.recipe,
+            depth=depth,
+            primary=self.shop.primary,
+            mini=self.no_mini,
+            blocks=self.shop.blocks["de"],
+            tokenizer=self.shop.tokenizers["de"],
+            out=embeddings,
+        )
+        run_job(job, run)
+        self.evaluate(run, "de", embeddings, evaluation, recipe, tasks)
         return embeddings, evaluation
+
+    def evaluate(
+        self, run: Path, tag: str, embeddings: Path, out: Path, recipe: str = "", tasks: Path | None = None
+    ) -> ScoresAndConfusion:
+        """Evaluate a language's embeddings as a step does."""
+        given = language.EvaluateLanguage(
+            recipe=recipe or self.recipe,
+            primary=self.shop.primary,
+            mini=self.no_mini,
+            task_folder=tasks or self.tasks,
+            embeddings=embeddings,
+            text=self.shop.texts[tag],
+            blocks=self.shop.blocks[tag],
+            source_evaluation=self.evaluation,
+            out=out,
+        )
+        return language.evaluate_language(given, run)
+
+    def register(
+        self,
+        run: Path,
+        judged: Sequence[tuple[Path, Path]],
+        chosen: Path,
+        results: Path,
+        recipe: str = "",
+        tasks: Path | None = None,
+    ) -> str | None:
+        """Register embeddings with their evaluations as a step does."""
+        given = language.LanguageRegistration(
+            recipe=recipe or self.recipe,
+            tasks=tasks or self.tasks,
+            embeddings=tuple(embeddings for embeddings, _ in judged),
+            evaluations=tuple(evaluation for _, evaluation in judged),
+            chosen=chosen,
+            results=results,
+        )
+        return language.register_language(given, run)
+
+    def bundle(
+        self, run: Path, embeddings: Sequence[Path], out: Path, task: str = "topic", recipe: str = "", **fields: Any
+    ) -> Scores:
+        """Export a bundle as a step does."""
+        given = {"primary": self.shop.primary, "tasks": self.tasks} | fields
+        export = language.BundleExport(
+            recipe=recipe or self.recipe, task=task, embeddings=tuple(embeddings), out=out, **given
+        )
+        return language.export_bundle(export, run)
 
 
 def _judged(folder: Path, depth: int) -> tuple[Path, Path]:
@@ -75,7 +132,15 @@ def _register(shop: Workshop, folder: Path) -> None:
     tasks = list(shop.tasks.values())
     with sqlite_store(folder):
         data.open_run(recipe, "source", run)
-        source.evaluate_source(recipe, run, shop.primary, tasks, shop.texts["en"], shop.blocks["en"], evaluation)
+        judging = SourceEvaluationJob(
+            recipe=recipe,
+            primary=shop.primary,
+            tasks=tuple(tasks),
+            text=shop.texts["en"],
+            blocks=shop.blocks["en"],
+            out=evaluation,
+        )
+        source.evaluate_source(judging, run)
         source.register_source(recipe, run, shop.primary, tasks, evaluation)
         for seed, task in shop.tasks.items():
             Artifact.load(task, Kind.TASK).copy_to(folder / "tasks" / "topic" / f"seed-{seed}")

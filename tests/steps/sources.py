@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from lingraft.config.recipe import Recipe
+from lingraft.jobs.job import MiniBuildingJob, SourceEvaluationJob
 from lingraft.steps import data, source
+from lingraft.steps.run_job import run_job
 from tests.workshop import Workshop
 
 
@@ -20,6 +22,9 @@ def register(shop: Workshop, recipe: Recipe, primary: Path, folder: Path) -> Non
     raw, run, blocks = recipe.to_json(), folder / "run", shop.blocks["en"]
     data.open_run(raw, "source", run)
     if recipe.builds_mini:
-        source.build_mini(raw, run, primary, blocks, folder / "mini")
-    source.evaluate_source(raw, run, primary, [], shop.texts["en"], blocks, folder / "evaluation")
+        run_job(MiniBuildingJob.registered(raw, primary, blocks, folder / "mini"), run)
+    judging = SourceEvaluationJob(
+        recipe=raw, primary=primary, text=shop.texts["en"], blocks=blocks, out=folder / "evaluation"
+    )
+    source.evaluate_source(judging, run)
     source.register_source(raw, run, primary, [], folder / "evaluation")

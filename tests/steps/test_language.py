@@ -9,13 +9,12 @@ from mlflow import MlflowClient
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.failures import failure_reason, write_failure
+from lingraft.artifacts.failures import LanguagesFailedError, failure_reason, write_failure, write_outcome
 from lingraft.artifacts.names import bundle_kinds, bundle_name, embeddings_name, primary_name
-from lingraft.artifacts.outcomes import LanguagesFailedError, write_outcome
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import Finetuning, Task, TaskFile, TaskKindName
 from lingraft.errors import DepthError, PromotionError, TrackingError
-from lingraft.reports.run.page import RunRecords
+from lingraft.reports.run.records import RunRecords
 from lingraft.serving.bundle import Bundle
 from lingraft.stages import results
 from lingraft.steps import data, language, source
@@ -40,33 +39,46 @@ def searched(registered: Registered) -> Iterator[int]:
     MlflowClient().delete_model_version_tag(name, "1", "depth.de")
 
 
+def depths_of(recipe: str, tag: str, compare: bool, out: Path) -> list[int]:
+    return language.choose_depths(language.DepthChoice(recipe=recipe, language=tag, compare=compare, out=out))
+
+
 def test_without_a_search_a_language_has_the_recipes_depth(registered: Registered, tmp_path: Path) -> None:
-    assert language.depths_of(registered.recipe, "de", compare=False, out=tmp_path) == [1]
+    assert depths_of(registered.recipe, "de", False, tmp_path) == [1]
 
 
 def test_a_searched_depth_is_adapted_beside_the_recipes(registered: Registered, searched: int, tmp_path: Path) -> None:
-    assert language.depths_of(registered.recipe, "de", compare=False, out=tmp_path) == [1, searched]
-    assert language.depths_of(registered.recipe, "tr", compare=False, out=tmp_path) == [1]
+    assert depths_of(registered.recipe, "de", False, tmp_path) == [1, searched]
+    assert depths_of(registered.recipe, "tr", False, tmp_path) == [1]
 
 
 def test_comparing_adds_all_layers(registered: Registered, searched: int, tmp_path: Path) -> None:
-    assert language.depths_of(registered.recipe, "de", compare=True, out=tmp_path) == [1, searched, 3]
-    assert language.depths_of(registered.recipe, "tr", compare=True, out=tmp_path) == [1, 3]
+    assert depths_of(registered.recipe, "de", True, tmp_path) == [1, searched, 3]
+    assert depths_of(registered.recipe, "tr", True, tmp_path) == [1, 3]
 
 
 def test_a_depth_is_asked_of_a_registered_primary_only(registered: Registered, tmp_path: Path) -> None:
     other = registered.shop.recipe.model_copy(update={"name": "nameless"}).to_json()
     with pytest.raises(TrackingError, match="'nameless-primary'"):
-        language.depths_of(other, "de", compare=False, out=tmp_path)
+        depths_of(other, "de", False, tmp_path)
 
 
 def test_a_search_answers_prometheus(registered: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port, shop = port_for_metrics(monkeypatch), registered.shop
     search = shop.recipe.require_search().model_copy(update={"depths": (2,), "steps_at_depth": 4})
     recipe, run = shop.recipe.model_copy(update={"search": search}), registered.begin(tmp_path / "run")
-    inputs = shop.primary, shop.blocks["de"], shop.tokenizers["de"], registered.no_mini
-    compared = registered.evaluation, shop.texts["de"]
-    search_steps.search_depth(recipe.to_json(), run, *inputs, *compared, [], tmp_path / "search")
+    given = search_steps.DepthSearch(
+        recipe=recipe,
+        primary=shop.primary,
+        blocks=shop.blocks["de"],
+        tokenizer=shop.tokenizers["de"],
+        source_blocks=registered.no_mini,
+        source_evaluation=registered.evaluation,
+        text=shop.texts["de"],
+        worked=(),
+        out=tmp_path / "search",
+    )
+    search_steps.search_depth(given, run)
     (trial,) = results.load_search(tmp_path / "search").trials
     assert asked(port)['lingraft_training_step{stage="search-depth"}'] == trial.steps
     MlflowClient().delete_model_version_tag(primary_name(shop.recipe), "1", "depth.de")
@@ -76,10 +88,9 @@ def test_the_searched_depth_is_registered_and_all_results_are_handed_on(
     registered: Registered, searched: int, tmp_path: Path
 ) -> None:
     run = registered.begin(tmp_path / "run")
-    embeddings, evaluations = zip(*(registered.judged(depth) for depth in (1, searched)), strict=True)
     chosen, handed = tmp_path / "chosen", tmp_path / "results"
 
-    language.register_language(registered.recipe, run, registered.tasks, embeddings, evaluations, chosen, handed)
+    registered.register(run, [registered.judged(depth) for depth in (1, searched)], chosen, handed)
 
     tags = tracking.tags_of(embeddings_name(registered.shop.recipe, "de"))
     assert tags["depth"] == str(searched)
@@ -91,17 +102,8 @@ def test_a_language_that_was_not_adapted_over_its_own_depth_is_not_registered(
     registered: Registered, searched: int, tmp_path: Path
 ) -> None:
     run = registered.begin(tmp_path / "run")
-    embeddings, evaluation = registered.judged(3)
     with pytest.raises(DepthError, match=r"'de' was adapted over depths \[3\], but its own is now 2"):
-        language.register_language(
-            registered.recipe,
-            run,
-            registered.tasks,
-            [embeddings],
-            [evaluation],
-            tmp_path / "chosen",
-            tmp_path / "results",
-        )
+        registered.register(run, [registered.judged(3)], tmp_path / "chosen", tmp_path / "results")
     assert MlflowClient().get_run(run.read_text()).info.status == "FAILED"
 
 
@@ -114,8 +116,7 @@ def test_without_a_task_a_language_is_judged_and_registered_by_masked_accuracy(
     source.register_source(recipe, run, shop.primary, [], registered.evaluation)
     judged = registered.judge(run, 1, tmp_path, recipe, tmp_path / "no tasks were written")
     assert results.load_language(judged[1]).tasks == ()
-    folders = registered.tasks, *([one] for one in judged), tmp_path / "chosen", tmp_path / "results"
-    language.register_language(recipe, run, *folders)
+    registered.register(run, [judged], tmp_path / "chosen", tmp_path / "results", recipe)
     assert Artifact.load(tmp_path / "chosen", Kind.EMBEDDINGS).manifest.language == "de"
 
 
@@ -136,10 +137,9 @@ def test_the_report_has_the_gate_s_verdict_and_the_pipelines_run_opens_with_it(
     registered: Registered, tmp_path: Path
 ) -> None:
     run, outcome = registered.begin(tmp_path / "run"), tmp_path / "outcome"
-    embeddings, evaluation = registered.judged(1)
     handed = tmp_path / "handed"
-    folders = registered.tasks, [embeddings], [evaluation], tmp_path / "chosen", handed
-    write_outcome("de", handed, outcome, language.register_language(registered.recipe, run, *folders))
+    refused = registered.register(run, [registered.judged(1)], tmp_path / "chosen", handed)
+    write_outcome("de", handed, outcome, refused)
 
     language.report(registered.recipe, run, registered.evaluation, [handed], [outcome], tmp_path / "report")
 
@@ -182,9 +182,7 @@ def test_macro_f1_and_recall_per_class_are_metrics_of_the_evaluations_run(regist
 
 def test_zero_shot_scores_are_told_by_task_beside_those_as_initialised(registered: Registered, tmp_path: Path) -> None:
     shop, run = registered.shop, registered.begin(tmp_path / "run")
-    inputs = shop.primary, registered.no_mini, registered.tasks, shop.embeddings["de"]
-    texts = shop.texts["de"], shop.blocks["de"], registered.evaluation
-    scores, labels, matrix = language.evaluate_language(registered.recipe, run, *inputs, *texts, tmp_path / "out")
+    scores, labels, matrix = registered.evaluate(run, "de", shop.embeddings["de"], tmp_path / "out")
     result = results.load_language(tmp_path / "out")
     (task,) = result.tasks
     assert task.initial
@@ -213,12 +211,12 @@ def test_every_kind_of_task_passes_the_gate_and_gets_a_bundle(
     write_task(settings, shop.primary, body, seed=1, labels=LABELS.get(kind))
     data.open_run(recipe, "language", run)
     source.register_source(recipe, run, shop.primary, [body], registered.evaluation)
-    embeddings, evaluation = registered.judged(1)
+    judged = registered.judged(1)
     folders = tmp_path / "chosen", tmp_path / "results"
-    assert language.register_language(recipe, run, tasks, [embeddings], [evaluation], *folders) is None
+    assert registered.register(run, [judged], *folders, recipe, tasks) is None
     assert float(tracking.tags_of(embeddings_name(settings, "de"))[f"parity.{name}"]) <= PARITY_TOLERANCE
 
-    parity = language.bundle(recipe, run, name, shop.primary, tasks, [embeddings], tmp_path / "bundle")
+    parity = registered.bundle(run, judged[:1], tmp_path / "bundle", name, recipe, tasks=tasks)
     opened, tags = Bundle.load(tmp_path / "bundle"), tracking.tags_of(bundle_name(settings, name))
     assert sorted(parity) == ["parity_de", "parity_en"]
     assert (opened.kind, opened.fingerprint) == (kind, tags["fingerprint"])
@@ -227,15 +225,12 @@ def test_every_kind_of_task_passes_the_gate_and_gets_a_bundle(
 
 def accepted(registered: Registered, run: Path, folder: Path, recipe: str = "", language_tag: str = "de") -> Path:
     """Embeddings that the gate lets become champion, as the next step is given them."""
-    given, shop = recipe or registered.recipe, registered.shop
     embeddings, evaluation = registered.judged(1)
     if language_tag != "de":
-        embeddings, evaluation = shop.embeddings[language_tag], folder / f"evaluation-{language_tag}"
-        texts = shop.texts[language_tag], shop.blocks[language_tag]
-        inputs = shop.primary, registered.no_mini, registered.tasks, embeddings, *texts
-        language.evaluate_language(given, run, *inputs, registered.evaluation, evaluation)
+        embeddings, evaluation = registered.shop.embeddings[language_tag], folder / f"evaluation-{language_tag}"
+        registered.evaluate(run, language_tag, embeddings, evaluation, recipe)
     folders = folder / f"chosen-{language_tag}", folder / f"results-{language_tag}"
-    assert language.register_language(given, run, registered.tasks, [embeddings], [evaluation], *folders) is None
+    assert registered.register(run, [(embeddings, evaluation)], *folders, recipe) is None
     return folders[0]
 
 
@@ -253,7 +248,7 @@ def test_a_run_for_other_languages_leaves_those_in_production_there(registered: 
 
     def bundle(number: int, *embeddings: Path, **allowed: object) -> Path:
         run, out = registered.begin(tmp_path / f"run-{number}"), tmp_path / f"bundle-{number}"
-        language.bundle(fewer.to_json(), run, "topic", shop.primary, registered.tasks, embeddings, out, **allowed)  # type: ignore[arg-type]
+        registered.bundle(run, embeddings, out, recipe=fewer.to_json(), **allowed)
         return run
 
     run = registered.begin(tmp_path / "run")
@@ -276,9 +271,8 @@ def test_a_run_for_other_languages_leaves_those_in_production_there(registered: 
 def test_a_language_to_drop_that_nothing_knows_is_refused_before_anything_is_computed(
     registered: Registered, tmp_path: Path
 ) -> None:
-    shop, run, model = registered.shop, registered.begin(tmp_path / "run"), "tiny-bundle-topic"
-    folders = shop.primary, registered.tasks, [accepted(registered, run, tmp_path)]
-    language.bundle(registered.recipe, run, "topic", *folders, tmp_path / "bundle")
+    run, model = registered.begin(tmp_path / "run"), "tiny-bundle-topic"
+    registered.bundle(run, [accepted(registered, run, tmp_path)], tmp_path / "bundle")
     assert "de" in languages_of(model, tmp_path / "champion")
     data.check_inputs(registered.recipe, "language", ["tr"], ["de", "tr"])
     with pytest.raises(PromotionError, match=r"--drop-language names dee, but .* have .*de.*, and the run names tr\."):
@@ -293,7 +287,7 @@ def test_a_bundle_that_is_refused_ends_the_run_with_the_reason(registered: Regis
     data.open_run(recipe, "language", run)
     source.register_source(recipe, run, shop.primary, list(shop.tasks.values()), registered.evaluation)
     data.open_run(recipe, "language", run)
-    language.bundle(recipe, run, "topic", shop.primary, registered.tasks, [shop.embeddings["tr"]], tmp_path / "bundle")
+    registered.bundle(run, [shop.embeddings["tr"]], tmp_path / "bundle", recipe=recipe)
     outcome = tmp_path / "outcome"
     write_outcome("tr", tmp_path, outcome)
     reason = r"refusing-bundle-topic: version 1 is registered, and not promoted: the gate has not accepted .* tr"
@@ -306,8 +300,7 @@ def test_a_primary_gets_a_bundle_of_its_own(registered: Registered, tmp_path: Pa
     shop, run = registered.shop, registered.begin(tmp_path / "run")
     recipe = shop.recipe.model_copy(update={"serve_primary": True})
     assert bundle_kinds(recipe) == ("topic", "primary")
-    folders = shop.primary, registered.tasks, [accepted(registered, run, tmp_path)]
-    language.bundle(recipe.to_json(), run, "primary", *folders, tmp_path / "bundle")
+    registered.bundle(run, [accepted(registered, run, tmp_path)], tmp_path / "bundle", "primary", recipe.to_json())
     opened, tags = Bundle.load(tmp_path / "bundle"), tracking.tags_of("tiny-bundle-primary")
     assert (opened.kind, opened.fingerprint, "task_kind" in tags) == ("primary", tags["fingerprint"], False)
     assert opened.examples == {"en": {"text": "ba de"}, "de": {"text": "ki lo"}}
@@ -318,10 +311,10 @@ def test_a_primary_gets_a_bundle_of_its_own(registered: Registered, tmp_path: Pa
 
 def test_a_bundle_holds_the_champion_of_the_task_that_is_named(registered: Registered, tmp_path: Path) -> None:
     shop, run = registered.shop, registered.begin(tmp_path / "run")
-    folders = shop.primary, registered.tasks, [accepted(registered, run, tmp_path)]
+    german = accepted(registered, run, tmp_path)
     task = shop.recipe.task().model_copy(update={"examples": {"tr": "va ze"}})
     recipe = shop.recipe.model_copy(update={"tasks": (task,)}).to_json()
-    parity = language.bundle(recipe, run, "topic", *folders, tmp_path / "bundle")
+    parity = registered.bundle(run, [german], tmp_path / "bundle", recipe=recipe)
     made = Artifact.load(tmp_path / "bundle", Kind.BUNDLE)
     found = [Artifact.load(folder, Kind.TASK) for folder in shop.tasks.values()]
     best = max(found, key=lambda one: (one.manifest.details["dev_score"], one.manifest.details["seed"]))
@@ -333,6 +326,6 @@ def test_a_bundle_holds_the_champion_of_the_task_that_is_named(registered: Regis
     # A run that changes nothing but examples brings them into production.
     task = task.model_copy(update={"examples": {"de": "ki lo"}})
     recipe = shop.recipe.model_copy(update={"tasks": (task,)}).to_json()
-    language.bundle(recipe, run, "topic", *folders, tmp_path / "again")
+    registered.bundle(run, [german], tmp_path / "again", recipe=recipe)
     tracking.fetch("tiny-bundle-topic", Kind.BUNDLE, tmp_path / "champion")
     assert Bundle.load(tmp_path / "champion").examples == {"de": {"text": "ki lo"}}

@@ -16,10 +16,14 @@ pytestmark = quiet
 ENDS_BEFORE_THE_TOP = FIXED | {"depths": [1, 2], "shares": [0.5, 0.5]}
 
 
+def depths(recipe: str, compare: bool, out: Path) -> list[int]:
+    return language.choose_depths(language.DepthChoice(recipe=recipe, language="de", compare=compare, out=out))
+
+
 def test_it_is_adapted_over_its_last_depth_whatever_a_search_chose(registered: Registered, tmp_path: Path) -> None:
     recipe = progressive(registered.shop.recipe, ENDS_BEFORE_THE_TOP, depth=2).to_json()
-    assert language.depths_of(recipe, "de", compare=False, out=tmp_path) == [2]
-    assert language.depths_of(recipe, "de", compare=True, out=tmp_path) == [2, 3]
+    assert depths(recipe, compare=False, out=tmp_path) == [2]
+    assert depths(recipe, compare=True, out=tmp_path) == [2, 3]
 
 
 def test_it_is_registered_with_its_depths_and_plain_ones_beside_it_are_handed_on(
@@ -27,13 +31,9 @@ def test_it_is_registered_with_its_depths_and_plain_ones_beside_it_are_handed_on
 ) -> None:
     recipe = progressive(registered.shop.recipe, ENDS_BEFORE_THE_TOP, depth=2).to_json()
     run = registered.begin(tmp_path / "run")
-    depths = language.depths_of(recipe, "de", compare=True, out=tmp_path)
-    embeddings, evaluations = zip(
-        *(registered.judge(run, depth, tmp_path, recipe) for depth in depths),
-        strict=True,
-    )
+    judged = [registered.judge(run, depth, tmp_path, recipe) for depth in depths(recipe, compare=True, out=tmp_path)]
     chosen, handed = tmp_path / "chosen", tmp_path / "results"
-    language.register_language(recipe, run, registered.tasks, embeddings, evaluations, chosen, handed)
+    registered.register(run, judged, chosen, handed, recipe)
     tags = tracking.tags_of(embeddings_name(registered.shop.recipe, "de"))
     phases = Artifact.load(chosen, Kind.EMBEDDINGS).manifest.details["phases"]
     assert (tags["depth"], tags["progressive"]) == ("2", f"{phases[0]['steps']} over 1, {phases[1]['steps']} over 2")

@@ -9,10 +9,11 @@ from lingraft.artifacts.names import primary_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.training import MiniBuilding
+from lingraft.jobs.job import InitialisationJob
 from lingraft.stages import pretrain
 from lingraft.stages.results import SearchResult, load_search
 from lingraft.steps import data, search
-from lingraft.steps import language as language_steps
+from lingraft.steps.run_job import run_job
 from lingraft.training.schedule import ignore_metrics
 from tests.steps.sources import register
 from tests.tracking_stores import quiet, sqlite_store
@@ -36,13 +37,22 @@ def _searched(shop: Workshop, recipe: Recipe, primary: Path, folder: Path) -> Se
     folder.mkdir()
     nothing = folder / "no-source-blocks"
     nothing.mkdir()
-    inputs = shop.blocks[language], shop.tokenizers[language], shop.blocks["en"] if recipe.builds_mini else nothing
-    inputs = *inputs, folder.parent / "source" / "evaluation", shop.texts[language]
     data.open_run(raw, "depth-search", run)
-    pieces, initial = (shop.tokenizers[language], shop.blocks[language], nothing), folder / "initial"
-    language_steps.initialise(raw, run, primary, *pieces, initial)
-    search.try_depths(raw, run, 1, primary, *inputs, folder / "worked", initial)
-    search.search_depth(raw, run, primary, *inputs, [folder / "worked"], folder / "search", initial)
+    common = {
+        "recipe": raw,
+        "primary": primary,
+        "blocks": shop.blocks[language],
+        "tokenizer": shop.tokenizers[language],
+    }
+    run_job(InitialisationJob(source_vectors=nothing, out=folder / "initial", **common), run)
+    common |= {
+        "source_blocks": shop.blocks["en"] if recipe.builds_mini else nothing,
+        "source_evaluation": folder.parent / "source" / "evaluation",
+        "text": shop.texts[language],
+        "initial": folder / "initial",
+    }
+    search.try_depths(search.DepthTrials(worker=1, out=folder / "worked", **common), run)
+    search.search_depth(search.DepthSearch(worked=(folder / "worked",), out=folder / "search", **common), run)
     return load_search(folder / "search")
 
 

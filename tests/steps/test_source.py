@@ -17,10 +17,12 @@ from lingraft.config.systems import System
 from lingraft.config.tasks import finetuning_ids
 from lingraft.config.training import Initialisation, MiniBuilding
 from lingraft.errors import NotRegisteredError, RecipeError
+from lingraft.jobs.job import AdaptationJob, FinetuningJob, MiniBuildingJob, SourceEvaluationJob, VectorsJob
 from lingraft.model.loading import load_mini
 from lingraft.stages import pretrain
 from lingraft.stages.results import load_language
 from lingraft.steps import data, language, source
+from lingraft.steps.run_job import run_job
 from lingraft.training.schedule import ignore_metrics
 from tests.fixtures import once
 from tests.steps.conftest import Registered
@@ -51,14 +53,14 @@ def test_every_task_is_finetuned_with_every_seed(workshop: Workshop) -> None:
 
 def test_a_job_is_a_task_and_its_seed(registered: Registered, tmp_path: Path) -> None:
     shop, run = registered.shop, registered.begin(tmp_path / "run")
-    folders = shop.primary, shop.texts["en"]
-    shown = source.finetune(registered.recipe, run, "topic/2", *folders, tmp_path / "task")
+    given = {"recipe": registered.recipe, "primary": shop.primary, "text": shop.texts["en"]}
+    shown = run_job(FinetuningJob.of_id("topic/2", out=tmp_path / "task", **given), run)
     made = Artifact.load(tmp_path / "task", Kind.TASK)
     assert made.fingerprint == Artifact.load(shop.tasks[2], Kind.TASK).fingerprint
     assert shown["dev_score"] == made.manifest.details["dev_score"]
     assert shown["steps"] == made.manifest.cost.steps
     with pytest.raises(RecipeError, match="a task 'mood'"):
-        source.finetune(registered.recipe, run, "mood/1", *folders, tmp_path / "other")
+        run_job(FinetuningJob.of_id("mood/1", out=tmp_path / "other", **given), run)
 
 
 def test_the_source_comes_back_with_a_folder_a_task_and_seed(registered: Registered, tmp_path: Path) -> None:
@@ -92,8 +94,11 @@ def test_static_vectors_are_kept_with_the_primary_and_come_back_where_rows_need_
         for name, settings in (("drawn", recipe), ("aligned", aligned)):
             data.open_run(settings.to_json(), "source", tmp_path / name)
         run = tmp_path / "aligned"
-        source.build_vectors(aligned.to_json(), run, blocks, workshop.tokenizers["en"], vectors)
-        source.evaluate_source(aligned.to_json(), run, workshop.primary, [], workshop.texts["en"], blocks, judged)
+        run_job(VectorsJob(recipe=aligned, blocks=blocks, tokenizer=workshop.tokenizers["en"], out=vectors), run)
+        judging = SourceEvaluationJob(
+            recipe=aligned, primary=workshop.primary, text=workshop.texts["en"], blocks=blocks, out=judged
+        )
+        source.evaluate_source(judging, run)
         source.register_source(recipe.to_json(), tmp_path / "drawn", workshop.primary, [], judged)
         with pytest.raises(NotRegisteredError, match=r"without the source's static vectors, which .* 'aligned' needs"):
             fetched(aligned.to_json(), begun(aligned, tmp_path / "too-early"), tmp_path / "nothing")
@@ -157,8 +162,9 @@ def register_post(shop: Workshop, recipe: Recipe, folder: Path) -> None:
     pretrain.pretrain(recipe, blocks, shop.tokenizers["en"], primary, ignore_metrics)
     with sqlite_store(folder):
         data.open_run(recipe.to_json(), "source", run)
-        cost = source.build_mini(recipe.to_json(), run, primary, blocks, folder / "mini")
-        source.evaluate_source(recipe.to_json(), run, primary, [], shop.texts["en"], blocks, judged)
+        cost = run_job(MiniBuildingJob.registered(recipe.to_json(), primary, blocks, folder / "mini"), run)
+        judging = SourceEvaluationJob(recipe=recipe, primary=primary, text=shop.texts["en"], blocks=blocks, out=judged)
+        source.evaluate_source(judging, run)
         source.register_source(recipe.to_json(), run, primary, [], judged)
     (folder / "cost.json").write_text(json.dumps(cost))
 
@@ -174,11 +180,18 @@ def test_a_mini_model_is_registered_fetched_and_adapted_over(workshop: Workshop,
     recipe, run = post.recipe.to_json(), tmp_path / "language"
     found = fetched(recipe, run, tmp_path / "fetched")
     assert load_mini(found["mini"]).fingerprint == built.fingerprint
-    shared = found["primary"], found["mini"]
-    blocks, embeddings = workshop.blocks["de"], tmp_path / "embeddings"
-    language.adapt(recipe, run, 1, *shared, blocks, workshop.tokenizers["de"], embeddings)
-    folders = found["tasks"], embeddings, workshop.texts["de"], blocks, found["evaluation"]
-    language.evaluate_language(recipe, run, *shared, *folders, tmp_path / "result")
+    common = {"recipe": recipe, "primary": found["primary"], "mini": found["mini"], "blocks": workshop.blocks["de"]}
+    tokenizer, embeddings = workshop.tokenizers["de"], tmp_path / "embeddings"
+    run_job(AdaptationJob(depth=1, tokenizer=tokenizer, out=embeddings, **common), run)
+    judging = language.EvaluateLanguage(
+        task_folder=found["tasks"],
+        embeddings=embeddings,
+        text=workshop.texts["de"],
+        source_evaluation=found["evaluation"],
+        out=tmp_path / "result",
+        **common,
+    )
+    language.evaluate_language(judging, run)
     result = load_language(tmp_path / "result")
     assert (result.system, result.depth, result.fresh_layers) == ("MINIPOST", 1, 2)
 

@@ -126,21 +126,16 @@ def test_a_learning_curve_is_logged_once_by_steps_beside_what_it_has_cost(parent
     }
 
 
-def test_steps_that_were_left_out_are_logged_where_there_are_some(parent: str) -> None:
+def test_depth_dev_loss_and_left_out_steps_are_logged_where_there_are_some(parent: str) -> None:
+    first, last = POINTS
     with tracking.stage(parent, "adapt-tr") as stage:
-        for point, left_out in zip(POINTS, (0, 3), strict=True):
-            stage.watch(point._replace(left_out_steps=left_out))
-    history = MlflowClient().get_metric_history(stage.run_id, "left_out_steps")
-    assert [(at.step, at.value) for at in history] == [(20, 3)]
-
-
-def test_depth_and_dev_loss_are_logged_where_a_training_tells_them(parent: str) -> None:
-    with tracking.stage(parent, "adapt-tr") as stage:
-        for point, depth, dev_loss in zip(POINTS, (2, 4), (None, 3.5), strict=True):
-            stage.watch(point._replace(depth=depth, dev_loss=dev_loss))
-    history = MlflowClient().get_metric_history
-    assert [(at.step, at.value) for at in history(stage.run_id, "depth")] == [(10, 2), (20, 4)]
-    assert [(at.step, at.value) for at in history(stage.run_id, "dev_loss")] == [(20, 3.5)]
+        stage.watch(first._replace(depth=2, dev_loss=None, left_out_steps=0))
+        stage.watch(last._replace(depth=4, dev_loss=3.5, left_out_steps=3))
+    logged = {
+        name: [(at.step, at.value) for at in MlflowClient().get_metric_history(stage.run_id, name)]
+        for name in ("depth", "dev_loss", "left_out_steps")
+    }
+    assert logged == {"depth": [(10, 2), (20, 4)], "dev_loss": [(20, 3.5)], "left_out_steps": [(20, 3)]}
 
 
 @everywhere

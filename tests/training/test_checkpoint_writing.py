@@ -41,10 +41,10 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_training_goes_on(
     writer = checkpointer(tmp_path)
     with refused(error) as gate:
         gate.set()
-        writer.keep(state(6))
-        assert not writer.settle()
-        writer.keep(state(7))
-        assert writer.settle()
+        writer.save(state(6))
+        assert not writer.wait()
+        writer.save(state(7))
+        assert writer.wait()
     said = capsys.readouterr().err
     assert "no checkpoint after step 6: " in said
     assert "Training goes on." in said
@@ -54,7 +54,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_training_goes_on(
 def test_a_batch_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with refused(FULL) as gate:
         gate.set()
-        told = checkpointer(tmp_path).keep_batch(5, 1e-3, [(1.0, MaskedLmBatch(torch.ones(2, 2), 7))])
+        told = checkpointer(tmp_path).save_batch(5, 1e-3, [(1.0, MaskedLmBatch(torch.ones(2, 2), 7))])
     assert "Its batch is not kept: Error while serializing" in told
 
 
@@ -63,13 +63,13 @@ def test_who_stops_relies_on_a_checkpoint_being_written_only_if_it_is_written(tm
         folder = tmp_path / str(kept_last)
         keep(folder, 6)
         writer = checkpointer(folder)
-        writer.newest()
+        writer.load_newest()
         with refused(*errors) as gate:
-            writer.keep(state(7))
+            writer.save(state(7))
             threading.Timer(0.1, gate.set).start()
-            writer.keep(state(8), last=True)
-            writer.settle()
-        require_equal(checkpointer(folder).newest(), state(kept_last))
+            writer.save(state(8), last=True)
+            writer.wait()
+        require_equal(checkpointer(folder).load_newest(), state(kept_last))
 
 
 @pytest.mark.parametrize(("in_haste", "kept_last"), [(False, 8), (True, 7)])
@@ -78,11 +78,11 @@ def test_what_training_ended_with_is_kept_beside_the_one_being_written_unless_in
 ) -> None:
     writer = checkpointer(tmp_path)
     with refused() as gate:
-        writer.keep(state(7))
+        writer.save(state(7))
         threading.Timer(0.1, gate.set).start()
         writer.ended = state(8)
         writer.close(in_haste)
-    require_equal(checkpointer(tmp_path).newest(), state(kept_last))
+    require_equal(checkpointer(tmp_path).load_newest(), state(kept_last))
 
 
 def test_an_old_checkpoint_that_stays_is_not_told_as_a_new_one_that_is_missing(

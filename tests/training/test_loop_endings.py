@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +17,10 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.errors import TrainingError
 from lingraft.signals import Interruption
 from lingraft.training.checkpoint import CheckpointManager
-from lingraft.training.loop import train
 from lingraft.training.schedule import Schedule, TrainingMetrics
 from lingraft.training.state import TrainingState
 from tests import plans
+from tests.plans import train
 
 planned = functools.partial(plans.planned, steps=20, warmup_steps=0)
 PLAN = planned()
@@ -64,13 +63,13 @@ def checkpointer(folder: Path, every_s: float = 1e-9) -> CheckpointManager:
 
 def trained(plan: Schedule, *bad: int, **given: Any) -> tuple[Tensor, list[TrainingMetrics]]:
     model = Model()
-    points = list(train(model, [model.weight], stream(*bad), plan, nullcontext, **given))
+    points = list(train(model, [model.weight], stream(*bad), plan, **given))
     return model.weight.detach(), points
 
 
 def test_a_step_that_is_not_finite_is_left_out_and_no_other() -> None:
     model, seen = Model(), []
-    for _ in train(model, [model.weight], stream(3, 7), planned(skipped_steps=2, log_every_steps=1), nullcontext):
+    for _ in train(model, [model.weight], stream(3, 7), planned(skipped_steps=2, log_every_steps=1)):
         seen.append(model.weight.detach().clone())
     equal = [step for step in range(2, 21) if torch.equal(seen[step - 1], seen[step - 2])]
     assert equal == [3, 7]
@@ -101,7 +100,7 @@ def test_the_batch_that_is_kept_gives_the_loss_that_is_not_finite_again(tmp_path
     owner = checkpointer(tmp_path)
     with pytest.raises(TrainingError):
         trained(PLAN, 5, checkpointer=owner)
-    owner.settle()
+    owner.wait()
     found = Artifact.load(tmp_path / "not-finite-step-00000005-process-0", Kind.TRAINING)
     tensors, details = found.tensors("batch"), found.manifest.details
     batches = [Numbers(tensors[f"{n:04d}.values_B"], details[f"{n:04d}.place"]) for n in range(2)]
@@ -144,10 +143,10 @@ def test_steps_left_out_before_a_checkpoint_are_known_to_who_goes_on_from_it(tmp
     plan = planned(skipped_steps=3, log_every_steps=100)
     list(train(*half(stop, plan, tmp_path, 3, 4)))
     state = keeper_at(tmp_path, stop)
-    assert state.left_out == [step for step in (3, 4) if step <= stop]
+    assert state.skipped == [step for step in (3, 4) if step <= stop]
     assert torch.equal(trained(plan, 3, 4, state=state)[0], trained(plan, 3, 4)[0])
     with pytest.raises(TrainingError, match=r"at step 9 of 20 .* and 3 steps were left out before it"):
-        trained(plan, 4, 7, 9, state=TrainingState(left_out=[3]))
+        trained(plan, 4, 7, 9, state=TrainingState(skipped=[3]))
 
 
 def keeper_at(folder: Path, step: int) -> TrainingState:
@@ -171,7 +170,7 @@ def judged(model: Model, scores: dict[int, float], seen: dict[int, Tensor]) -> C
 def test_the_best_looks_weights_come_back_and_of_equal_ones_the_first(scores: dict[int, float], best: int) -> None:
     model, seen, state = Model(), {}, TrainingState()
     plan = planned(judge_every_steps=4)
-    points = list(train(model, [model.weight], stream(), plan, nullcontext, state, None, judged(model, scores, seen)))
+    points = list(train(model, [model.weight], stream(), plan, state, None, judged(model, scores, seen)))
     assert torch.equal(model.weight, seen[best])
     assert [point.dev_score for point in points] == list(scores.values())
     assert (state.best.step, state.best.score) == (best, scores[best])
@@ -181,13 +180,13 @@ def test_the_best_looks_weights_come_back_and_of_equal_ones_the_first(scores: di
 def test_training_ends_when_the_score_has_not_risen_for_so_many_looks(patience: int, last: int) -> None:
     model, seen = Model(), {}
     plan = planned(judge_every_steps=4, patience=patience)
-    points = list(train(model, [model.weight], stream(), plan, nullcontext, judge=judged(model, SCORES, seen)))
+    points = list(train(model, [model.weight], stream(), plan, dev_score=judged(model, SCORES, seen)))
     assert points[-1].step == last
     assert torch.equal(model.weight, seen[8])
 
 
 def test_without_looks_the_last_weights_stay() -> None:
-    weight, _ = trained(PLAN, judge=lambda: 1.0)
+    weight, _ = trained(PLAN, dev_score=lambda: 1.0)
     assert torch.equal(weight, trained(PLAN)[0])
 
 
@@ -218,21 +217,21 @@ def test_a_stop_during_a_look_at_the_dev_score_does_not_wait_for_it(tmp_path: Pa
     model = Model()
     before = signal.getsignal(number)
     with pytest.raises(Interruption, match="asked to stop after step 8; step 8 is kept in") as stopped:
-        points.extend(train(model, [model.weight], stream(), plan, nullcontext, None, owner, slow))
+        points.extend(train(model, [model.weight], stream(), plan, None, owner, slow))
     assert time.monotonic() - begun < 30
     assert stopped.value.exit_code == {signal.SIGTERM: 75, signal.SIGINT: 130}[number]
     assert signal.getsignal(number) is before
     state = keeper_at(tmp_path, 8)
     assert [point.step for point in state.points] == [4]
-    again = [*state.points, *trained(plan, state=state, judge=lambda: 2.0)[1]]
+    again = [*state.points, *trained(plan, state=state, dev_score=lambda: 2.0)[1]]
     assert [point.step for point in again] == [4, 8, 12, 16, 20]
-    assert [point.loss for point in again] == [point.loss for point in trained(plan, judge=lambda: 2.0)[1]]
+    assert [point.loss for point in again] == [point.loss for point in trained(plan, dev_score=lambda: 2.0)[1]]
 
 
 @pytest.mark.parametrize("stop", [1, 3, 4, 8, 19, 20])
 def test_who_goes_on_asks_for_the_next_step_first_and_arrives_at_the_same_bits(tmp_path: Path, stop: int) -> None:
     plan = planned(judge_every_steps=4, patience=9, weight_decay=0.1)
-    whole, all_points = trained(plan, judge=Scores())
+    whole, all_points = trained(plan, dev_score=Scores())
     list(train(*half(stop, plan, tmp_path)))
     asked: list[int] = []
 
@@ -242,7 +241,7 @@ def test_who_goes_on_asks_for_the_next_step_first_and_arrives_at_the_same_bits(t
 
     state = keeper_at(tmp_path, stop)
     model, scores = Model(), Scores(stop // 4)
-    points = [*state.points, *train(model, [model.weight], noting, plan, nullcontext, state, None, scores)]
+    points = [*state.points, *train(model, [model.weight], noting, plan, state, None, scores)]
     assert asked == list(range(stop + 1, 21))
     assert torch.equal(model.weight, whole)
     assert [point[:3] + point[4:] for point in points] == [point[:3] + point[4:] for point in all_points]
@@ -264,13 +263,13 @@ def half(stop: int, plan: Schedule, folder: Path, *bad: int) -> tuple[Any, ...]:
     model = Model()
 
     class UpTo(CheckpointManager):
-        def keep(self, state: TrainingState, last: bool = False) -> None:
+        def save(self, state: TrainingState, last: bool = False) -> None:
             if state.step == stop:
-                super().keep(state, last)
-                self.settle()
+                super().save(state, last)
+                self.wait()
 
-        def due(self) -> bool:
+        def is_due(self) -> bool:
             return True
 
     owner = UpTo(folder, {"stage": "test"}, 1e-9)
-    return model, [model.weight], stream(*bad), plan, nullcontext, None, owner, Scores()
+    return model, [model.weight], stream(*bad), plan, None, owner, Scores()

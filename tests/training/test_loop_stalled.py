@@ -4,15 +4,14 @@ import os
 import signal
 import sys
 import threading
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 
 from lingraft.signals import Interruption
-from lingraft.training.loop import train
 from tests.fixtures.forked import start
+from tests.plans import train
 from tests.training.test_loop_endings import PLAN, Model, Numbers, checkpointer, keeper_at, stream, trained
 
 
@@ -27,7 +26,7 @@ def train_on_a_source_that_stalls(folder: Path, stalls: int) -> None:
 
     model = Model()
     try:
-        list(train(model, [model.weight], stalling, PLAN, nullcontext, checkpointer=checkpointer(folder, 1000)))
+        list(train(model, [model.weight], stalling, PLAN, checkpointer=checkpointer(folder, 1000)))
     except Interruption as stopped:
         print(stopped)
         sys.exit(stopped.exit_code)

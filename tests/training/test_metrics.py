@@ -54,7 +54,7 @@ def test_steps_that_are_left_out_are_counted_though_no_point_is_ever_told(port: 
 
 def test_steps_that_were_left_out_before_an_interruption_are_not_counted_again(port: int) -> None:
     metrics.expose_metrics("finetune-topic-1", ignore_metrics)
-    trained(planned(skipped_steps=5), 7, state=TrainingState(left_out=[2, 3]))
+    trained(planned(skipped_steps=5), 7, state=TrainingState(skipped=[2, 3]))
     assert _left_out(port, "finetune-topic-1") == 1
 
 

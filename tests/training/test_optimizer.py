@@ -31,13 +31,20 @@ def test_it_is_torchs_adamw_after_clip_grad_norm(scale: float) -> None:
         rate = 0.01 * (51 - step) / 50
         give(ours, step, scale)
         give(theirs, step, scale)
-        assert not optimizer.step(rate, FINE)
+        assert not stepped(optimizer, rate)
         nn.utils.clip_grad_norm_(theirs, 2.0)
         for group in reference.param_groups:
             group["lr"] = rate
         reference.step()
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+
+
+def stepped(optimizer: Optimizer, rate: float = 0.01, loss: Tensor = FINE) -> bool:
+    """Clip and step; whether the step was skipped."""
+    skipped = optimizer.clip(loss)
+    optimizer.step(rate)
+    return bool(skipped)
 
 
 def tensors(optimizer: Optimizer) -> dict[str, Tensor]:
@@ -50,14 +57,14 @@ def test_a_step_that_is_not_finite_changes_neither_weights_nor_moments(bad: floa
     parameters = weights()
     optimizer = Optimizer(parameters, weight_decay=0.1, clip_norm=1.0)
     give(parameters, 1)
-    optimizer.step(0.01, FINE)
+    stepped(optimizer)
     before = tensors(optimizer)
     assert before.keys() > {"0000.weight", "0003.exp_avg_sq", "0001.step"}
     give(parameters, 2)
     if where == "gradient":
         assert parameters[1].grad is not None
         parameters[1].grad[3, 2] = bad
-    assert optimizer.step(0.01, torch.tensor(bad) if where == "loss" else FINE)
+    assert stepped(optimizer, loss=torch.tensor(bad) if where == "loss" else FINE)
     after = tensors(optimizer)
     assert after.keys() == before.keys()
     assert [name for name in before if not torch.equal(after[name], before[name])] == []
@@ -68,10 +75,10 @@ def test_the_first_step_may_be_the_one_that_is_left_out() -> None:
     ours, theirs = weights(), weights()
     one, other = (Optimizer(parameters, weight_decay=0.1, clip_norm=1.0) for parameters in (ours, theirs))
     give(ours, 1, math.inf)
-    assert one.step(0.01, FINE)
+    assert stepped(one)
     for optimizer, parameters in ((one, ours), (other, theirs)):
         give(parameters, 2)
-        assert not optimizer.step(0.01, FINE)
+        assert not stepped(optimizer)
     for mine, other_one in zip(ours, theirs, strict=True):
         assert torch.equal(mine, other_one)
 
@@ -84,11 +91,11 @@ def test_an_optimizer_that_is_restored_goes_on_to_the_same_bits(steps_before: in
         if step == steps_before + 1:
             kept = tensors(optimizer)
         give(whole, step)
-        optimizer.step(0.01, FINE)
+        stepped(optimizer)
     again = Optimizer(parted, weight_decay=0.1, clip_norm=1.0)
     again.restore(kept)
     for step in range(steps_before + 1, 15):
         give(parted, step)
-        again.step(0.01, FINE)
+        stepped(again)
     assert all(torch.equal(one, other) for one, other in zip(whole, parted, strict=True))
     assert all(not torch.equal(tensor, again.tensors()[name]) for name, tensor in kept.items())

@@ -4,14 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from lingraft.artifacts.artifact import Artifact
-from lingraft.config.encoder import EncoderShape
-from lingraft.model.encoder import Encoder
 from lingraft.stages import pretrain
-from lingraft.training.batches import MaskedLmBatch
-from lingraft.training.masked_lm import MaskedLmLoss
 from lingraft.training.schedule import ignore_metrics
 from tests.workshop import Workshop, changed
 
@@ -39,25 +34,3 @@ def test_micro_batches_learn_what_the_whole_batch_does(workshop: Workshop, tmp_p
         wanted = whole.tensors(part)
         for name, found in parts.tensors(part).items():
             torch.testing.assert_close(found, wanted[name], rtol=0, atol=2e-4, msg=name)
-
-
-def kept_bytes(encoder: Encoder) -> int:
-    """What autograd keeps of a forward pass."""
-    kept: dict[int, int] = {}
-
-    def note(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    loss_of = MaskedLmLoss(encoder.train(), encoder.depths, 0.15, seed=1)
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        loss_of(MaskedLmBatch(torch.arange(5, 5 + 8 * 64).view(8, 64) % 100 + 5, 0))
-    return sum(kept.values())
-
-
-def test_recomputing_keeps_less() -> None:
-    shape = EncoderShape(width=64, layers=6, attention_heads=2, mlm_heads=(6,), block_tokens=64)
-    encoder = Encoder(shape, 200)
-    plain = kept_bytes(encoder)
-    encoder.recompute = True
-    assert kept_bytes(encoder) < plain / 2

@@ -20,7 +20,8 @@ from lingraft.signals import Interruption, interruptible
 from lingraft.stages import finetune, pretrain
 from lingraft.tasks.kinds import TaskEvaluation
 from lingraft.training.checkpoint import CheckpointManager
-from lingraft.training.resuming import dev_evaluator, resumable, was_saved_before
+from lingraft.training.masked_lm import dev_evaluator
+from lingraft.training.resuming import resumable, was_saved_before
 from lingraft.training.schedule import TrainingMetrics
 from lingraft.training.state import TrainingState
 from tests.workshop import Workshop, changed
@@ -112,12 +113,12 @@ def test_a_stop_during_the_last_judging_keeps_all_that_was_trained(
 def test_a_stop_that_comes_too_late_for_training_is_heeded_afterwards(
     workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lingraft.training.early_stopping import EarlyStopping
+    from lingraft.training.state import EarlyStopping
 
     def stopped(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(EarlyStopping, "put_back", stopped)
+    monkeypatch.setattr(EarlyStopping, "restore", stopped)
     with pytest.raises(Interruption):
         pretrained(workshop, short, tmp_path / "out", lambda _: None)
     assert kept(tmp_path / "out") == ["step-00000006"]
@@ -166,9 +167,9 @@ def test_the_size_of_micro_batches_decides_a_training_only_where_there_is_dropou
         return resumable(recipe, tmp_path / "out", place, settings, {"stage": "pretrain"})
 
     with kept_by(2) as checkpointer:
-        checkpointer.keep(TrainingState(3, optimizer={"0000.weight": torch.ones(2)}))
+        checkpointer.save(TrainingState(3, optimizer={"0000.weight": torch.ones(2)}))
     with kept_by(1) as checkpointer:
-        assert (checkpointer.newest() is None) == decides
+        assert (checkpointer.load_newest() is None) == decides
     assert ("micro_batch_blocks was 2, is 1" in capsys.readouterr().err) == decides
 
 
@@ -195,7 +196,7 @@ def test_a_result_that_fails_beside_a_checkpoint_being_written_loses_nothing_and
 
 def end_in(error: BaseException, recipe: Recipe, out: Path, place: Path) -> None:
     with resumable(recipe, out, place, recipe.pretraining, {}) as checkpointer:
-        checkpointer.keep(TrainingState(5))
+        checkpointer.save(TrainingState(5))
         checkpointer.ended = TrainingState(6)
         raise error
 

@@ -93,7 +93,7 @@ class Registry:
             MASKED: ItemCounts.of(each_N * number // 10, each_N),
             MASKED_INITIAL: ItemCounts.of(each_N * 0, each_N),
         }
-        judged = results.save(result, Kind.EVALUATION, evaluation, items, aligned_with=primary)
+        judged = results.save(result, evaluation, {"aligned_with": primary}, items)
         self._promote(name, int(register_judged(stage, name, folder, judged, Gate(), parity={}, more={})))
 
     def _promote(self, model: str, number: int, allowed: AllowedChanges = NO_CHANGES) -> None:

@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from lingraft.artifacts.files import write_json, write_text
+from benchmarks.pages import RECORD_SUFFIX, write_picture, write_record
+from lingraft.artifacts.files import write_text
 from lingraft.reports.plotting import COLOURS
 
 NAME = "serving-soak"
@@ -27,7 +28,7 @@ def write(found: dict[str, Any], folder: Path | None) -> str:
     """Write the page, its picture and the record, if there is a folder for them; returns the page."""
     text = page(found)
     if folder:
-        write_json(folder / f"{NAME}.json", found)
+        write_record(folder / f"{NAME}{RECORD_SUFFIX}", found)
         draw(found, folder / f"{NAME}.png")
         write_text(folder / f"{NAME}.md", text)
     return text
@@ -148,7 +149,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
         _mark(axes, found["changes"])
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8, ncols=6, loc="lower right", bbox_to_anchor=(1, 1))
-    figure.savefig(path, dpi=130, metadata={"Software": None})
+    write_picture(path, figure)
 
 
 def _mark(axes: Axes, changes: list[dict[str, Any]]) -> None:

@@ -27,7 +27,7 @@ AGREEMENT = 0.2
 _FREQUENT, _REFINED = 2_000, 4_000
 """Pieces among which pairs are looked for at first, and at the end."""
 _NEIGHBOURS = 10
-"""Of a piece in CSLS (Conneau et al. 2018, section 2.3)."""
+"""Neighbours of a piece in CSLS (Conneau et al. 2018, section 2.3)."""
 _FIRST_SHARE, _GROWTH = 0.1, 2.0
 """Share of pairs that is visible at first, and what it grows by (Artetxe et al. 2018, section 3.3)."""
 _PATIENCE, _PROGRESS = 5, 1e-3
@@ -60,14 +60,14 @@ class AlignedVectors:
     """Static vectors of two languages in one space, and how far they can be trusted."""
 
     source_VW: Tensor
-    """Of length 1; zeros where a piece has none."""
+    """Vectors of length 1; zeros where a piece has none."""
     target_VW: Tensor
     agreement: float
     """Mean cosine of what two maps say of a piece that were learned from different halves of the known pairs."""
     similarity: float
     """Mean cosine of pieces that are each other's nearest."""
     chance_similarity: float
-    """The same under a random map, which is what a similarity has to be compared with."""
+    """Similarity under a random map, with which `similarity` has to be compared."""
     known_pairs: int
     """Pairs that it was learned from."""
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class AlignmentResource(StrEnum):
-    """What shows which pieces correspond, the best first."""
+    """Resource that shows which pieces correspond, the best first."""
 
     PARALLEL = "parallel text"
     DICTIONARY = "dictionary"
@@ -14,7 +14,7 @@ class AlignmentResource(StrEnum):
 
 @dataclass(frozen=True)
 class AlignmentQuality:
-    """What an alignment was learned from and how far it can be trusted; it stands in the manifest."""
+    """Record of an alignment in a manifest: its resource, and how far it can be trusted."""
 
     resource: AlignmentResource
     start: str

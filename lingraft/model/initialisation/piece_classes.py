@@ -8,7 +8,7 @@ from lingraft.data.tokenizer.pieces import SpecialIds, Surface
 
 
 class Pieces(Protocol):
-    """What is asked of a tokenizer here."""
+    """Part of a tokenizer that initialisation needs."""
 
     @property
     def special(self) -> SpecialIds:
@@ -21,7 +21,7 @@ class Pieces(Protocol):
 
 
 class PieceClass(StrEnum):
-    """What kind of text a piece is."""
+    """Kind of text that a piece is."""
 
     SPECIAL = "special"
     INITIAL = "letters at the beginning of a word"

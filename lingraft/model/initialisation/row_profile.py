@@ -1,4 +1,4 @@
-"""What rows of a vocabulary look like by kind of piece, and rows drawn alike: `Initialisation.FITTED`.
+"""Rows drawn like the source's rows of pieces of the same kind: `Initialisation.FITTED`.
 
 A row says much about its piece before any meaning: a trained table has other rows for frequent pieces than for rare
 ones, for beginnings of words, for digits. A fit to the source's rows tells what to expect of a piece by its place in
@@ -57,7 +57,7 @@ class PieceFeatures(NamedTuple):
 
 @dataclass(frozen=True)
 class RowProfile:
-    """What to expect of a row, and how far rows are from it.
+    """Expected row of each kind of piece, and how far rows are from it.
 
     Nothing is extrapolated: a feature outside the range that the fit has seen counts as the nearest value within.
     """
@@ -67,9 +67,9 @@ class RowProfile:
     """Smallest and largest value of each feature that the fit has seen."""
     scripts: dict[str, int]
     script_means_SO: Tensor
-    """By how much a script's rows differ from the fit; scripts of few pieces are drawn towards 0."""
+    """Mean difference of a script's rows from the fit; those of scripts of few pieces are drawn towards 0."""
     std_O: Tensor
-    """At least the standard deviation that rows are drawn with elsewhere, or pieces of one kind might all be alike."""
+    """Never below the standard deviation of other initial rows, or pieces of one kind might all be alike."""
 
     @classmethod
     def of(cls, table_VD: Tensor, bias_V: Tensor, pieces: PieceFeatures) -> Self:
@@ -129,7 +129,7 @@ def draw_fitted_rows(
 
 
 def _features(surface: Surface | None, rank: int) -> tuple[float, ...]:
-    """Of a piece by its place in the vocabulary; log of it, because frequency falls by a power of the rank (Zipf)."""
+    """Return a piece's features; the place is a log, because frequency falls by a power of the rank (Zipf)."""
     kind, place = class_of(surface), math.log(rank + 2)
     length, initial = (min(len(surface.text), _LONGEST), bool(surface.initial)) if surface else (0, False)
     kinds = (kind is PieceClass.DIGITS, kind is PieceClass.OTHER, kind is PieceClass.NO_TEXT)

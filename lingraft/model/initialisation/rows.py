@@ -33,7 +33,7 @@ class InitialRows:
     """Ids of the new vocabulary's special pieces."""
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """For a manifest: of every class of pieces, how many there are and how many of them were copied."""
+        """Return how many pieces of each class there are and how many of them were copied, for a manifest."""
         return {
             str(kind): {"pieces": pieces, "copied": self.copied_by_class.get(kind, 0)}
             for kind, pieces in self.pieces_by_class.items()

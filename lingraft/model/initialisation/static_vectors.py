@@ -38,7 +38,7 @@ _MOST_PAIRS = 6_000_000
 """Different pairs that are kept in memory, which bounds it to 1 GB; beyond that the least frequent ones are dropped."""
 _KEPT_SHARE = 0.8
 _OVERSAMPLING, _POWER_ITERATIONS = 32, 4
-"""Of the randomised SVD (Halko, Martinsson and Tropp 2011, algorithm 4.4)."""
+"""Settings of the randomised SVD (Halko, Martinsson and Tropp 2011, algorithm 4.4)."""
 
 Longs = NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lingraft.model.kernels.dropout import keep_mask, keep_scale
+from lingraft.model.kernels.cpu import keep_mask, keep_scale
 
 SHORT_TOKENS = 256
 _SCORES_AT_ONCE = 2**21
@@ -20,7 +20,7 @@ _TORCHS_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_ba
 
 
 class AttentionSettings(NamedTuple):
-    """What an attention drops and hides."""
+    """Dropout and mask of an attention."""
 
     drop: float
     seed: int
@@ -112,7 +112,7 @@ def _batch_slices(packed_3BHTK: Tensor) -> Iterator[slice]:
 def _probabilities(
     packed_3BHTK: Tensor, blocks: slice, visible_B11T: Tensor | None, out_bHTT: Tensor | None = None
 ) -> Tensor:
-    """Of each key for each query, (b, H, T, T)."""
+    """Return the probability of each key for each query, (b, H, T, T)."""
     query_bHTK, key_bHTK = packed_3BHTK[0, blocks], packed_3BHTK[1, blocks]
     scores = torch.bmm(_merge_heads(query_bHTK), _merge_heads(key_bHTK).transpose(1, 2))
     scores_bHTT = scores.view(*query_bHTK.shape[:3], -1)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lingraft.model.kernels.casts import cast_weight, compute_dtype
+from lingraft.model.kernels.cpu import cast_weight, compute_dtype
 
 _WIDE_BYTES = {"cpu": 2**22, "cuda": 2**29}
-"""Of logits in float32 at a time: on a CPU what stays in its cache."""
+"""Bytes of float32 logits at a time; on a CPU they stay in its cache."""
 _TABLE_ROWS = 12_500
 
 
@@ -90,5 +90,5 @@ def _table_gradient(gradient_MV: Tensor, narrow_MD: Tensor, above: Tensor, numbe
 
 
 def _transposed(narrow_Mv: Tensor) -> Tensor:
-    """In bfloat16 a CPU multiplies plain matrices twice as fast as transposed ones."""
+    """Transpose, with a copy in bfloat16: a CPU multiplies plain matrices twice as fast as transposed ones."""
     return narrow_Mv.t().contiguous() if narrow_Mv.dtype == torch.bfloat16 else narrow_Mv.t()

@@ -15,8 +15,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from lingraft.model.kernels.attention import AttentionSettings, attend, attend_backward, uses_torch_kernel
-from lingraft.model.kernels.casts import cast_weight, compute_dtype
-from lingraft.model.kernels.dropout import apply_dropout_, keep_mask
+from lingraft.model.kernels.cpu import apply_dropout_, cast_weight, compute_dtype, keep_mask
 
 
 class Activation(NamedTuple):
@@ -24,7 +23,7 @@ class Activation(NamedTuple):
 
     forward: Callable[[Tensor], Tensor]
     backward: Callable[[Tensor, Tensor], Tensor]
-    """Of the gradient above and of what went in."""
+    """Function of the gradient above and of the input."""
 
 
 ACTIVATIONS = {
@@ -38,17 +37,17 @@ ACTIVATIONS = {
 
 
 class LayerSettings(NamedTuple):
-    """What of a layer is no weight."""
+    """Settings of a layer beside its weights."""
 
     heads: int
     activation: Activation
     eps: float
-    """Of its LayerNorms."""
+    """Epsilon of the LayerNorms."""
     drop: float
 
 
 class LayerWeights(NamedTuple):
-    """Of a layer, in the order in which the data meets them."""
+    """Weights of a layer, in the order in which the data meets them."""
 
     qkv_OI: Tensor
     qkv_O: Tensor
@@ -65,13 +64,13 @@ class LayerWeights(NamedTuple):
 
 
 class SavedActivations(NamedTuple):
-    """What the backward pass reads; what only gradients of weights need is absent where the layer is frozen."""
+    """Tensors that the backward pass reads; those that only gradients of weights need are absent in a frozen layer."""
 
     visible_B11T: Tensor | None
     entering_ND: Tensor | None
     packed_3BHTK: Tensor
     attended: Tensor | None
-    """What `attend` gave besides."""
+    """Second output of `attend`."""
     mixed_ND: Tensor | None
     keep_mixed_ND: Tensor | None
     first_ND: Tensor

@@ -1,1 +1,1 @@
-"""What training costs: the paper's formulas, bills of a recipe, and plans for accelerators."""
+"""Costs of training: the paper's formulas, bills of a recipe, hours and money on accelerators."""

@@ -1,4 +1,4 @@
-"""What training takes on an accelerator: its peak, the share of it that training reaches, and its price."""
+"""Accelerators: the peak of each, the share of it that training reaches, and its price."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from lingraft.artifacts.artifact import read_manifest
 from lingraft.model.flops import V100_FLOPS_PER_S, CostError
 
 ASSUMED_UTILISATION = 0.4
-"""What a well-fed transformer of this size may reach; measure your own where money depends on it."""
+"""Share that a well-fed transformer of this size may reach; measure your own where money depends on it."""
 _TERA = 1e12
 _FORM = "NAME[:PEAK_TFLOPS[:UTILISATION[:PRICE_PER_HOUR]]]"
 
@@ -33,9 +33,9 @@ class Accelerator:
     utilisation: float
     """Share of the peak that training reaches, counted by the formulas of `cost`."""
     origin: str = "given"
-    """Where the utilisation comes from."""
+    """Origin of the utilisation."""
     price_per_hour: float | None = None
-    """In a currency of your choice; unknown if absent."""
+    """Price in a currency of your choice; unknown if absent."""
 
     def __post_init__(self) -> None:
         if not 0 < self.peak_tflops < float("inf"):
@@ -54,11 +54,11 @@ class Accelerator:
         return self.peak_tflops * self.utilisation
 
     def hours(self, flops: float) -> float:
-        """Time that so many FLOPs take."""
+        """Return the time that so many FLOPs take."""
         return flops / (self.effective_tflops * _TERA) / 3600
 
     def money(self, hours: float) -> float | None:
-        """Price of so many hours; None where the price is unknown."""
+        """Return the price of so many hours; None where the price is unknown."""
         return None if self.price_per_hour is None else hours * self.price_per_hour
 
     @classmethod
@@ -93,7 +93,7 @@ class Accelerator:
         )
 
     def with_measured_utilisation(self, trained: Path) -> Self:
-        """The same accelerator at the rate at which an artifact was trained on it.
+        """Return the accelerator at the rate at which an artifact was trained on it.
 
         Args:
             trained: artifact of a training stage, made on one such accelerator.

@@ -1,4 +1,4 @@
-"""What each system costs under a recipe: one run for each of its steps, by the paper's formulas."""
+"""Costs of each system under a recipe: one run for each of its steps, by the paper's formulas."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,15 +13,12 @@ from lingraft.config.training import Training
 from lingraft.errors import DepthError
 from lingraft.model.flops import (
     FORMULAS,
-    V100_DAY_FLOPS,
     CostError,
     UpdateShape,
     finetuning_update_shape,
     flops_per_update,
     mlm_update_shape,
 )
-
-_FIRST = (TrainedPart.EVERYTHING, TrainedPart.FRESH_LAYERS)
 
 
 @dataclass(frozen=True)
@@ -46,11 +43,6 @@ class BilledRun:
         return self.updates * flops_per_update(self.step, self.work)
 
     @property
-    def v100_days(self) -> float:
-        """Days of a V100 at the paper's 30 TFLOP/s, likewise."""
-        return self.flops / V100_DAY_FLOPS
-
-    @property
     def is_per_language(self) -> bool:
         """Whether every target language needs a run of its own."""
         return self.step.trained is TrainedPart.EMBEDDINGS
@@ -58,10 +50,10 @@ class BilledRun:
     @property
     def runs_first(self) -> bool:
         """Whether all other runs wait for this one."""
-        return self.step.trained in _FIRST
+        return self.step.trained in (TrainedPart.EVERYTHING, TrainedPart.FRESH_LAYERS)
 
     def count_for(self, languages: int) -> int:
-        """Runs in all."""
+        """Return the number of runs in all."""
         return languages if self.is_per_language else self.seeds
 
 
@@ -85,7 +77,7 @@ class Bill:
         return sum(run.flops for run in self.runs if run.is_per_language)
 
     def flops(self, languages: int) -> float:
-        """FLOPs of everything that so many languages need."""
+        """Return the FLOPs of everything that so many languages need."""
         return sum(run.flops * run.count_for(languages) for run in self.runs)
 
 
@@ -103,7 +95,7 @@ def bills(
     depths: Sequence[int] = (),
     examples: Mapping[str, int] | None = None,
 ) -> tuple[list[Bill], list[OmittedSystem]]:
-    """What each system costs, and the systems that the recipe has no settings for.
+    """Return what each system costs, and the systems that the recipe has no settings for.
 
     Args:
         recipe: shape, updates and batches.
@@ -134,7 +126,7 @@ def bills(
 
 
 def searched(recipe: Recipe) -> BilledRun | None:
-    """A trial of the recipe's depth search, `seeds` of which it makes at most; all cost the same. None without one."""
+    """Return a trial of the recipe's depth search, which makes at most `seeds` of equal cost; None without one."""
     if recipe.search is None:
         return None
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
@@ -188,21 +180,23 @@ def _pretraining(recipe: Recipe, step: Step) -> Iterator[BilledRun]:
 
 
 def _run(recipe: Recipe, name: str, training: Training, step: Step) -> BilledRun:
-    return BilledRun(name, step, training.steps, mlm_update_shape(recipe, step, training, recipe.tokenizer.vocabulary))
+    work = mlm_update_shape(recipe, step, training, recipe.tokenizer.vocabulary)
+    return BilledRun(name, step, training.steps, work)
 
 
 def _phases(recipe: Recipe, progressive: FixedSwitch) -> Iterator[BilledRun]:
     settings = recipe.adaptation
-    steps = [recipe.steps_over(depth)[Stage.ADAPT] for depth in progressive.depths]
-    works = [mlm_update_shape(recipe, step, settings, recipe.tokenizer.vocabulary) for step in steps]
-    flops = [flops_per_update(step, work) for step, work in zip(steps, works, strict=True)]
-    counts = progressive.updates(settings.steps, flops)
-    for depth, step, count, work in zip(progressive.depths, steps, counts, works, strict=True):
-        yield BilledRun(f"{Stage.ADAPT} at depth {depth}", step, count, work)
+    runs = [
+        _run(recipe, f"{Stage.ADAPT} at depth {depth}", settings, recipe.steps_over(depth)[Stage.ADAPT])
+        for depth in progressive.depths
+    ]
+    counts = progressive.updates(settings.steps, [flops_per_update(run.step, run.work) for run in runs])
+    for run, count in zip(runs, counts, strict=True):
+        yield replace(run, updates=count)
 
 
 def _finetuning(recipe: Recipe, step: Step, task: Task, examples: int) -> BilledRun:
-    """As many updates as `stages.finetune` makes, every example as long as a block: an upper bound."""
+    """Return as many updates as `stages.finetune` makes, every example as long as a block: an upper bound."""
     if examples < 1:
         raise CostError(f"task {task.name!r} cannot be finetuned on {examples} examples. Give 1 or more.")
     settings = task.finetuning

@@ -1,23 +1,26 @@
-"""The paper's tables of cost, 3 and A1 (near-maximal performance), and what follows: speed-ups, shares retained."""
+"""The paper's tables of cost, 3, 4, A1 and A4 (near-maximal performance), and what follows: speed-ups, equal cost."""
 
 import itertools
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import mean
 
 from lingraft.config.systems import System
-from lingraft.reports.paper.cells import (
-    MEAN,
+from lingraft.model.flops import V100_FLOPS_PER_S
+from lingraft.reports.paper.efficiency import Ratios, over_tasks, retained, speed_up
+from lingraft.reports.paper.published import DAYS, SCORES, PublishedTable
+from lingraft.reports.paper.records import Cell, CurvePoint, TaskFacts
+from lingraft.reports.paper.report_table import (
+    UNKNOWN,
     Footnotes,
     ReportTable,
     Show,
     TableRow,
+    TaskTable,
     TimeUnit,
     format_mean,
-    format_reached,
+    format_points,
+    format_ratio,
 )
-from lingraft.reports.paper.efficiency import Ratios, Reached, over_tasks, retained, speed_up
-from lingraft.reports.paper.published import DAYS, SCORES, PublishedTable
-from lingraft.reports.paper.records import TaskFacts
 from lingraft.reports.paper.results_table import (
     COMPUTE,
     MEASURED_SECONDS,
@@ -27,9 +30,11 @@ from lingraft.reports.paper.results_table import (
     TargetRule,
     Variant,
 )
+from lingraft.tables import format_flops, percent
 
-RatiosByTask = Mapping[str, Ratios]
+_RatiosByTask = Mapping[str, Ratios]
 _Rule = Callable[[Mapping[str, float], Mapping[str, float]], Ratios]
+_BRACKETS = "In brackets, the checkpoints before and after."
 
 
 def target_time_table(
@@ -41,7 +46,7 @@ def target_time_table(
     goal: TargetRule = TargetRule.PAPER,
     intervals: bool = False,
 ) -> ReportTable:
-    """One task's part of table 3 or A1: time to near-maximal performance; with intervals, of table A4.
+    """Return one task's part of table 3 or A1: time to near-maximal performance; with intervals, of table A4.
 
     Args:
         results: the run.
@@ -49,51 +54,137 @@ def target_time_table(
         number: of the table.
         variants: rows.
         measure: compute, or seconds as measured.
-        goal: what counts as near-maximal.
+        goal: rule by which a score counts as near-maximal.
         intervals: show the checkpoints before and after too.
     """
-    notes = Footnotes(results.reasons)
+    table = TaskTable(results, task)
     found = {
         variant: {language: results.reached(variant, task, language, measure, goal) for language in task.languages}
         for variant in variants
     }
-    unit = TimeUnit.fitting(_estimates(reached for row in found.values() for reached in row.values()))
-    write = unit.interval if intervals else lambda reached: unit.show(reached.estimate)
+    unit = TimeUnit.of_reached(reached for row in found.values() for reached in row.values())
+    write = unit.interval if intervals else unit.estimate
     if intervals:
-        notes.add("In brackets, the checkpoints before and after.")
-    rows = []
+        table.notes.add(_BRACKETS)
     for variant, row in found.items():
-        counted = {
-            language: reached.estimate
-            for language, reached in row.items()
-            if not isinstance(reached, MissingValue)
-            and math.isfinite(reached.estimate)
-            and results.is_informative(task, language)
+        table.add_row(
+            variant.system,
+            row,
+            write=lambda each: table.notes.reached(each, write),
+            number=lambda reached: reached.estimate,
+            show=unit.show,
+        )
+    return table.finished(number, f"{measure.prefix}{unit.name} until {goal}")
+
+
+def target_time_by_depth(results: ResultsTable, system: System, intervals: bool = False) -> list[ReportTable]:
+    """Return table 4, or with intervals A4: a row per language and task, a column per depth; none for one depth."""
+    notes = Footnotes(results)
+    depths = results.depths(system)
+    found = {
+        f"{notes.language_label(task, language)} {task.title}": [
+            results.reached(Variant(system, depth), task, language) for depth in depths
+        ]
+        for task in results.records.tasks
+        for language in results.depth_languages(system, task)
+    }
+    if not found:
+        return []
+    unit = TimeUnit.of_reached(each for row in found.values() for each in row)
+    write = unit.interval if intervals else unit.estimate
+    if intervals:
+        notes.add(_BRACKETS)
+    rows = [TableRow(label, tuple(notes.reached(each, write) for each in row)) for label, row in found.items()]
+    title = f"V100-{unit.name} to near-maximal performance, {system} by depth"
+    head = ("depth", *map(str, depths))
+    return [ReportTable("Table A4" if intervals else "Table 4", title, head, tuple(rows), notes.lines)]
+
+
+def equal_table(results: ResultsTable, task: TaskFacts, measure: CostMeasure = COMPUTE) -> ReportTable:
+    """Return one task's scores when each system has spent as much as the one that spends least in all.
+
+    Args:
+        results: the run.
+        task: one of its tasks.
+        measure: what is equal, compute or seconds; scores are interpolated between checkpoints.
+    """
+    table = TaskTable(results, task)
+    budgets = {language: _budget(results, task, language, measure) for language in task.languages}
+    unit = TimeUnit.fitting(budgets.values())
+    spent = [
+        unit.show(budget) if budget else table.notes.missing(MissingValue("not run")) for budget in budgets.values()
+    ]
+    table.rows.append(TableRow(f"{measure.prefix}{unit.name} spent", (*spent, UNKNOWN), "quiet"))
+    for variant in results.variants:
+        scores = {
+            language: _score_at(results.cell(variant, task, language), measure, budget)
+            for language, budget in budgets.items()
         }
-        cells = [format_reached(reached, write, notes) for reached in row.values()]
-        rows.append(TableRow(variant.system, (*cells, format_mean(counted, len(task.languages), unit.show))))
-    head = ("system", *(notes.language_label(results, task, language) for language in task.languages), MEAN)
-    return ReportTable(
-        number, f"{task.title}, {measure.prefix}{unit.name} until {goal}", head, tuple(rows), notes.lines
-    )
+        table.add_row(
+            variant.system,
+            scores,
+            write=lambda each: table.notes.missing(each) if isinstance(each, MissingValue) else format_points(each),
+            number=float,
+            show=format_points,
+        )
+    table.notes.add("In each language, every system has spent what the one that spends least spends in all.")
+    what = "compute" if measure is COMPUTE else "seconds"
+    return table.finished("", f"{task.metric} in percent at equal {what}")
 
 
-def _estimates(found: Iterable[Reached | MissingValue]) -> Iterable[float]:
-    return (reached.estimate for reached in found if not isinstance(reached, MissingValue))
+def _budget(results: ResultsTable, task: TaskFacts, language: str, measure: CostMeasure) -> float:
+    """Return the least that a system spends in all; 0 where none came to its end."""
+    cells = [results.cell(variant, task, language) for variant in results.variants]
+    return min((measure.spent(cell.points[-1]) for cell in cells if isinstance(cell, Cell)), default=0.0)
 
 
-def format_ratio(ratio: float) -> str:
-    """A speed-up."""
-    return f"{ratio:.2f}×"
+def _score_at(cell: Cell | MissingValue, measure: CostMeasure, budget: float) -> float | MissingValue:
+    if isinstance(cell, MissingValue):
+        return cell
+    if measure.spent(cell.points[0]) > budget:
+        return MissingValue("no checkpoint was evaluated that early")
+    return cell.curve(measure.spent).at(budget)
 
 
-def format_share(ratio: float) -> str:
-    """A share in percent."""
-    return f"{ratio:.1%}"
+def spent_table(results: ResultsTable) -> ReportTable:
+    """Return what a whole adaptation took, mean over a system's runs: the costs beside table 2."""
+    notes = Footnotes(results)
+    notes.add("Means over the runs that came to their end. FLOPs are by equation A3; a V100 does 30 TFLOP/s.")
+    ends = {variant: _ends(results, variant) for variant in results.variants}
+    unit = TimeUnit.fitting(point.flops / V100_FLOPS_PER_S for points in ends.values() for point in points)
+    measured = TimeUnit.fitting(point.elapsed_s for points in ends.values() for point in points)
+    rows = []
+    for variant, points in ends.items():
+        if points:
+            flops = mean(point.flops for point in points)
+            cells = [
+                f"{mean(point.step for point in points):,.0f}",
+                format_flops(flops),
+                unit.show(flops / V100_FLOPS_PER_S),
+                measured.show(mean(point.elapsed_s for point in points)),
+            ]
+        else:
+            cells = [notes.missing(MissingValue("no run came to its end"))] * 4
+        rows.append(TableRow(variant.system, (str(variant.depth), *cells)))
+    if results.records.machine:
+        notes.add(f"Measured on {results.records.machine}, by the clock of training alone.")
+    head = ("system", "shared layers", "updates", "FLOPs", f"V100-{unit.name}", f"measured, {measured.name}")
+    return ReportTable("Table 2", "the cost of adapting one language", head, tuple(rows), notes.lines)
+
+
+def _ends(results: ResultsTable, variant: Variant) -> list[CurvePoint]:
+    """Return the last checkpoint of each language; tasks share a run, so that any of them will do."""
+    found = {
+        language: cell.points[-1]
+        for task in results.records.tasks
+        for language in task.languages
+        if isinstance(cell := results.cell(variant, task, language), Cell)
+    }
+    return list(found.values())
 
 
 def speed_up_table(results: ResultsTable) -> list[ReportTable]:
-    """Figure 1 as numbers: mean speed-ups over BL_BASE per task, in compute and seconds; none without mini-models."""
+    """Return figure 1 as numbers: mean speed-ups over BL_BASE per task; none without mini-models."""
     counted = [
         ("compute", COMPUTE, TargetRule.PAPER),
         ("compute, over the baseline", COMPUTE, TargetRule.OVER_BASELINE),
@@ -108,27 +199,22 @@ def speed_up_table(results: ResultsTable) -> list[ReportTable]:
         for what, measure, goal in counted
     }
     paper = _published_rows(results, results.mini_variants, DAYS, speed_up)
-    table = _ratio_table(results, "Times less than BL_BASE until near-maximal performance", rows, paper, format_ratio)
-    return [table] if rows else []
+    return _ratio_table(results, "Times less than BL_BASE until near-maximal performance", rows, paper, format_ratio)
 
 
 def retained_table(results: ResultsTable) -> list[ReportTable]:
-    """Share of BL_BASE's final score that each other system keeps, per task."""
+    """Return the share of BL_BASE's final score that each other system keeps, per task."""
     variants = [variant for variant in results.variants if variant != results.reference]
     rows = {
         str(variant.system): {task.name: results.retained(variant, task) for task in results.records.tasks}
         for variant in variants
     }
     paper = _published_rows(results, variants, SCORES, retained)
-    return (
-        [_ratio_table(results, "Share of BL_BASE's final score that is kept", rows, paper, format_share)]
-        if rows
-        else []
-    )
+    return _ratio_table(results, "Share of BL_BASE's final score that is kept", rows, paper, percent)
 
 
 def published_ratios(printed: Mapping[str, PublishedTable], system: System, rule: _Rule) -> dict[str, Ratios]:
-    """Ratios of one system to BL_BASE per task, from the rounded numbers that the paper prints."""
+    """Return ratios of one system to BL_BASE per task, from the rounded numbers that the paper prints."""
     return {
         name: rule(task.row(system), task.row(System.BL_BASE)) for name, task in printed.items() if system in task.rows
     }
@@ -137,7 +223,7 @@ def published_ratios(printed: Mapping[str, PublishedTable], system: System, rule
 def _published_rows(
     results: ResultsTable, variants: Sequence[Variant], printed: Mapping[str, PublishedTable], rule: _Rule
 ) -> dict[str, dict[str, Ratios]]:
-    """The paper's rows to show beside ours, if it has any of our tasks."""
+    """Return the paper's rows to show beside ours, if it has any of our tasks."""
     if not {task.name for task in results.records.tasks} & set(printed):
         return {}
     found = {f"{variant.system} in the paper": published_ratios(printed, variant.system, rule) for variant in variants}
@@ -145,26 +231,28 @@ def _published_rows(
 
 
 def _ratio_table(
-    results: ResultsTable, title: str, ours: Mapping[str, RatiosByTask], paper: Mapping[str, RatiosByTask], show: Show
-) -> ReportTable:
-    notes = Footnotes(results.reasons)
+    results: ResultsTable, title: str, ours: Mapping[str, _RatiosByTask], paper: Mapping[str, _RatiosByTask], show: Show
+) -> list[ReportTable]:
+    if not ours:
+        return []
+    notes = Footnotes(results)
     tasks = results.records.tasks
     notes.add("Ratios are taken per language, then averaged; the last column is the mean of the tasks' means.")
     if any(task.appendix for task in tasks):
         named = ", ".join(task.title for task in tasks if task.appendix)
         notes.add(f"The last column leaves {named} out, as the paper does.")
     rows = [TableRow(label, _ratio_cells(tasks, by_task, show, notes)) for label, by_task in ours.items()]
-    for label, by_task in paper.items():
+    if paper:
         notes.add(
             "The paper's rows are by the same rule from its rounded numbers; its data and sizes differ from ours."
         )
-        rows.append(TableRow(label, _ratio_cells(tasks, by_task, show, notes), "quiet"))
+    rows += [TableRow(label, _ratio_cells(tasks, by_task, show, notes), "quiet") for label, by_task in paper.items()]
     _note_left_out(tasks, ours, notes)
     head = ("system", *(task.title for task in tasks), "mean of tasks")
-    return ReportTable("", title, head, tuple(rows), notes.lines)
+    return [ReportTable("", title, head, tuple(rows), notes.lines)]
 
 
-def _ratio_cells(tasks: Sequence[TaskFacts], by_task: RatiosByTask, show: Show, notes: Footnotes) -> tuple[str, ...]:
+def _ratio_cells(tasks: Sequence[TaskFacts], by_task: _RatiosByTask, show: Show, notes: Footnotes) -> tuple[str, ...]:
     cells = []
     for task in tasks:
         ratios = by_task.get(task.name)
@@ -173,13 +261,12 @@ def _ratio_cells(tasks: Sequence[TaskFacts], by_task: RatiosByTask, show: Show, 
         elif ratios.mean is None:
             cells.append(notes.missing(MissingValue("no language to compare")))
         else:
-            cells.append(format_mean(ratios.by_language, len(ratios.by_language) + len(ratios.left_out), show))
-    counted = [by_task[task.name] for task in tasks if not task.appendix and task.name in by_task]
-    overall = over_tasks(counted)
+            cells.append(format_mean(ratios.by_language, ratios.count, show))
+    overall = over_tasks(by_task[task.name] for task in tasks if not task.appendix and task.name in by_task)
     return (*cells, notes.missing(MissingValue("no language to compare")) if overall is None else show(overall))
 
 
-def _note_left_out(tasks: Sequence[TaskFacts], rows: Mapping[str, RatiosByTask], notes: Footnotes) -> None:
+def _note_left_out(tasks: Sequence[TaskFacts], rows: Mapping[str, _RatiosByTask], notes: Footnotes) -> None:
     """Name the languages without a ratio; rows that lack the same ones share a sentence."""
     labels: dict[tuple[str, str], list[str]] = {}
     for task, (label, by_task) in itertools.product(tasks, rows.items()):

@@ -9,32 +9,29 @@ import numpy as np
 
 from lingraft.config.systems import System
 from lingraft.model.flops import V100_FLOPS_PER_S
-from lingraft.reports.formatting import counted
-from lingraft.reports.paper.canvas import (
-    SYSTEM_STYLES,
-    Drawing,
-    MarkStyle,
-    graded_styles,
-    legend_above,
-    panels,
-    write_message,
-)
-from lingraft.reports.paper.cells import TimeUnit
-from lingraft.reports.paper.records import CurvePoint, TaskFacts
+from lingraft.reports.paper.records import Cell, CurvePoint, TaskFacts
+from lingraft.reports.paper.report_table import TimeUnit
 from lingraft.reports.paper.results_table import MissingValue, ResultsTable, Variant
-from lingraft.reports.plotting import COLOURS
+from lingraft.reports.plotting import COLOURS, Drawing, MarkStyle, graded_styles, legend_above, panels, write_message
+from lingraft.tables import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-CurveStyles = Mapping[Variant, tuple[str, MarkStyle]]
-"""Label and look of each line."""
+SYSTEM_STYLES = {
+    System.BL_BASE: MarkStyle(COLOURS["grey"], "--", "o"),
+    System.BL_SMALL: MarkStyle(COLOURS["orange"], ":", "^"),
+    System.MINIPOST: MarkStyle(COLOURS["green"], "-", "s"),
+    System.MINIJOINT: MarkStyle(COLOURS["blue"], "-", "D"),
+}
+_CurveStyles = Mapping[Variant, tuple[str, MarkStyle]]
+"""Label and style of each line."""
 _PANEL_IN, _HEAD_IN = 2.3, 0.6
 _TARGET = "95% of BL_BASE"
 _MARKS = 12
-"""At most so many on a line, however many checkpoints it has."""
+"""Markers on a line at most, however many checkpoints it has."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +59,15 @@ class _Panel:
         """Seconds at which the longest line ends."""
         return max((line.seconds[-1] for line in self.lines), default=0.0)
 
-    @property
-    def said(self) -> str:
-        """Where its lines end, in words."""
+    def __str__(self) -> str:
         ends = ", ".join(f"{line.label} {line.scores[-1]:.1f}" for line in self.lines)
         return f"{self.title}: {ends or 'no curve'}"
 
 
 def system_curves(results: ResultsTable) -> list[Drawing]:
-    """Figure 3: the systems' mean curves, one panel per main task; none without a curve."""
+    """Return figure 3: the systems' mean curves, one panel per main task; none without a curve."""
     shown = [
-        _panel(results, task, _of_systems(results), _counting(results, task, task.languages))
+        _panel(results, task, _system_styles(results), _informative(results, task, task.languages))
         for task in results.main_tasks
     ]
     over = "; ".join(
@@ -87,87 +82,79 @@ def system_curves(results: ResultsTable) -> list[Drawing]:
 
 
 def language_curves(results: ResultsTable, task: TaskFacts) -> list[Drawing]:
-    """The systems' curves in every language of a task; none without a curve."""
+    """Return the systems' curves in every language of a task; none without a curve."""
     title = f"Learning curves of every language, {task.title}"
     caption = "Dotted, the score that counts as near-maximal. A system without a line has no curve there."
-    shown = [_panel(results, task, _of_systems(results), [language], language) for language in task.languages]
+    shown = [_panel(results, task, _system_styles(results), [language], language) for language in task.languages]
     return _drawing(f"curves-{task.name}", "", title, caption, shown, columns=3)
 
 
 def depth_curves(results: ResultsTable, system: System) -> list[Drawing]:
-    """Figure 4, of the first task, and A1 and those that follow, of the others: curves by depth."""
+    """Return figure 4, of the first task, and A1 and those that follow, of the others: curves by depth."""
     variants = [Variant(system, depth) for depth in results.depths(system)]
     looks = {
         variant: (counted(variant.depth, "layer"), look)
         for variant, look in zip(variants, graded_styles(len(variants)), strict=True)
     }
     looks[results.reference] = (str(System.BL_BASE), SYSTEM_STYLES[System.BL_BASE])
+    drawings = []
     tasks = [task for task in results.records.tasks if results.depth_languages(system, task)]
-    return [
-        drawing for place, task in enumerate(tasks) for drawing in _depth_drawing(results, system, task, looks, place)
-    ]
-
-
-def _depth_drawing(
-    results: ResultsTable, system: System, task: TaskFacts, looks: CurveStyles, place: int
-) -> list[Drawing]:
-    languages = results.depth_languages(system, task)
-    number = f"A{place}" if place else "4"
-    title = f"learning curves of {system} by depth, {task.title}"
-    each = [_panel(results, task, looks, [language], language) for language in languages]
-    if len(languages) == 1:
+    for place, task in enumerate(tasks):
+        languages = results.depth_languages(system, task)
+        shown = [_panel(results, task, looks, [language], language) for language in languages]
         caption = f"{languages[0]} alone was run at several depths."
-        return _drawing(f"figure-{number}-{system}".lower(), f"Figure {number}", title, caption, each)
-    shown = [_panel(results, task, looks, _counting(results, task, languages)), *each]
-    caption = "The first panel is the mean over those of the other panels' languages that have every curve."
-    return _drawing(f"figure-{number}-{system}".lower(), f"Figure {number}", title, caption, shown)
+        if len(languages) > 1:
+            shown.insert(0, _panel(results, task, looks, _informative(results, task, languages)))
+            caption = "The first panel is the mean over those of the other panels' languages that have every curve."
+        number = f"A{place}" if place else "4"
+        title = f"learning curves of {system} by depth, {task.title}"
+        drawings += _drawing(f"figure-{number}-{system}".lower(), f"Figure {number}", title, caption, shown)
+    return drawings
 
 
-def _of_systems(results: ResultsTable) -> CurveStyles:
+def _system_styles(results: ResultsTable) -> _CurveStyles:
     return {variant: (str(variant.system), SYSTEM_STYLES[variant.system]) for variant in results.variants}
 
 
-def _counting(results: ResultsTable, task: TaskFacts, languages: Sequence[str]) -> list[str]:
+def _informative(results: ResultsTable, task: TaskFacts, languages: Sequence[str]) -> list[str]:
     return [language for language in languages if results.is_informative(task, language)]
 
 
 def _panel(
-    results: ResultsTable, task: TaskFacts, looks: CurveStyles, languages: Sequence[str], title: str = ""
+    results: ResultsTable, task: TaskFacts, looks: _CurveStyles, languages: Sequence[str], title: str = ""
 ) -> _Panel:
-    """Mean curves over those of the languages in which every variant with a curve has one."""
+    """Return mean curves over those of the languages in which every variant with a curve has one."""
     curves = {variant: _curves(results, variant, task, languages) for variant in looks}
     curves = {variant: by_language for variant, by_language in curves.items() if by_language}
     shared = [name for name in languages if curves and all(name in by_language for by_language in curves.values())]
     lines = [
-        _line(*looks[variant], [by_language[name] for name in shared])
+        _mean_line(*looks[variant], [by_language[name] for name in shared])
         for variant, by_language in curves.items()
         if shared
     ]
     targets = [target for name in shared if not isinstance(target := results.target(task, name), MissingValue)]
+    if len(shared) > 1:
+        over = f"mean of {len(shared)} languages"
+    else:
+        over = shared[0] if shared else "no language has all curves"
     return _Panel(
-        title or f"{task.title}, {_counted(shared)}",
-        f"{task.title} {task.metric}, %",
-        tuple(line for line in lines if line.scores),  # curves that nowhere overlap have no mean
-        tuple(shared),
-        100 * mean(targets) if targets and len(targets) == len(shared) else None,
+        title=title or f"{task.title}, {over}",
+        metric=f"{task.title} {task.metric}, %",
+        lines=tuple(line for line in lines if line.scores),  # curves that nowhere overlap have no mean
+        languages=tuple(shared),
+        target=100 * mean(targets) if targets and len(targets) == len(shared) else None,
     )
-
-
-def _counted(languages: Sequence[str]) -> str:
-    if len(languages) > 1:
-        return f"mean of {len(languages)} languages"
-    return languages[0] if languages else "no language has all curves"
 
 
 def _curves(
     results: ResultsTable, variant: Variant, task: TaskFacts, languages: Sequence[str]
 ) -> dict[str, tuple[CurvePoint, ...]]:
     found = {language: results.cell(variant, task, language) for language in languages}
-    return {language: cell.points for language, cell in found.items() if not isinstance(cell, MissingValue)}
+    return {language: cell.points for language, cell in found.items() if isinstance(cell, Cell)}
 
 
-def _line(label: str, look: MarkStyle, curves: Sequence[Sequence[CurvePoint]]) -> _Line:
-    """The mean of curves, interpolated where one has a checkpoint that another lacks, as far as all of them go."""
+def _mean_line(label: str, look: MarkStyle, curves: Sequence[Sequence[CurvePoint]]) -> _Line:
+    """Return the mean of curves, interpolated where one lacks a checkpoint of another, as far as all of them go."""
     first = max(curve[0].step for curve in curves)
     last = min(curve[-1].step for curve in curves)
     steps = sorted({point.step for curve in curves for point in curve if first <= point.step <= last})
@@ -186,7 +173,7 @@ def _mean_at(
 def _drawing(
     file: str, number: str, title: str, caption: str, shown: Sequence[_Panel], columns: int = 2
 ) -> list[Drawing]:
-    """A figure of panels in one unit of time; none if there is no line to draw."""
+    """Return a figure of panels in one unit of time; none if there is no line to draw."""
     ends = [panel.end for panel in shown if panel.lines]
     if not ends:
         return []
@@ -195,24 +182,21 @@ def _drawing(
 
     def paint(figure: "Figure") -> None:
         axes = panels(figure, len(shown), columns)
-        for each, panel in zip(axes, shown, strict=True):
+        for place, (each, panel) in enumerate(zip(axes, shown, strict=True)):
             _paint(each, panel, unit)
-        for place, each in enumerate(axes):
-            known = place % columns and shown[place].metric == shown[place - 1].metric
-            each.set_ylabel("" if known else shown[place].metric)
+            labelled = place % columns and panel.metric == shown[place - 1].metric
+            each.set_ylabel("" if labelled else panel.metric)
         figure.supxlabel(f"compute, V100-{unit.name}", fontsize="medium")
         legend_above(figure, axes)
 
-    alt = f"Line plots. Scores at the end of training: {'; '.join(panel.said for panel in shown)}."
-    rows = -(-len(shown) // columns)
     return [
         Drawing(
             file=file,
             number=number,
             title=title,
             caption=caption,
-            alt=alt,
-            height_in=_HEAD_IN + _PANEL_IN * rows,
+            alt=f"Line plots. Scores at the end of training: {'; '.join(map(str, shown))}.",
+            height_in=_HEAD_IN + _PANEL_IN * -(-len(shown) // columns),
             paint=paint,
         )
     ]
@@ -224,11 +208,14 @@ def _paint(axes: "Axes", panel: _Panel, unit: TimeUnit) -> None:
         write_message(axes, "no curve")
         return
     for line in panel.lines:
-        look = line.look
-        times = [seconds / unit.seconds for seconds in line.seconds]
-        marked = -(-len(times) // _MARKS)
         axes.plot(
-            times, line.scores, look.line, color=look.colour, marker=look.marker, markevery=marked, label=line.label
+            [seconds / unit.seconds for seconds in line.seconds],
+            line.scores,
+            line.look.line,
+            color=line.look.colour,
+            marker=line.look.marker,
+            markevery=-(-len(line.seconds) // _MARKS),
+            label=line.label,
         )
     if panel.target is not None:
         axes.axhline(panel.target, color=COLOURS["red"], linestyle=":", linewidth=1.2, label=_TARGET)

@@ -1,4 +1,4 @@
-"""What the paper prints, kept to check our arithmetic against and to show beside our own ratios.
+"""Numbers that the paper prints, to check our arithmetic against and to show beside our own ratios.
 
 Scores are percentages and costs V100-days, both rounded by the paper to one decimal. Never compare absolute scores with
 those of another run: data, sizes and test sets differ.
@@ -23,8 +23,6 @@ class PublishedTable:
     title: str
     languages: tuple[str, ...]
     rows: dict[System, tuple[float, ...]]
-    averages: dict[System, float]
-    """As the paper prints them; languages with an infinite cost are left out."""
     appendix: bool = False
     """True for a task that the paper's averages over tasks leave out."""
 
@@ -48,7 +46,6 @@ SCORES = {
             _POST: (70.1, 77.8, 75.7, 75.5, 78.5, 78.2, 63.9, 72.2, 67.5, 70.2, 64.8, 59.2, 70.8, 72.0),
             _JOINT: (69.3, 77.6, 75.0, 74.7, 78.4, 77.7, 62.4, 71.7, 66.9, 68.8, 63.7, 58.1, 69.2, 70.8),
         },
-        {_BASE: 72.0, _SMALL: 66.3, _POST: 71.2, _JOINT: 70.3},
     ),
     "mlqa": PublishedTable(
         "MLQA",
@@ -59,7 +56,6 @@ SCORES = {
             _POST: (50.8, 60.4, 66.7, 48.9, 56.6, 56.7),
             _JOINT: (50.8, 60.1, 66.0, 46.4, 57.2, 55.6),
         },
-        {_BASE: 56.9, _SMALL: 51.2, _POST: 56.7, _JOINT: 56.0},
     ),
     "paws-x": PublishedTable(
         "PAWS-X",
@@ -70,7 +66,6 @@ SCORES = {
             _POST: (83.8, 86.2, 86.3, 76.0),
             _JOINT: (84.4, 85.1, 86.7, 77.9),
         },
-        {_BASE: 83.4, _SMALL: 74.5, _POST: 83.1, _JOINT: 83.5},
     ),
     "xquad": PublishedTable(
         "XQuAD",
@@ -81,7 +76,6 @@ SCORES = {
             _POST: (52.4, 68.8, 69.9, 75.1, 55.3, 68.2, 56.9, 58.6, 65.7, 53.5),
             _JOINT: (53.8, 70.1, 69.9, 73.7, 51.8, 68.6, 56.5, 53.2, 64.9, 52.5),
         },
-        {_BASE: 62.3, _SMALL: 55.5, _POST: 62.4, _JOINT: 61.5},
         appendix=True,
     ),
 }
@@ -96,7 +90,6 @@ DAYS = {
             _POST: (1.7, 0.9, 0.8, 0.9, 0.4, 0.4, 2.5, 1.3, 1.1, 1.3, 3.0, 6.5, 0.8, 1.1),
             _JOINT: (1.0, 0.5, 0.5, 0.6, 0.3, 0.3, 5.9, 0.6, 0.6, 0.7, 5.3, 5.4, 0.6, 0.8),
         },
-        {_BASE: 2.1, _POST: 1.6, _JOINT: 1.6},
     ),
     "mlqa": PublishedTable(
         "MLQA",
@@ -106,13 +99,11 @@ DAYS = {
             _POST: (1.7, 0.8, 0.5, 1.7, 0.9, 1.2),
             _JOINT: (1.0, 0.6, 0.4, 5.3, 0.5, 0.9),
         },
-        {_BASE: 1.8, _POST: 1.1, _JOINT: 1.5},
     ),
     "paws-x": PublishedTable(
         "PAWS-X",
         _PAWS_X,
         {_BASE: (0.7, 0.6, 0.6, 0.7), _POST: (0.3, 0.3, 0.3, 0.4), _JOINT: (0.2, 0.2, 0.2, 0.2)},
-        {_BASE: 0.6, _POST: 0.3, _JOINT: 0.2},
     ),
     "xquad": PublishedTable(
         "XQuAD",
@@ -122,7 +113,6 @@ DAYS = {
             _POST: (1.4, 0.8, 1.0, 0.4, 1.3, 1.3, 1.4, 1.2, 0.8, 1.0),
             _JOINT: (0.8, 0.4, 0.6, 0.5, 3.1, 0.6, 0.6, math.inf, 0.5, 0.6),
         },
-        {_BASE: 1.8, _POST: 1.1, _JOINT: 0.9},
         appendix=True,
     ),
 }

@@ -1,4 +1,4 @@
-"""What a run of the paper's comparison leaves: one record per system, depth, language, task and pretraining seed.
+"""Records of the paper's comparison: one per system, depth, language, task and pretraining seed.
 
 Scores are shares, 0 to 1. A run that failed leaves a record that says why, so that it is a hole in a table and no more.
 """
@@ -15,14 +15,14 @@ from pydantic import Field
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.systems import System
 from lingraft.errors import ArtifactError
-from lingraft.reports.formatting import counted
 from lingraft.reports.paper.efficiency import LearningCurve
 from lingraft.stages.results import Result, SeedScores
+from lingraft.tables import counted
 
 RECORDS_FILE = "records.json"
 
 Spent = Callable[["CurvePoint"], float]
-"""What a checkpoint took, in one of its counts."""
+"""Takes from a checkpoint what it cost, in one of its counts."""
 
 
 class CurvePoint(Result):
@@ -47,12 +47,12 @@ class Cell(Result):
 
     @property
     def name(self) -> str:
-        """For messages and footnotes."""
+        """The cell in words, for messages."""
         seed = f"pretraining seed {self.pretraining_seed}"
         return f"{self.system} over {counted(self.depth, 'layer')}, {self.language}, {self.task}, {seed}"
 
     def curve(self, spent: Spent) -> LearningCurve:
-        """Mean score over finetuning seeds, against what a checkpoint took.
+        """Return the mean score over finetuning seeds against what a checkpoint took.
 
         Raises:
             CurveError: no checkpoint, or checkpoints that do not rise.
@@ -89,7 +89,7 @@ class TaskFacts(Result):
 
 
 class LanguageFacts(Result):
-    """What is known of a language (the paper's table 1); absent where it is not."""
+    """Facts about a language (the paper's table 1); a fact that is not known is absent."""
 
     language: str
     text_bytes: int | None = Field(None, description="Bytes of the training text.")
@@ -99,7 +99,7 @@ class LanguageFacts(Result):
 
 
 class PaperRecords(Result):
-    """All that tables and figures are drawn from; what records.json holds."""
+    """Everything that tables and figures are drawn from; the content of records.json."""
 
     title: str = Field(description="Name of the run.")
     source: str = Field(description="Source language.")
@@ -116,7 +116,7 @@ class PaperRecords(Result):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Open the records of a report that `paper_report.write` wrote.
+        """Open the records of a report that `report.write` wrote.
 
         Raises:
             ArtifactError: not such a report, or damaged.
@@ -130,7 +130,7 @@ class PaperRecords(Result):
             raise ArtifactError(f"{path} is damaged: {error}. Make the report again.") from error
 
     def checked(self) -> Self:
-        """The records, if they fit each other.
+        """Return the records, if they fit each other.
 
         Raises:
             ArtifactError: nothing to show, a cell given twice or not in the plan, a score that is no share, or seeds
@@ -143,40 +143,32 @@ class PaperRecords(Result):
         _require_single("language's facts", (facts.language for facts in self.languages))
         _require_single("cell", (cell.name for cell in self.cells))
         for cell in self.cells:
-            self._require_planned(cell.name, cell.system, cell.depth, cell.task, cell.language)
+            self._require_planned(cell.name, cell, cell.language)
             _require_curve(cell)
-        self._require_source_cells()
+        names = [f"{cell.system} over {counted(cell.depth, 'layer')} in {self.source}" for cell in self.source_cells]
+        named = list(zip(names, self.source_cells, strict=True))
+        _require_single("score", (f"{name}, {cell.task}, seed {cell.pretraining_seed}" for name, cell in named))
+        for name, source in named:
+            self._require_planned(name, source)
+            if (source.scores is None) == (source.failed is None):
+                raise ArtifactError(f"{name} must have either scores or the reason why it failed. Give one of them.")
+            if source.scores is not None:
+                _require_scores(name, source.scores)
         return self
 
-    def _require_source_cells(self) -> None:
-        named = [
-            (f"{cell.system} over {counted(cell.depth, 'layer')} in {self.source}", cell) for cell in self.source_cells
-        ]
-        _require_single("score", (f"{name}, {cell.task}, seed {cell.pretraining_seed}" for name, cell in named))
-        for name, cell in named:
-            self._require_planned(name, cell.system, cell.depth, cell.task)
-            if (cell.scores is None) == (cell.failed is None):
-                raise ArtifactError(f"{name} must have either scores or the reason why it failed. Give one of them.")
-            if cell.scores is not None:
-                _require_scores(name, cell.scores)
-
-    def task(self, name: str) -> TaskFacts:
-        """The task of that name."""
-        return next(task for task in self.tasks if task.name == name)
-
-    def _require_planned(self, name: str, system: System, depth: int, task: str, language: str | None = None) -> None:
+    def _require_planned(self, name: str, cell: Cell | SourceCell, language: str | None = None) -> None:
         tasks = {facts.name: facts.languages for facts in self.tasks}
-        if system not in self.systems or task not in tasks:
+        if cell.system not in self.systems or cell.task not in tasks:
             raise ArtifactError(
                 f"{name} is of a system or task that the records do not plan: systems {[*map(str, self.systems)]}, "
                 f"tasks {[*tasks]}. Add it there, or leave the cell out."
             )
-        if language is not None and language not in tasks[task]:
+        if language is not None and language not in tasks[cell.task]:
             raise ArtifactError(
-                f"{name} is of a language that {task} is not judged in: {[*tasks[task]]}. Add it there, or leave the "
-                "cell out."
+                f"{name} is of a language that {cell.task} is not judged in: {[*tasks[cell.task]]}. Add it there, or "
+                "leave the cell out."
             )
-        if system is System.BL_BASE and depth != self.layers:
+        if cell.system is System.BL_BASE and cell.depth != self.layers:
             raise ArtifactError(f"{name}: BL_BASE adapts over all {self.layers} layers, so its depth must be that.")
 
 
@@ -192,7 +184,8 @@ def _require_curve(cell: Cell) -> None:
         return
     for point in cell.points:
         _require_scores(f"update {point.step} of {cell.name}", point.scores)
-    for spent in _COUNTS:
+    counts: tuple[Spent, ...] = (lambda point: point.step, lambda point: point.flops, lambda point: point.elapsed_s)
+    for spent in counts:
         cell.curve(spent)
     for before, after in itertools.pairwise(cell.points):
         seeds = [sorted(point.scores.by_seed) for point in (before, after)]
@@ -201,9 +194,6 @@ def _require_curve(cell: Cell) -> None:
                 f"the finetuning seeds of {cell.name} change from {seeds[0]} at update {before.step} to {seeds[1]} at "
                 f"{after.step}. Evaluate all checkpoints with the same."
             )
-
-
-_COUNTS: tuple[Spent, ...] = (lambda point: point.step, lambda point: point.flops, lambda point: point.elapsed_s)
 
 
 def _require_scores(what: str, scores: SeedScores) -> None:

@@ -16,7 +16,10 @@ from lingraft.reports.paper.records import Cell, PaperRecords, Spent, TaskFacts
 from lingraft.stages.results import SeedScores
 
 SYSTEM_ORDER = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT)
-"""As the paper's tables have them."""
+"""Order of the systems in the paper's tables."""
+_SHORT = 120
+"""Characters of a reason where many reasons stand."""
+Number = TypeVar("Number")
 
 
 @dataclass(frozen=True)
@@ -27,25 +30,14 @@ class MissingValue:
 
     @classmethod
     def failed(cls, why: str) -> Self:
-        """One whose run failed."""
+        """Make the value of a run that failed."""
         return cls(f"failed: {why.strip().rstrip('.')}")
 
     @property
     def short(self) -> str:
-        """The reason's first sentence, and of a long one the beginning, for places where many reasons stand."""
+        """First sentence of the reason, cut off where it is long; for places where many reasons stand."""
         first = re.split(r"\n|(?<=[.!?])\s", self.reason, maxsplit=1)[0].rstrip(".")
         return textwrap.shorten(first, _SHORT, placeholder=" …") if len(first) > _SHORT else first
-
-
-class ReasonNumbers:
-    """Numbers for the reasons of holes, in the order in which they are first asked for: one each for a whole page."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def number(self, hole: MissingValue) -> int:
-        """The number of a hole's reason."""
-        return self._numbers.setdefault(hole.reason, len(self._numbers) + 1)
 
 
 class Variant(NamedTuple):
@@ -60,26 +52,21 @@ class CostMeasure:
     """A way of counting what a checkpoint took, in seconds."""
 
     prefix: str
-    """Before a unit of time, such as days."""
+    """Text before a unit of time, such as days."""
     spent: Spent
 
 
 COMPUTE = CostMeasure("V100-", lambda point: point.flops / V100_FLOPS_PER_S)
 """FLOPs as time on a V100, by the paper's 30 TFLOP/s (appendix A.1)."""
 MEASURED_SECONDS = CostMeasure("measured ", lambda point: point.elapsed_s)
-"""What training took where it ran."""
+"""Time that training took where it ran."""
 
 
 class TargetRule(StrEnum):
-    """What counts as near-maximal."""
+    """Rule by which a score counts as near-maximal."""
 
     PAPER = "95% of BL_BASE's final score"
     OVER_BASELINE = "b + 95% of what BL_BASE's final score has over the trivial baseline b"
-
-
-Number = TypeVar("Number")
-_SHORT = 120
-"""Characters of a reason where many reasons stand."""
 
 
 class ResultsTable:
@@ -92,18 +79,22 @@ class ResultsTable:
 
     def __init__(self, records: PaperRecords) -> None:
         self.records = records.checked()
-        self.reasons = ReasonNumbers()
+        self._reason_numbers: dict[str, int] = {}
         self._cells = {
             (cell.system, cell.depth, cell.task, cell.language, cell.pretraining_seed): cell for cell in records.cells
         }
 
+    def reason_number(self, value: MissingValue) -> int:
+        """Return the number of a missing value's reason: one for a whole page, in the order of first use."""
+        return self._reason_numbers.setdefault(value.reason, len(self._reason_numbers) + 1)
+
     @cached_property
     def variants(self) -> list[Variant]:
-        """The systems planned, each at the depth of tables that are not by depth."""
+        """Systems planned, each at the depth of tables that are not by depth."""
         return [self.variant(system) for system in SYSTEM_ORDER if system in self.records.systems]
 
     def variant(self, system: System) -> Variant:
-        """A system at the depth of tables that are not by depth."""
+        """Return a system at the depth of tables that are not by depth."""
         return Variant(system, self.records.layers if system is System.BL_BASE else self.records.depth)
 
     @property
@@ -113,7 +104,7 @@ class ResultsTable:
 
     @property
     def mini_variants(self) -> list[Variant]:
-        """The systems whose speed-up over BL_BASE is asked for."""
+        """Systems whose speed-up over BL_BASE is asked for."""
         return [variant for variant in self.variants if variant.system in {System.MINIPOST, System.MINIJOINT}]
 
     @property
@@ -122,12 +113,12 @@ class ResultsTable:
         return [task for task in self.records.tasks if not task.appendix]
 
     def depths(self, system: System) -> list[int]:
-        """Depths at which a system was run, if more than one."""
+        """Return the depths at which a system was run, if more than one."""
         depths = sorted({cell.depth for cell in self._of_main_seed if cell.system is system})
         return depths if len(depths) > 1 else []
 
     def depth_languages(self, system: System, task: TaskFacts) -> list[str]:
-        """Languages that a system was run in at more than its usual depth."""
+        """Return the languages that a system was run in at more than its usual depth."""
         usual = self.variant(system).depth
         languages = {
             cell.language
@@ -137,7 +128,7 @@ class ResultsTable:
         return [language for language in task.languages if language in languages]
 
     def cell(self, variant: Variant, task: TaskFacts, language: str, seed: int | None = None) -> Cell | MissingValue:
-        """The record of a run that came to its end.
+        """Return the record of a run that came to its end.
 
         Args:
             variant: system and depth.
@@ -154,24 +145,24 @@ class ResultsTable:
     def final(
         self, variant: Variant, task: TaskFacts, language: str, seed: int | None = None
     ) -> SeedScores | MissingValue:
-        """Scores at the end of training."""
+        """Return the scores at the end of training."""
         cell = self.cell(variant, task, language, seed)
         return cell if isinstance(cell, MissingValue) else cell.points[-1].scores
 
     def initial(self, variant: Variant, task: TaskFacts, language: str) -> SeedScores | MissingValue:
-        """Scores with the embeddings as initialised, where update 0 was evaluated."""
+        """Return the scores with the embeddings as initialised, where update 0 was evaluated."""
         cell = self.cell(variant, task, language)
         if isinstance(cell, MissingValue):
             return cell
         return cell.points[0].scores if cell.points[0].step == 0 else MissingValue("update 0 was not evaluated")
 
     def baseline(self, task: TaskFacts, language: str) -> float | MissingValue:
-        """Score of the trivial baseline."""
+        """Return the score of the trivial baseline."""
         found = task.baselines.get(language)
         return MissingValue("no trivial baseline is recorded") if found is None else found
 
     def is_informative(self, task: TaskFacts, language: str) -> bool:
-        """Whether means count the language: not if BL_BASE is known to be too near the trivial baseline."""
+        """Return whether means count the language: not if BL_BASE is known to be too near the trivial baseline."""
         reference = self.final(self.reference, task, language)
         baseline = self.baseline(task, language)
         if isinstance(reference, MissingValue) or isinstance(baseline, MissingValue):
@@ -179,7 +170,7 @@ class ResultsTable:
         return informative(reference.mean, baseline)
 
     def target(self, task: TaskFacts, language: str, goal: TargetRule = TargetRule.PAPER) -> float | MissingValue:
-        """The near-maximal score, or why there is none."""
+        """Return the near-maximal score, or why there is none."""
         reference = self.final(self.reference, task, language)
         if isinstance(reference, MissingValue):
             return MissingValue(f"no target, since BL_BASE has no final score ({reference.short})")
@@ -200,7 +191,7 @@ class ResultsTable:
         measure: CostMeasure = COMPUTE,
         goal: TargetRule = TargetRule.PAPER,
     ) -> Reached | MissingValue:
-        """Seconds until near-maximal performance."""
+        """Return the seconds until near-maximal performance."""
         cell = self.cell(variant, task, language)
         target = self.target(task, language, goal)
         if isinstance(cell, MissingValue):
@@ -210,30 +201,33 @@ class ResultsTable:
     def speed_up(
         self, variant: Variant, task: TaskFacts, measure: CostMeasure = COMPUTE, goal: TargetRule = TargetRule.PAPER
     ) -> Ratios:
-        """How many times less than BL_BASE a variant takes to near-maximal performance."""
-        found, reference = (
+        """Return how many times less than BL_BASE a variant takes to near-maximal performance."""
+
+        def costs(found: Mapping[str, Reached]) -> dict[str, float]:
+            return {language: reached.estimate for language, reached in found.items()}
+
+        ours, theirs = (
             {language: self.reached(of, task, language, measure, goal) for language in task.languages}
             for of in (variant, self.reference)
         )
-        ours, theirs = (
-            {language: reached.estimate for language, reached in self._counted(task, row).items()}
-            for row in (found, reference)
-        )
-        return self._with_reasons(task, efficiency.speed_up(ours, theirs), found, reference)
+        ratios = efficiency.speed_up(costs(self.counted(task, ours)), costs(self.counted(task, theirs)))
+        return self._with_reasons(task, ratios, ours, theirs)
 
     def retained(self, variant: Variant, task: TaskFacts) -> Ratios:
-        """Share of BL_BASE's final score that a variant keeps."""
-        found, reference = (
+        """Return the share of BL_BASE's final score that a variant keeps."""
+
+        def means(found: Mapping[str, SeedScores]) -> dict[str, float]:
+            return {language: scores.mean for language, scores in found.items()}
+
+        ours, theirs = (
             {language: self.final(of, task, language) for language in task.languages}
             for of in (variant, self.reference)
         )
-        ours, theirs = (
-            {language: scores.mean for language, scores in self._counted(task, row).items()}
-            for row in (found, reference)
-        )
-        return self._with_reasons(task, efficiency.retained(ours, theirs), found, reference)
+        ratios = efficiency.retained(means(self.counted(task, ours)), means(self.counted(task, theirs)))
+        return self._with_reasons(task, ratios, ours, theirs)
 
-    def _counted(self, task: TaskFacts, found: Mapping[str, Number | MissingValue]) -> dict[str, Number]:
+    def counted(self, task: TaskFacts, found: Mapping[str, Number | MissingValue]) -> dict[str, Number]:
+        """Return those numbers, by language, that means count."""
         return {
             language: number
             for language, number in found.items()
@@ -243,7 +237,7 @@ class ResultsTable:
     def _with_reasons(
         self, task: TaskFacts, ratios: Ratios, found: Mapping[str, object], reference: Mapping[str, object]
     ) -> Ratios:
-        """Every language without a ratio, with the results's reason where there is no number at all."""
+        """Give every language without a ratio the reason that the results have, where there is no number at all."""
         left_out = {}
         for language in task.languages:
             own = found[language]
@@ -263,7 +257,7 @@ class ResultsTable:
         return [cell for cell in self.records.cells if cell.pretraining_seed == self.records.pretraining_seed]
 
     def pretraining_seeds(self) -> list[tuple[Variant, list[int]]]:
-        """Variants that were pretrained more than once, with their seeds, the main one last as in the paper."""
+        """Return variants that were pretrained more than once, with their seeds, the main one last as in the paper."""
         seeds: dict[Variant, set[int]] = {}
         for cell in self.records.cells:
             seeds.setdefault(Variant(cell.system, cell.depth), set()).add(cell.pretraining_seed)

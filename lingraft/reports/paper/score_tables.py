@@ -1,34 +1,29 @@
-"""The paper's tables of scores: 1 (languages), 2 and A2 (end of training), 5 (source language), A5 (pretraining)."""
+"""The paper's tables of scores: 1 (languages), 2, A2, A3 (end of training), 5 (source language), A5 (pretraining)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from statistics import mean
 
-from lingraft.model.flops import V100_FLOPS_PER_S
-from lingraft.reports.formatting import counted, megabytes
-from lingraft.reports.paper.cells import (
-    MEAN,
+from lingraft.config.systems import System
+from lingraft.reports.paper.records import Cell, SourceCell, TaskFacts
+from lingraft.reports.paper.report_table import (
     Footnotes,
     ReportTable,
     TableRow,
-    TimeUnit,
-    format_flops,
+    TaskTable,
     format_mean,
     format_points,
-    format_score,
-    format_spread,
+    missing_mark,
 )
-from lingraft.reports.paper.records import CurvePoint, TaskFacts
 from lingraft.reports.paper.results_table import SYSTEM_ORDER, MissingValue, ResultsTable, Variant
 from lingraft.stages.results import SeedScores
+from lingraft.tables import counted, megabytes
 
-Write = Callable[[SeedScores | MissingValue, Footnotes], str]
 _UNKNOWN = "?"
 _DEVIATION = "± is the standard deviation over finetuning seeds."
 
 
 def languages_table(results: ResultsTable) -> list[ReportTable]:
-    """Table 1: what is known of the languages; nothing where the records say nothing."""
+    """Return table 1: what is known of the languages; nothing where the records say nothing."""
     rows = [
         TableRow(
             facts.language + (" (source)" if facts.language == results.records.source else ""),
@@ -41,158 +36,137 @@ def languages_table(results: ResultsTable) -> list[ReportTable]:
         for facts in results.records.languages
     ]
     head = ("language", "text, MB", "word order", "syntactic distance", "phylogenetic distance")
-    notes = [f"{_UNKNOWN}: not recorded."] if any(_UNKNOWN in row.cells for row in rows) else []
-    notes = ["Text is what the language's embeddings were trained on. Distances are from the source language.", *notes]
+    notes = ["Text is what the language's embeddings were trained on. Distances are from the source language."]
+    if any(_UNKNOWN in row.cells for row in rows):
+        notes.append(f"{_UNKNOWN}: not recorded.")
     return [ReportTable("Table 1", "languages", head, tuple(rows), tuple(notes))] if rows else []
 
 
-def spent_table(results: ResultsTable) -> ReportTable:
-    """What a whole adaptation took, mean over a system's runs: the costs beside table 2."""
-    notes = Footnotes(results.reasons)
-    notes.add("Means over the runs that came to their end. FLOPs are by equation A3; a V100 does 30 TFLOP/s.")
-    ends = {variant: _ends(results, variant) for variant in results.variants}
-    unit = TimeUnit.fitting(point.flops / V100_FLOPS_PER_S for points in ends.values() for point in points)
-    measured = TimeUnit.fitting(point.elapsed_s for points in ends.values() for point in points)
-    rows = [
-        TableRow(variant.system, (str(variant.depth), *_spent(points, unit, measured, notes)))
-        for variant, points in ends.items()
-    ]
-    if results.records.machine:
-        notes.add(f"Measured on {results.records.machine}, by the clock of training alone.")
-    head = ("system", "shared layers", "updates", "FLOPs", f"V100-{unit.name}", f"measured, {measured.name}")
-    return ReportTable("Table 2", "the cost of adapting one language", head, tuple(rows), notes.lines)
-
-
-def _ends(results: ResultsTable, variant: Variant) -> list[CurvePoint]:
-    """The last checkpoint of each language; tasks share a run, so that any of them will do."""
-    found = {
-        language: cell.points[-1]
-        for task in results.records.tasks
-        for language in task.languages
-        if not isinstance(cell := results.cell(variant, task, language), MissingValue)
-    }
-    return list(found.values())
-
-
-def _spent(ends: Sequence[CurvePoint], unit: TimeUnit, measured: TimeUnit, notes: Footnotes) -> list[str]:
-    if not ends:
-        return [notes.missing(MissingValue("no run came to its end"))] * 4
-    flops = mean(end.flops for end in ends)
-    return [
-        f"{mean(end.step for end in ends):,.0f}",
-        format_flops(flops),
-        unit.show(flops / V100_FLOPS_PER_S),
-        measured.show(mean(end.elapsed_s for end in ends)),
-    ]
-
-
 def final_table(results: ResultsTable, task: TaskFacts) -> ReportTable:
-    """One task's part of table 2: scores at the end of training."""
-    return _scores(results, task, "Table 2", format_score)
+    """Return one task's part of table 2: scores at the end of training."""
+    table = TaskTable(results, task)
+    return _scores(results, task, table, "Table 2", table.notes.score)
 
 
 def final_spread_table(results: ResultsTable, task: TaskFacts) -> ReportTable:
-    """One task's part of table A2: the same with the standard deviation over finetuning seeds."""
-    return _scores(results, task, "Table A2", format_spread, _DEVIATION)
+    """Return one task's part of table A2: final scores with the standard deviation over finetuning seeds."""
+    table = TaskTable(results, task)
+    return _scores(results, task, table, "Table A2", table.notes.spread, _DEVIATION)
 
 
-def _scores(results: ResultsTable, task: TaskFacts, number: str, write: Write, *remarks: str) -> ReportTable:
-    notes = Footnotes(results.reasons)
+def _scores(
+    results: ResultsTable,
+    task: TaskFacts,
+    table: TaskTable,
+    number: str,
+    write: Callable[[SeedScores | MissingValue], str],
+    *remarks: str,
+) -> ReportTable:
+    notes = table.notes
     found = {
-        variant: [results.final(variant, task, language) for language in task.languages] for variant in results.variants
+        variant: {language: results.final(variant, task, language) for language in task.languages}
+        for variant in results.variants
     }
-    notes.describe_seeds(scores for row in found.values() for scores in row)
+    notes.describe_seeds(scores for row in found.values() for scores in row.values())
     for remark in remarks:
         notes.add(remark)
-    rows = [
-        _baseline_row(results, task, notes),
-        _initial_row(results, task, write, notes),
-        *(TableRow(variant.system, _line(results, task, row, write, notes)) for variant, row in found.items()),
+    table.add_row(
+        task.trivial or "trivial baseline",
+        {language: results.baseline(task, language) for language in task.languages},
+        write=lambda score: notes.missing(score) if isinstance(score, MissingValue) else format_points(score),
+        number=float,
+        show=format_points,
+        tone="quiet",
+    )
+    initial = {language: results.initial(results.reference, task, language) for language in task.languages}
+    table.add_row(f"{results.reference.system}, as initialised", initial, write, _mean, format_points, "quiet")
+    for variant, row in found.items():
+        table.add_row(variant.system, row, write, _mean, format_points)
+    return table.finished(number, f"{task.metric} in percent")
+
+
+def _mean(scores: SeedScores) -> float:
+    return scores.mean
+
+
+def final_by_depth(results: ResultsTable, system: System) -> list[ReportTable]:
+    """Return table A3: final scores by depth, mean over the languages that were run at several; BL_BASE last."""
+    notes = Footnotes(results)
+    depths = results.depths(system)
+    variants = [*(Variant(system, depth) for depth in depths), results.reference]
+    found = [
+        {
+            language: [results.final(variant, task, language) for variant in variants]
+            for language in results.depth_languages(system, task)
+        }
+        for task in results.records.tasks
     ]
-    head = ("system", *(notes.language_label(results, task, language) for language in task.languages), MEAN)
-    return ReportTable(number, f"{task.title}, {task.metric} in percent", head, tuple(rows), notes.lines)
+    notes.describe_seeds(scores for by_language in found for row in by_language.values() for scores in row)
+    rows = []
+    for task, by_language in zip(results.records.tasks, found, strict=True):
+        named = {language: notes.language_label(task, language) for language in by_language}
+        if len(named) > 1:
+            rows.append(TableRow(f"{task.title} ({', '.join(named.values())})", _means(results, task, by_language)))
+        rows += [
+            TableRow(f"{task.title} ({named[language]})", tuple(map(notes.score, row)), "quiet")
+            for language, row in by_language.items()
+        ]
+    title = f"scores at the end of training, {system} by depth, in percent"
+    head = ("depth", *map(str, depths), str(System.BL_BASE))
+    return [ReportTable("Table A3", title, head, tuple(rows), notes.lines)] if rows else []
 
 
-def _line(
-    results: ResultsTable, task: TaskFacts, found: Sequence[SeedScores | MissingValue], write: Write, notes: Footnotes
+def _means(
+    results: ResultsTable, task: TaskFacts, rows: Mapping[str, Sequence[SeedScores | MissingValue]]
 ) -> tuple[str, ...]:
-    """Cells of one row, and their mean over the languages that count."""
-    counted = {
-        language: scores.mean
-        for language, scores in zip(task.languages, found, strict=True)
-        if not isinstance(scores, MissingValue) and results.is_informative(task, language)
-    }
-    return (*(write(scores, notes) for scores in found), format_mean(counted, len(task.languages), format_points))
-
-
-def _baseline_row(results: ResultsTable, task: TaskFacts, notes: Footnotes) -> TableRow:
-    baselines = {language: results.baseline(task, language) for language in task.languages}
-    cells = [
-        notes.missing(found) if isinstance(found, MissingValue) else format_points(found)
-        for found in baselines.values()
-    ]
-    counted = {
-        language: found
-        for language, found in baselines.items()
-        if not isinstance(found, MissingValue) and results.is_informative(task, language)
-    }
-    return TableRow(
-        task.trivial or "trivial baseline", (*cells, format_mean(counted, len(task.languages), format_points)), "quiet"
+    """Return the mean of each column over the languages that count."""
+    columns = (dict(zip(rows, column, strict=True)) for column in zip(*rows.values(), strict=True))
+    counts = (results.counted(task, column) for column in columns)
+    return tuple(
+        format_mean({language: scores.mean for language, scores in column.items()}, len(rows), format_points)
+        for column in counts
     )
 
 
-def _initial_row(results: ResultsTable, task: TaskFacts, write: Write, notes: Footnotes) -> TableRow:
-    found = [results.initial(results.reference, task, language) for language in task.languages]
-    return TableRow(f"{results.reference.system}, as initialised", _line(results, task, found, write, notes), "quiet")
-
-
 def source_table(results: ResultsTable) -> list[ReportTable]:
-    """Table 5: scores in the source language, of whole models and of mini-models; nothing if none was recorded."""
-    seed = results.records.pretraining_seed
-    cells = {
-        (Variant(cell.system, cell.depth), cell.task): cell
-        for cell in results.records.source_cells
-        if cell.pretraining_seed == seed
-    }
+    """Return table 5: scores in the source language, of whole and mini-models; nothing if none was recorded."""
     found = {
-        key: cell.scores if cell.scores is not None else MissingValue.failed(cell.failed or "")
-        for key, cell in cells.items()
+        (Variant(cell.system, cell.depth), cell.task): cell.scores or MissingValue.failed(cell.failed or "")
+        for cell in results.records.source_cells
+        if cell.pretraining_seed == results.records.pretraining_seed
     }
-    notes = Footnotes(results.reasons)
+    if not found:
+        return []
+    notes = Footnotes(results)
     tasks = results.records.tasks
     notes.describe_seeds(found.values())
     notes.add(_DEVIATION)
+    variants = sorted({variant for variant, _ in found}, key=lambda of: (SYSTEM_ORDER.index(of.system), -of.depth))
     rows = [
         TableRow(
             f"{variant.system}, {counted(variant.depth, 'layer')}",
-            tuple(format_spread(found.get((variant, task.name), MissingValue("not run")), notes) for task in tasks),
+            tuple(notes.spread(found.get((variant, task.name), MissingValue("not run"))) for task in tasks),
         )
-        for variant in sorted({variant for variant, _ in found}, key=_paper_order)
+        for variant in variants
     ]
     head = ("system", *(f"{task.title}, {task.metric}" for task in tasks))
     title = f"scores in the source language, {results.records.source}, in percent"
-    return [ReportTable("Table 5", title, head, tuple(rows), notes.lines)] if rows else []
-
-
-def _paper_order(variant: Variant) -> tuple[int, int]:
-    return SYSTEM_ORDER.index(variant.system), -variant.depth
+    return [ReportTable("Table 5", title, head, tuple(rows), notes.lines)]
 
 
 def pretraining_table(results: ResultsTable) -> list[ReportTable]:
-    """Table A5: the same system pretrained with several seeds; nothing if none was."""
+    """Return table A5: the same system pretrained with several seeds; nothing if none was."""
     return [_pretrainings(results, variant, seeds) for variant, seeds in results.pretraining_seeds()]
 
 
 def _pretrainings(results: ResultsTable, variant: Variant, seeds: Sequence[int]) -> ReportTable:
-    notes = Footnotes(results.reasons)
+    notes = Footnotes(results)
     main = results.records.pretraining_seed
     columns = [
         (task, language)
         for task in results.records.tasks
         for language in task.languages
-        if any(
-            not isinstance(results.cell(variant, task, language, seed), MissingValue) for seed in seeds if seed != main
-        )
+        if any(isinstance(results.cell(variant, task, language, seed), Cell) for seed in seeds if seed != main)
     ]
     found = {
         (seed, task.name, language): results.final(variant, task, language, seed)
@@ -203,10 +177,30 @@ def _pretrainings(results: ResultsTable, variant: Variant, seeds: Sequence[int])
     rows = [
         TableRow(
             f"seed {seed}" + (" (all other tables)" if seed == main else ""),
-            tuple(format_spread(found[seed, task.name, language], notes) for task, language in columns),
+            tuple(notes.spread(found[seed, task.name, language]) for task, language in columns),
         )
         for seed in seeds
     ]
     head = ("pretraining", *(f"{task.title} {language}" for task, language in columns))
     title = f"{variant.system} over {counted(variant.depth, 'layer')}, pretrained {len(seeds)} times; scores in percent"
     return ReportTable("Table A5", title, head, tuple(rows), notes.lines)
+
+
+def failures_table(results: ResultsTable) -> list[ReportTable]:
+    """Return a row per reason why cells failed, with the reasons in full below; nothing where nothing failed."""
+    records = results.records
+    by_reason: dict[MissingValue, list[Cell | SourceCell]] = {}
+    cells: tuple[Cell | SourceCell, ...] = (*records.cells, *records.source_cells)
+    for cell in cells:
+        if cell.failed is not None:
+            by_reason.setdefault(MissingValue.failed(cell.failed), []).append(cell)
+    numbered = sorted((results.reason_number(reason), reason, cells) for reason, cells in by_reason.items())
+    rows = []
+    for number, _, failed in numbered:
+        systems = [system for system in SYSTEM_ORDER if any(cell.system is system for cell in failed)]
+        languages = dict.fromkeys(cell.language if isinstance(cell, Cell) else records.source for cell in failed)
+        rows.append(TableRow(missing_mark(number), (str(len(failed)), ", ".join(systems), ", ".join(languages))))
+    # On one line, so that Markdown keeps a reason in one paragraph.
+    notes = [f"{missing_mark(number)}: {' '.join(reason.reason.split())}." for number, reason, _ in numbered]
+    head = ("hole", "cells", "systems", "languages")
+    return [ReportTable("", "Cells that failed, by reason", head, tuple(rows), tuple(notes))] if rows else []

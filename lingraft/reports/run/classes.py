@@ -1,21 +1,19 @@
 """Recall per class, beside accuracy: a rare class that is never found hardly changes accuracy."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lingraft.data.languages import language_name
-from lingraft.reports.run.columns import UNKNOWN, percent
+from lingraft.reports.run.columns import UNKNOWN
 from lingraft.reports.run.records import AdaptedLayers, RunRecords
 from lingraft.stages.results import TaskScores
+from lingraft.tables import percent
 from lingraft.tasks.class_scores import ClassScore, class_scores
-
-NEVER = "never"
-"""Shown in place of a recall of 0."""
 
 
 @dataclass(frozen=True)
 class Recall:
-    """How often one class is recognised by one evaluation."""
+    """Share of the test examples of one class that one evaluation recognises."""
 
     score: ClassScore
     seeds: int
@@ -30,12 +28,10 @@ class Recall:
         """Recall, 0 where the class has no examples."""
         return self.score.recall or 0.0
 
-    @property
-    def shown(self) -> str:
-        """The recall as a percentage; a word where it is 0."""
+    def __str__(self) -> str:
         if self.score.recall is None:
             return UNKNOWN
-        return NEVER if self.score.never_found else percent(self.score.recall)
+        return "never" if self.score.never_found else percent(self.score.recall)
 
 
 @dataclass(frozen=True)
@@ -44,13 +40,12 @@ class ClassTable:
 
     task: str
     columns: list[str]
-    """What was evaluated: the source first, then languages with their layers."""
+    """Titles of the evaluations: the source first, then languages with their layers."""
     rows: list[tuple[str, list[Recall]]]
     """Labels with their names, and a recall for every column."""
 
-    @property
-    def never_found(self) -> Iterator[str]:
-        """A sentence for each class that has test examples of which none is recognised."""
+    def warnings(self) -> Iterator[str]:
+        """Yield a sentence for each class that has test examples of which none is recognised."""
         for label, recalls in self.rows:
             tested = [place for place, recall in enumerate(recalls) if recall.examples]
             missed = [place for place in tested if recalls[place].score.never_found]
@@ -62,35 +57,38 @@ class ClassTable:
                 yield f"{label} is never found in {where}: none of its {number} {examples} is recognised."
 
 
+def class_evaluations(records: RunRecords, task: str) -> list[tuple[str, TaskScores]]:
+    """Return scores that tell classes apart with a title, the source's first.
+
+    Layers are named where a language was adapted over several.
+    """
+    found = [(language_name(records.source.language), records.source.task_scores.get(task))]
+    for result in records.languages:
+        several = len(records.of_language(result.language)) > 1
+        layers = f" ({AdaptedLayers.of_result(result).of(result.layers)} layers)" if several else ""
+        found.append((f"{language_name(result.language)}{layers}", result.task_scores.get(task)))
+    return [(title, scores) for title, scores in found if scores and scores.confusion]
+
+
 def class_table(records: RunRecords, task: str) -> ClassTable | None:
-    """The recall of a task's classes; None for a task that has none."""
-    columns = [(title, scores) for title, scores in _evaluations(records, task) if scores.confusion]
-    if not columns:
+    """Return the recall of a task's classes; None for a task that has none."""
+    evaluations = class_evaluations(records, task)
+    if not evaluations:
         return None
-    by_column = [_recalls(scores) for _, scores in columns]
-    labels = columns[0][1].labels
-    rows = [(records.label(task, label), [each[place] for each in by_column]) for place, label in enumerate(labels)]
-    return ClassTable(task, [title for title, _ in columns], rows)
+    columns = [
+        [Recall(score, len(scores.score.by_seed)) for score in class_scores(scores.confusion)]
+        for _, scores in evaluations
+    ]
+    labels = [records.label(task, label) for label in evaluations[0][1].labels]
+    rows = [(label, [column[place] for column in columns]) for place, label in enumerate(labels)]
+    return ClassTable(task, [title for title, _ in evaluations], rows)
 
 
 def class_tables(records: RunRecords) -> list[ClassTable]:
-    """The tables of all tasks that have classes."""
+    """Return the tables of all tasks that have classes."""
     return [table for task in records.tasks if (table := class_table(records, task))]
 
 
-def _recalls(scores: TaskScores) -> Sequence[Recall]:
-    seeds = len(scores.score.by_seed)
-    return [Recall(score, seeds) for score in class_scores(scores.confusion)]
-
-
-def _evaluations(records: RunRecords, task: str) -> Iterator[tuple[str, TaskScores]]:
-    """Scores by what was evaluated; layers are named where a language was adapted over several."""
-    if task in records.source.task_scores:
-        yield language_name(records.source.language), records.source.task_scores[task]
-    for result in records.tested_on(task):
-        name = language_name(result.language)
-        several = len(records.of_language(result.language)) > 1
-        yield (
-            f"{name} ({AdaptedLayers.of_result(result).of(result.layers)} layers)" if several else name,
-            result.task_scores[task],
-        )
+def class_warnings(records: RunRecords) -> list[str]:
+    """Return the sentences on classes of any task that are never found."""
+    return [warning for table in class_tables(records) for warning in table.warnings()]

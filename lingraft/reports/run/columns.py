@@ -1,40 +1,38 @@
-"""Columns of the report's tables: what each one shows, in plain words, and how its numbers are written.
-
-Those of tasks are in `lingraft.reports.run.task_columns`.
-"""
+"""Columns of the report's tables: what each one shows, in plain words, and how its numbers are written."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean
+from typing import TypeVar
 
 from lingraft.data.languages import language_name
 from lingraft.reports.run.records import ResultRow, RunRecords
-from lingraft.stages.results import AlignmentBasis, LanguageResult, SeedScores
+from lingraft.stages.results import AlignmentBasis, LanguageResult, SeedScores, TaskScores
+from lingraft.tables import flops_unit, percent
+from lingraft.tasks.class_scores import MACRO_F1
 
 UNKNOWN = "–"
 """Stands for what was not measured."""
-
-Show = Callable[[float], str]
-_PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
-
-
-def percent(share: float) -> str:
-    """A share as a percentage with one decimal."""
-    return f"{share:.1%}"
+_Value = Callable[[LanguageResult], float | None]
+_T = TypeVar("_T")
+_MEANINGS = {
+    MACRO_F1: "Mean of the classes' F1 with the learned embeddings: a rare class counts as much as a frequent one, so "
+    "that a class that is never found shows.",
+}
 
 
 def count(number: float) -> str:
-    """A whole number with separators."""
+    """Return a whole number with separators."""
     return f"{number:,.0f}"
 
 
 def seconds(elapsed_s: float) -> str:
-    """Seconds with one decimal, without their unit."""
+    """Return seconds with one decimal, without their unit."""
     return f"{elapsed_s:,.1f}"
 
 
 def spread(scores: SeedScores) -> str:
-    """Mean over seeds, and where there are several their standard deviation, in percentage points."""
+    """Return the mean over seeds, and where there are several their standard deviation, in percentage points."""
     deviation = f" ± {100 * scores.deviation:.1f}" if len(scores.by_seed) > 1 else ""
     return percent(scores.mean) + deviation
 
@@ -48,14 +46,13 @@ class FlopsUnit:
 
     @classmethod
     def fitting(cls, records: RunRecords) -> "FlopsUnit":
-        """The largest unit in which the cheapest training still takes 1 or more."""
+        """Choose the largest unit in which the cheapest training still takes 1 or more."""
         costs = [row.cost.flops for row in records.languages] + [records.source.pretraining.flops]
-        smallest = min((cost for cost in costs if cost > 0), default=1.0)
-        power = sum(smallest >= 1000**n for n in range(1, len(_PREFIXES)))
-        return cls(f"{_PREFIXES[power]}FLOP", 1000.0**power)
+        name, scale = flops_unit(min((cost for cost in costs if cost > 0), default=1.0))
+        return cls(name, scale)
 
     def show(self, flops: float) -> str:
-        """FLOPs in this unit, without its name."""
+        """Return FLOPs in this unit, without its name."""
         return f"{flops / self.scale:,.1f}"
 
 
@@ -64,16 +61,21 @@ class Column:
     """One number per row; a mean row shows the mean of its languages' numbers."""
 
     title: str
-    short: str
-    """Heading where room is scarce."""
     meaning: str
-    value: Callable[[LanguageResult], float | None]
-    show: Show
+    value: _Value
+    show: Callable[[float], str] = percent
+    short: str = ""
+    """Heading where room is scarce; the title if empty."""
     scores: Callable[[LanguageResult], SeedScores | None] | None = None
-    """Where the number is a mean over seeds: all of them, to show how far they spread."""
+    """All scores where the number is a mean over seeds, to show how far they spread."""
+
+    @property
+    def heading(self) -> str:
+        """Heading where room is scarce."""
+        return self.short or self.title
 
     def cell(self, row: ResultRow) -> str:
-        """The number as text."""
+        """Return the number of a row as text."""
         values = [self.value(result) for result in row.results]
         known = [value for value in values if value is not None]
         if len(known) < len(values):
@@ -87,100 +89,78 @@ class Group:
     """Columns under one heading."""
 
     title: str
-    short: str
     columns: tuple[Column, ...]
+    short: str = ""
+    """Heading where room is scarce; the title if empty."""
+
+    @property
+    def heading(self) -> str:
+        """Heading where room is scarce."""
+        return self.short or self.title
 
 
 def overlap_group(records: RunRecords) -> Group:
-    """Pieces shared with the source's vocabulary."""
+    """Return columns on the pieces shared with the source's vocabulary."""
     source = language_name(records.source.language)
-    of = f"also in the vocabulary of {source}"
-    return Group(
-        f"overlap with {source}",
-        "overlap",
-        (
-            Column(
-                "tokens",
-                "tokens",
-                f"Pieces of the language's vocabulary that are {of}. Initialisation by overlap copies all their "
-                "embeddings; aligned initialisation copies those that mean the same.",
-                lambda row: row.overlap,
-                count,
-            ),
-            Column(
-                "share",
-                "share",
-                "The same as a share of the language's vocabulary.",
-                lambda row: row.overlap / row.vocabulary,
-                percent,
-            ),
-        ),
+    tokens = (
+        f"Pieces of the language's vocabulary that are also in the vocabulary of {source}. Initialisation by overlap "
+        "copies all their embeddings; aligned initialisation copies those that mean the same."
     )
+    share = "The same as a share of the language's vocabulary."
+    columns = (
+        Column("tokens", tokens, lambda row: row.overlap, count),
+        Column("share", share, lambda row: row.overlap / row.vocabulary),
+    )
+    return Group(f"overlap with {source}", columns, "overlap")
 
 
 def masked_groups() -> list[Group]:
-    """Held-out masked-token accuracy of the mini-model and of the primary, before and after."""
+    """Return columns on held-out masked-token accuracy of the mini-model and of the primary, before and after."""
     mini = (
         Column(
             "before",
-            "before",
             "The mini-model (the layers learned over and the head on them) with the embeddings as initialised.",
             lambda row: row.masked.mini_initial,
-            percent,
         ),
-        Column(
-            "after",
-            "after",
-            "The mini-model with the embeddings that were learned over it.",
-            lambda row: row.masked.mini,
-            percent,
-        ),
+        Column("after", "The mini-model with the embeddings that were learned over it.", lambda row: row.masked.mini),
     )
     primary = (
         Column(
             "before",
-            "before",
             "The whole primary, all layers, with the embeddings as initialised.",
             lambda row: row.masked.primary_initial,
-            percent,
         ),
         Column(
-            "after",
             "after",
             "The whole primary with the learned embeddings swapped in: the test of whether what "
             "was learned over a few layers fits all of them.",
             lambda row: row.masked.primary,
-            percent,
         ),
     )
-    return [Group("masked: mini-model", "mini-model", mini), Group("masked: primary", "primary", primary)]
+    return [Group("masked: mini-model", mini, "mini-model"), Group("masked: primary", primary, "primary")]
 
 
 def alignment_groups(records: RunRecords) -> list[Group]:
-    """Retrieval of counterparts in the source language, before and after; none where no language has been measured."""
+    """Return columns on retrieval of counterparts in the source language; none where no language has been measured."""
     if not (what := alignment_note(records)):
         return []
     columns = (
         Column(
             "before",
-            "before",
             f"{what} With the embeddings as initialised.",
             lambda row: row.alignment.top_initial.accuracy if row.alignment else None,
-            percent,
         ),
         Column(
             "after",
-            "after",
             "The same with the learned embeddings.",
             lambda row: row.alignment.top.accuracy if row.alignment else None,
-            percent,
         ),
     )
-    return [Group(f"alignment with {language_name(records.source.language)}", "alignment", columns)]
+    return [Group(f"alignment with {language_name(records.source.language)}", columns, "alignment")]
 
 
 def alignment_note(records: RunRecords) -> str:
-    """What alignment was measured over; empty where no language has been measured."""
+    """Say what alignment was measured over; empty where no language has been measured."""
     measured = [result.alignment for result in records.languages if result.alignment]
     if not measured:
         return ""
@@ -195,7 +175,7 @@ def alignment_note(records: RunRecords) -> str:
 
 
 def initial_rows_note(result: LanguageResult, source: str) -> str:
-    """How a language's rows were initialised, and how well its pieces were aligned with the source's."""
+    """Say how a language's rows were initialised, and how well its pieces were aligned with the source's."""
     if result.initial_alignment:
         return f"alignment with {language_name(source)} {result.initial_alignment.summary}."
     copied = f"{count(result.overlap)} of {count(result.vocabulary)} rows are copied from {language_name(source)}"
@@ -203,11 +183,10 @@ def initial_rows_note(result: LanguageResult, source: str) -> str:
 
 
 def cost_group(unit: FlopsUnit) -> Group:
-    """What adaptation took, beside what it would have taken over all layers."""
+    """Return columns on what adaptation took, beside what it would have taken over all layers."""
     columns = (
-        Column("seconds", "seconds", "Time spent training the embeddings.", lambda row: row.cost.elapsed_s, seconds),
+        Column("seconds", "Time spent training the embeddings.", lambda row: row.cost.elapsed_s, seconds),
         Column(
-            unit.name,
             unit.name,
             f"Floating-point operations spent, by the paper's formulas, in {unit.name}.",
             lambda row: row.cost.flops,
@@ -215,17 +194,93 @@ def cost_group(unit: FlopsUnit) -> Group:
         ),
         Column(
             f"all layers, {unit.name}",
-            "all layers",
             "What as many updates over all layers (standard adaptation) cost by the same formulas.",
             lambda row: row.whole_flops,
             unit.show,
+            short="all layers",
         ),
         Column(
             "spent / all layers",
-            "ratio",
             "Operations spent as a share of that.",
             lambda row: row.cost.flops / row.whole_flops,
-            percent,
+            short="ratio",
         ),
     )
-    return Group("cost of adaptation", "cost of adaptation", columns)
+    return Group("cost of adaptation", columns)
+
+
+def task_group(records: RunRecords, task: str) -> Group:
+    """Return columns on zero-shot scores on a task; a language that was not tested on it has none."""
+    scores = records.scores(task)
+    metric = _capital(scores.metric)
+    source = language_name(records.source.language)
+
+    def of(take: Callable[[TaskScores], _T]) -> Callable[[LanguageResult], _T | None]:
+        return lambda result: take(result.task_scores[task]) if task in result.task_scores else None
+
+    trivial = Column(
+        "trivial",
+        f"{metric} of the best answer that takes no model, such as a constant.",
+        of(lambda found: found.baseline),
+    )
+    if _is_classification(scores):
+        meaning = "Accuracy of always answering with the test examples' most frequent label."
+        trivial = replace(trivial, title="majority", meaning=meaning)
+    columns = (
+        Column(
+            "before",
+            f"{metric} with the embeddings as initialised, untrained.",
+            of(lambda found: found.initial.mean if found.initial else None),
+        ),
+        Column(
+            "after",
+            f"{metric} with the learned embeddings; the task itself was learned in {source} only. ± is the standard "
+            "deviation over finetuning seeds.",
+            of(lambda found: found.score.mean),
+            scores=of(lambda found: found.score),
+        ),
+        *(
+            Column(
+                metric_label(other),
+                _MEANINGS.get(other, f"{_capital(metric_label(other))} with the learned embeddings."),
+                of(lambda found, other=other: found.others[other].mean if other in found.others else None),  # type: ignore[misc]
+                scores=of(lambda found, other=other: found.others.get(other)),  # type: ignore[misc]
+            )
+            for other in scores.others
+        ),
+        trivial,
+        Column("examples", "Test examples.", of(lambda found: found.examples), count, short="tests"),
+        Column(
+            "long",
+            "Of these, examples that do not fit a block; only a part of each is read.",
+            of(lambda found: found.truncated),
+            count,
+        ),
+    )
+    return Group(f"zero-shot {scores.metric}, {task}", columns)
+
+
+def metric_label(metric: str) -> str:
+    """Return a metric's name in words, such as "macro F1" for macro_F1."""
+    return metric.replace("_", " ")
+
+
+def baseline_label(task: TaskScores) -> str:
+    """Name the trivial answer that a score is seen against."""
+    return "majority class" if _is_classification(task) else "trivial answer"
+
+
+def baseline_summary(task: TaskScores) -> str:
+    """Say what the trivial answer scores, and over how many examples."""
+    return (
+        f"{baseline_label(task)} {percent(task.baseline)}; {count(task.examples)} test examples, "
+        f"{count(task.truncated)} of them cut to fit a block"
+    )
+
+
+def _is_classification(task: TaskScores) -> bool:
+    return task.metric == "accuracy" and bool(task.labels)
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

@@ -19,18 +19,18 @@ class NextStep(NamedTuple):
     """One thing to do."""
 
     purpose: str
-    """What it is good for, in a sentence."""
+    """Sentence on what it is good for."""
     commands: tuple[str, ...]
     link: str = ""
     """Address of a page to do it on."""
 
 
 def next_steps(records: RunRecords) -> list[NextStep]:
-    """What to do with what was made: look at it, serve it, ask it, publish it, take it back, go on."""
+    """Return what to do with what was made: look at it, serve it, ask it, publish it, take it back, go on."""
     recipe = records.recipe
     tracked = records.tracked
     if recipe is None or tracked is None:
-        return [*_without_registry()]
+        return list(_without_registry())
     return [*_tracked(recipe, tracked), *_registered(records, recipe), *_further(records, recipe, tracked)]
 
 
@@ -47,7 +47,7 @@ def _without_registry() -> Iterator[NextStep]:
 
 
 def mlflow_ui_command(tracked: TrackedRuns) -> str:
-    """The command that opens MLflow's pages on a store that is no server."""
+    """Return the command that opens MLflow's pages on a store that is no server."""
     return f"mlflow ui --backend-store-uri {shlex.quote(tracked.uri)} --workers 1"
 
 

@@ -1,4 +1,4 @@
-"""What a report is made from: the source, one row per language and mini-model, means over languages."""
+"""Records that a report is made from: the source, one row per language and mini-model, means over languages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _LOCAL_PAGES = "http://127.0.0.1:5000"
 
 
 class AdaptedLayers(NamedTuple):
-    """What embeddings were learned over: the primary's bottom layers, and any fresh ones on top of them (step 1b)."""
+    """Layers that embeddings were learned over: bottom layers of the primary, and fresh ones on top (step 1b)."""
 
     depth: int
     fresh: int = 0
@@ -30,7 +30,7 @@ class AdaptedLayers(NamedTuple):
 
     @classmethod
     def of_result(cls, result: LanguageResult) -> Self:
-        """Those under a language's embeddings."""
+        """Return the layers under a language's embeddings."""
         return cls(result.depth, result.fresh_layers, result.shallower)
 
     def __str__(self) -> str:
@@ -38,11 +38,11 @@ class AdaptedLayers(NamedTuple):
 
     @property
     def depths(self) -> str:
-        """All of them, such as "2, 4, then 8"."""
+        """All depths in words, such as "2, 4, then 8"."""
         return f"{', '.join(map(str, self.shallower))}, then {self.depth}" if self.shallower else str(self.depth)
 
     def of(self, layers: int) -> str:
-        """Beside the primary's number of layers, such as "4 of 12 + 2 fresh"."""
+        """Return the layers beside the primary's number of layers, such as "4 of 12 + 2 fresh"."""
         return f"{self.depths} of {layers}" + (f" + {self.fresh} fresh" if self.fresh else "")
 
 
@@ -51,7 +51,7 @@ class ResultRow:
     """A line of a table: one adapted language, or a mean over several with equal layers."""
 
     language: str
-    """Its name and tag, or what the mean is over."""
+    """Name and tag, or what the mean is over."""
     over: AdaptedLayers
     mark: str
     """"standard" for adaptation over all layers, "searched" for the depth that the search chose."""
@@ -64,7 +64,7 @@ class ResultRow:
 
 
 class GateVerdict(Result):
-    """What the gate decided about the embeddings of a language, by the registry's record of decisions."""
+    """Decision of the gate about the embeddings of a language, by the registry's record of decisions."""
 
     model: str = pydantic.Field(description="Name of the registered model.")
     version: int
@@ -90,28 +90,27 @@ class TrackedRuns(Result):
     runs: dict[str, str] = pydantic.Field(description="Ids of runs by what they did; the pipeline's own comes first.")
 
     @property
-    def pages(self) -> str:
-        """Address of MLflow's pages: the server's, or where `mlflow ui` has them by default."""
-        return self.uri.rstrip("/") if self.is_server else _LOCAL_PAGES
-
-    @property
     def is_server(self) -> bool:
         """Whether the store is a server, with pages of its own."""
         return self.uri.startswith(("http://", "https://"))
 
     def link(self, run: str = "") -> str:
-        """Address of the page of a run; of the list of all runs if none is named."""
+        """Return the address of the page of a run, or of the list of all runs if none is named.
+
+        Where the store is no server, it is where `mlflow ui` has its pages by default.
+        """
+        pages = self.uri.rstrip("/") if self.is_server else _LOCAL_PAGES
         path = f"runs/{run}" if run else "runs"
-        return f"{self.pages}/#/experiments/{self.experiment}/{path}{_TRAINING_PAGES}"
+        return f"{pages}/#/experiments/{self.experiment}/{path}{_TRAINING_PAGES}"
 
 
 class RunRecords(Result):
-    """Everything that the report shows; what report.json holds."""
+    """Everything that the report shows; the content of report.json."""
 
     source: SourceResult
     languages: tuple[LanguageResult, ...]
     search: SearchResult | None = None
-    recipe: Recipe | None = None
+    recipe: Recipe | None = pydantic.Field(None, description="Shown at the end of the page; it names the labels.")
     failed: dict[str, str] = pydantic.Field({}, description="Why languages have no evaluation, by language.")
     refused: dict[str, str] = pydantic.Field({}, description="Why the gate did not promote languages that have one.")
     verdicts: dict[str, GateVerdict] = pydantic.Field({}, description="The gate's, by language, where it was asked.")
@@ -132,18 +131,8 @@ class RunRecords(Result):
     ) -> Self:
         """Check that the records belong together; order them by language as given, then by layers.
 
-        Embeddings that were evaluated twice (the depth searched may be the depth of all) give one row.
-
-        Args:
-            source: the evaluation of the source.
-            languages: evaluations of the languages, in the order to show; standard adaptation is compared where there
-                is any.
-            search: the depth search, if there was one.
-            recipe: shown at the end of the page, if given; it names the labels.
-            failed: why languages have no evaluation.
-            refused: why the gate did not promote languages that have one.
-            verdicts: what the gate decided, by language.
-            tracked: the runs behind the records.
+        Embeddings that were evaluated twice (the depth searched may be the depth of all) give one row. The arguments
+        are the fields of the same names; standard adaptation is compared where `languages` has any.
 
         Raises:
             ArtifactError: no language, or two different embeddings for one language and mini-model.
@@ -151,18 +140,23 @@ class RunRecords(Result):
         """
         if not languages:
             raise ArtifactError("a report needs the evaluation of at least one language; none was given.")
+        distinct: dict[tuple[str, AdaptedLayers], LanguageResult] = {}
         for row in languages:
-            what = f"the evaluation of {row.language!r} over {AdaptedLayers.of_result(row)} layers"
-            require_aligned(what, row.primary, source.primary)
+            layers = AdaptedLayers.of_result(row)
+            require_aligned(f"the evaluation of {row.language!r} over {layers} layers", row.primary, source.primary)
+            first = distinct.setdefault((row.language, layers), row)
+            if first.embeddings != row.embeddings:
+                raise ArtifactError(
+                    f"language {row.language!r} has two evaluations over {layers} layers, of embeddings "
+                    f"{first.embeddings} and {row.embeddings}. Give the report one of them."
+                )
         if search:
             require_aligned(f"the depth search for {search.language!r}", search.primary, source.primary)
         order = list(dict.fromkeys(row.language for row in languages))
-        ordered = sorted(
-            _distinct(languages), key=lambda row: (order.index(row.language), AdaptedLayers.of_result(row))
-        )
+        keys = sorted(distinct, key=lambda key: (order.index(key[0]), key[1]))
         return cls(
             source=source,
-            languages=tuple(ordered),
+            languages=tuple(distinct[key] for key in keys),
             search=search,
             recipe=recipe,
             failed=dict(failed),
@@ -183,7 +177,7 @@ class RunRecords(Result):
 
     @property
     def names(self) -> list[str]:
-        """Adapted languages, each once."""
+        """Tags of the adapted languages, each once."""
         return list(dict.fromkeys(row.language for row in self.languages))
 
     @property
@@ -192,11 +186,11 @@ class RunRecords(Result):
         return list(dict.fromkeys(task.name for result in self._evaluations for task in result.tasks))
 
     def scores(self, task: str) -> TaskScores:
-        """Scores on a task of the first that was tested on it: the source's, where it was."""
+        """Return the scores on a task of the first that was tested on it: the source's, where it was."""
         return next(result.task_scores[task] for result in self._evaluations if task in result.task_scores)
 
     def label(self, task: str, label: str) -> str:
-        """A label of a task with the name that the recipe has for it; the label alone without one."""
+        """Return a label of a task with the name that the recipe has for it; the label alone without one."""
         tasks = {each.name: each for each in self.recipe.tasks} if self.recipe else {}
         return tasks[task].named(label) if task in tasks else label
 
@@ -214,7 +208,7 @@ class RunRecords(Result):
         return _means(self.languages)
 
     def means_on(self, task: str) -> list[ResultRow]:
-        """The same, over the languages that were tested on a task."""
+        """Return one row per mini-model that several languages share which were tested on a task."""
         return _means(self.tested_on(task))
 
     @property
@@ -223,16 +217,16 @@ class RunRecords(Result):
         return sorted({AdaptedLayers.of_result(row) for row in self.languages})
 
     def results_over(self, layers: AdaptedLayers) -> tuple[LanguageResult, ...]:
-        """All languages whose embeddings were learned over these layers."""
+        """Return all languages whose embeddings were learned over these layers."""
         return tuple(row for row in self.languages if AdaptedLayers.of_result(row) == layers)
 
     def tested_on(self, task: str) -> tuple[LanguageResult, ...]:
-        """All languages that were tested on a task."""
+        """Return all languages that were tested on a task."""
         return tuple(row for row in self.languages if task in row.task_scores)
 
     @property
     def building_costs(self) -> dict[AdaptedLayers, Cost]:
-        """What step 1b took, by the layers of the mini-model that it built."""
+        """Cost of step 1b, by the layers of the mini-model that it built."""
         return {AdaptedLayers.of_result(row): row.building for row in self.languages if row.building}
 
     @property
@@ -241,7 +235,7 @@ class RunRecords(Result):
         return any(row.fresh_layers for row in self.languages)
 
     def of_language(self, language: str) -> tuple[LanguageResult, ...]:
-        """All mini-models over which a language was adapted."""
+        """Return all mini-models over which a language was adapted."""
         return tuple(row for row in self.languages if row.language == language)
 
     @property
@@ -262,16 +256,3 @@ def _means(results: Sequence[LanguageResult]) -> list[ResultRow]:
         for layers, shared in by_layers.items()
         if len(shared) > 1
     ]
-
-
-def _distinct(languages: Sequence[LanguageResult]) -> list[LanguageResult]:
-    found: dict[tuple[str, AdaptedLayers], LanguageResult] = {}
-    for row in languages:
-        layers = AdaptedLayers.of_result(row)
-        first = found.setdefault((row.language, layers), row)
-        if first.embeddings != row.embeddings:
-            raise ArtifactError(
-                f"language {row.language!r} has two evaluations over {layers} layers, of embeddings "
-                f"{first.embeddings} and {row.embeddings}. Give the report one of them."
-            )
-    return list(found.values())

@@ -1,7 +1,7 @@
-"""Following a folder of publications: a server takes up what is published, answers there, and goes on as it was where
-what was published does not fit.
+"""Following a folder of publications: a server takes up what is published, reports on it, and goes on as before if a
+publication does not fit.
 
-Nothing but the folder tells a server what to serve, so that a server that is started anew comes to the same.
+Only the folder tells a server what to serve, so that a restarted server comes to the same.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -32,84 +33,78 @@ _OUTCOMES = Counter("lingraft_publications", "Publications that were looked at",
 _NUMBER = Gauge("lingraft_publication", "Number of the publication that is served; 0: as started", _LABELS)
 _REFUSED = Gauge("lingraft_publication_refused", "Whether the last publication was refused", _LABELS)
 _MAX_REFUSALS = 16
-"""Reasons that an answer has room for, the last ones: a publisher that offers what does not fit goes on for months."""
-_Key = tuple[str, str]
-
-
-@contextlib.contextmanager
-def follow_publications(
-    served: ServedBundles, bundles: Iterable[Path], folder: Path | None, every_s: float
-) -> Iterator[None]:
-    """Follow a folder while the body runs, if there is one; what is published by now is taken up first.
-
-    Raises:
-        PublicationError: the folder is not there, and cannot be made.
-        ArtifactError: a bundle is damaged.
-    """
-    with Follower(served, bundles, folder, every_s).running() if folder else contextlib.nullcontext():
-        yield
+"""Number of last refusals in a report: a publisher may offer what does not fit for months."""
 
 
 class Follower:
-    """One server's eye on a folder."""
+    """Follows a folder of publications for one server."""
 
     def __init__(self, served: ServedBundles, bundles: Iterable[Path], folder: Path, every_s: float) -> None:
         """Remember what the server was started with.
 
         Args:
-            served: what publications change.
-            bundles: folders that it was loaded from.
-            folder: of publications; made if there is none, in a folder that is there.
-            every_s: how often to look.
+            served: bundles that publications change.
+            bundles: folders that they were loaded from.
+            folder: folder of publications; created if its parent exists.
+            every_s: seconds between polls.
 
         Raises:
-            PublicationError: there is no such folder, and it cannot be made.
+            PublicationError: there is no such folder, and it cannot be created.
             ArtifactError: a bundle is damaged.
         """
-        _make_folder(folder)
+        try:
+            # Its parents are not created: a volume that is not mounted would be followed in vain.
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise PublicationError(
+                f"{folder} is no folder, so nothing can be published there, and it cannot be made: {error.strerror}. "
+                "Mount it, or name another."
+            ) from error
         self._served = served
         self._publications = Publications(folder)
         self._every_s = every_s
         self._name = f"{socket.gethostname()}-{os.getpid()}"
-        self._originals: dict[_Key, ServedLanguage] = {
-            (name, tag): language
-            for name, bundle in served.bundles.items()
-            for tag, language in bundle.languages.items()
-        }
-        self._versions: dict[_Key, str] = {}
+        self._originals = served.bundles
+        self._replies: dict[str, dict[str, LanguageStatus]] = defaultdict(dict)
         for bundle in bundles:
             manifest = Artifact.open(bundle, Kind.BUNDLE).manifest
             for tag in bundle_languages(manifest):
-                self._versions[manifest.detail("task", str), tag] = language_version(manifest, tag)
-        self._replies = {key: LanguageStatus(version=version) for key, version in self._versions.items()}
+                version = language_version(manifest, tag)
+                self._replies[manifest.detail("task", str)][tag] = LanguageStatus(version=version)
+        self._original_replies = {task: dict(replies) for task, replies in self._replies.items()}
         self._written_status: ReplicaStatus | None = None
         self._warned: set[str] = set()
-        self._ended = threading.Event()
+        self._stopping = threading.Event()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Look once, then again and again in a thread of its own until the body ends."""
+        """Poll once, then again and again in a thread of its own until the body of the `with` statement ends."""
         self.poll()
         thread = threading.Thread(target=self._poll_until_stopped, name="publications", daemon=True)
         thread.start()
         try:
             yield
         finally:
-            self._ended.set()
+            self._stopping.set()
             thread.join()
             if self._written_status:
                 self._publications.remove_status(self._name)
 
     def poll(self) -> None:
-        """Take up what was published since the last time, and answer."""
+        """Take up what was published since the last poll, and report.
+
+        Raises:
+            OSError: the folder cannot be read.
+            ArtifactError: the report cannot be written.
+        """
         served = self._served.bundles
-        for key in self._publications.languages():
-            if key[0] in served:
-                self._poll_language(*key)
+        for task, tag in self._publications.languages():
+            if task in served:
+                self._poll_language(task, tag)
         self._write_status()
 
     def _poll_until_stopped(self) -> None:
-        while not self._ended.wait(self._every_s):
+        while not self._stopping.wait(self._every_s):
             try:
                 self.poll()
             except (OSError, LingraftError) as error:  # a volume that is away for a moment; what is served stays
@@ -118,8 +113,8 @@ class Follower:
                 self._warned.discard("publications-unreadable")
 
     def _poll_language(self, task: str, tag: str) -> None:
-        """The newest publication that can be served is; a newer one that cannot has a reason from now on."""
-        reply = self._replies.get((task, tag), LanguageStatus())
+        """Serve the newest publication that can be served; newer ones are refused with a reason."""
+        reply = self._replies[task].get(tag, LanguageStatus())
         latest = self._publications.latest_number(task, tag)
         if latest == reply.seen:
             return
@@ -130,10 +125,10 @@ class Follower:
                 if publication.action == "withdraw" and number < latest:
                     break  # a later publication brought the language back, though not for this server's body
                 version = self._apply(publication)
-            except OSError:  # a volume that is away for a moment; the next look reads it again
+            except OSError:  # a volume that is away for a moment; the next poll reads it again
                 raise
-            except Exception as error:  # noqa: BLE001  files as the manifest has them may still be no tensors
-                refused[number] = reason = _reason(error)
+            except Exception as error:  # noqa: BLE001  files with the right hashes may still be no tensors
+                refused[number] = reason = _refusal_reason(error)
                 _OUTCOMES.labels(task, tag, "refused").inc()
                 log_event("refused", logging.ERROR, task=task, language=tag, publication=number, reason=reason)
                 continue
@@ -141,36 +136,28 @@ class Follower:
             _OUTCOMES.labels(task, tag, "served").inc()
             log_event("published", task=task, language=tag, publication=number, version=version)
             break
-        kept = {number: refused[number] for number in sorted(refused)[-_MAX_REFUSALS:]}
-        self._replies[task, tag] = LanguageStatus(seen=latest, number=reply.number, version=reply.version, refused=kept)
+        reported = {number: refused[number] for number in sorted(refused)[-_MAX_REFUSALS:]}
+        self._replies[task][tag] = reply.model_copy(update={"seen": latest, "refused": reported})
         _NUMBER.labels(task, tag).set(reply.number)
         _REFUSED.labels(task, tag).set(latest in refused)
 
     def _apply(self, publication: Publication) -> str | None:
-        """Serve what a publication says; returns the version."""
-        task = publication.task
-        tag = publication.language
-        key = (publication.task, publication.language)
+        """Serve what a publication says, and return its version."""
+        task, tag = publication.task, publication.language
+        original = self._originals[task].languages.get(tag)
         if publication.action == "serve":
             self._served.put(task, tag, self._open_version(publication))
             return publication.version
-        if publication.action == "restore" and key in self._originals:
-            self._served.put(task, tag, self._originals[key])
-            return self._versions[key]
+        if publication.action == "restore" and original:
+            self._served.put(task, tag, original)
+            return self._original_replies[task][tag].version
         if tag in self._served[task].languages:
             self._served.remove(task, tag)
         return None
 
     def _open_version(self, publication: Publication) -> ServedLanguage:
-        """A published language, verified and known to fit.
-
-        Raises:
-            ArtifactError: it is damaged.
-            ServingError: it was made for another body.
-            TokenizerError: its tokenizer is not the one that its table belongs to.
-        """
-        task = publication.task
-        tag = publication.language
+        """Open a published language after verifying that it is undamaged and made for the served body."""
+        task, tag = publication.task, publication.language
         part = Artifact.load(self._publications.version_path(task, tag, str(publication.version)), Kind.LANGUAGE)
         actual = language_version(part.manifest, tag)
         if actual != publication.version:
@@ -179,15 +166,15 @@ class Follower:
         return open_language(part, tag, self._served.opened_files)
 
     def _write_status(self) -> None:
-        """Answer where publishers look; a folder that may only be read is followed without."""
-        said = ReplicaStatus(name=self._name, replies=self._by_task())
+        """Write the report; if the folder may only be read, publications are followed without one."""
+        status = ReplicaStatus(name=self._name, replies={task: dict(each) for task, each in self._replies.items()})
         try:
-            if said == self._written_status:
+            if status == self._written_status:
                 self._publications.touch(self._name)
             else:
-                self._publications.write_status(said)
-                self._written_status = said
-        except FileNotFoundError:  # somebody has cleared the answers away
+                self._publications.write_status(status)
+                self._written_status = status
+        except FileNotFoundError:  # somebody has removed the report
             self._written_status = None
         except ArtifactError as error:
             self._warn_once("publishers-unanswered", error)
@@ -195,31 +182,12 @@ class Follower:
             self._warned.discard("publishers-unanswered")
 
     def _warn_once(self, event: str, error: Exception) -> None:
-        """Log once what goes on until it is mended."""
         if event not in self._warned:
             self._warned.add(event)
             log_event(event, logging.WARNING, reason=str(error))
 
-    def _by_task(self) -> dict[str, dict[str, LanguageStatus]]:
-        found: dict[str, dict[str, LanguageStatus]] = {}
-        for (task, tag), reply in sorted(self._replies.items()):
-            found.setdefault(task, {})[tag] = reply
-        return found
 
-
-def _make_folder(folder: Path) -> None:
-    """A volume that is not mounted is not made up: the folder around it must be there."""
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise PublicationError(
-            f"{folder} is no folder, so nothing can be published there, and it cannot be made: {error.strerror}. Mount "
-            "it, or name another."
-        ) from error
-
-
-def _reason(error: Exception) -> str:
-    """Why a version is refused; one that readers of files and tensors fail on is not as export writes it."""
+def _refusal_reason(error: Exception) -> str:
     if isinstance(error, LingraftError):
         return str(error)
     return f"the version cannot be opened: {type(error).__name__}: {error}. Export and publish the language again."

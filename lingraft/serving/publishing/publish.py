@@ -1,4 +1,4 @@
-"""Publishing: what is to be served is written down, then the servers are asked what they made of it."""
+"""Publishing, withdrawing and rolling back languages, and waiting for the servers' reports."""
 
 import itertools
 import time
@@ -7,96 +7,82 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lingraft.artifacts.artifact import Artifact, Kind, Manifest
+from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.bundle.format import bundle_languages
 from lingraft.bundle.language_part import language_files, language_version
 from lingraft.errors import PublicationError
-from lingraft.serving.publishing.publications import Publication, Publications, ReplicaStatus
+from lingraft.serving.publishing.publications import Publication, Publications
 
 _POLL_S = 0.1
 
 
 @dataclass(frozen=True)
 class PublicationResult:
-    """What one server has made of a publication."""
+    """Outcome of a publication on one server."""
 
     publication: Publication
     replica: str
     reason: str | None
-    """Why it was refused; it is served if absent."""
+    """Reason of a refusal; None if the publication is in force."""
 
     @property
     def summary(self) -> str:
-        """In a line."""
-        made = f"refused: {self.reason}" if self.reason else "served" if self.publication.version else "done"
-        return (
-            f"{self.publication.task} {self.publication.language} {self.publication.number} on {self.replica}: {made}"
-        )
+        """Description in one line."""
+        result = f"refused: {self.reason}" if self.reason else "served" if self.publication.version else "done"
+        publication = f"{self.publication.task} {self.publication.language} {self.publication.number}"
+        return f"{publication} on {self.replica}: {result}"
 
 
 def publish(
     bundle: Path, folder: Path, by: str, languages: Sequence[str] | None = None, origin: str = ""
 ) -> list[Publication]:
-    """Publish languages of a bundle; one that was published last in this very version is left as it is.
+    """Publish languages of a bundle; a language whose last publication has the same version is skipped.
 
     Args:
-        bundle: whole, with the body that servers have. Of its files those of these languages are read.
-        folder: of publications.
-        by: who asks, for the record.
-        languages: of the bundle; if absent, those that are published or served in another version, or not at all.
-        origin: where the bundle came from, for the record; its fingerprint if empty.
+        bundle: bundle with the body that servers have. Only the files of these languages are read.
+        folder: folder of publications.
+        by: who publishes, for the record.
+        languages: languages of the bundle; if None, those that are not served in this version.
+        origin: source of the bundle, for the record; its fingerprint if empty.
 
     Raises:
         ArtifactError: a language's files are damaged, or the folder cannot be written.
         PublicationError: the bundle does not have a language.
-        SupersededError: somebody else has published one at the same time, and was first.
+        SupersededError: another publisher has published one at the same time, and was first.
     """
-    found = Artifact.open(bundle, Kind.BUNDLE)
-    publications = Publications(folder)
-    task: str = found.manifest.detail("task", str)
-    wanted = _changed_languages(found.manifest, publications) if languages is None else languages
-    for name in itertools.chain.from_iterable(language_files(found.manifest, language) for language in wanted):
-        found.verify(name)
-    versions = {language: publications.store_version(found, language) for language in wanted}
-    return [
-        publications.append(task, language, "serve", by, version, origin=origin or found.fingerprint[:12])
-        for language, version in versions.items()
-        if version != published_version(publications, task, language)
-    ]
+    artifact = Artifact.open(bundle, Kind.BUNDLE)
+    manifest, publications = artifact.manifest, Publications(folder)
+    task: str = manifest.detail("task", str)
+    if languages is None:
+        languages = [
+            language
+            for language in bundle_languages(manifest)
+            if language_version(manifest, language) != current_version(publications, task, language)
+        ]
+    for name in itertools.chain.from_iterable(language_files(manifest, language) for language in languages):
+        artifact.verify(name)
+    versions = {language: publications.store_version(artifact, language) for language in languages}
+    made = []
+    for language, version in versions.items():
+        last = publications.latest_publication(task, language)
+        if last is None or last.version != version:
+            source = origin or artifact.fingerprint[:12]
+            made.append(publications.append(task, language, "serve", by, version, origin=source))
+    return made
 
 
 def current_version(publications: Publications, task: str, language: str) -> str | None:
-    """The version of a language that is to be served: the published one, else that which all servers were started with.
+    """Return the version that is to be served: the published one, else that which all servers were started with.
 
     Raises:
-        ArtifactError: a publication or an answer is damaged.
+        ArtifactError: a publication or a report is damaged.
     """
     last = publications.latest_publication(task, language)
     if last and last.action != "restore":
         return last.version
-    served = {
-        replica.status(task, language).version for replica in publications.live_replicas() if task in replica.replies
-    }
+    replicas = [replica for replica in publications.live_replicas() if task in replica.replies]
+    served = {replica.status(task, language).version for replica in replicas}
     return served.pop() if len(served) == 1 else None
-
-
-def _changed_languages(manifest: Manifest, publications: Publications) -> list[str]:
-    task: str = manifest.detail("task", str)
-    return [
-        language
-        for language in bundle_languages(manifest)
-        if language_version(manifest, language) != current_version(publications, task, language)
-    ]
-
-
-def published_version(publications: Publications, task: str, language: str) -> str | None:
-    """The version that a language's last publication says; None where it says none.
-
-    Raises:
-        ArtifactError: it is damaged.
-    """
-    last = publications.latest_publication(task, language)
-    return last.version if last else None
 
 
 def withdraw(folder: Path, task: str, language: str, by: str) -> Publication:
@@ -104,27 +90,27 @@ def withdraw(folder: Path, task: str, language: str, by: str) -> Publication:
 
     Raises:
         PublicationError: it is neither published nor served; the message says which languages are.
-        SupersededError: somebody else has published it at the same time, and was first.
+        SupersededError: another publisher has published it at the same time, and was first.
         ArtifactError: the folder cannot be written.
     """
     publications = Publications(folder)
-    there = served_languages(publications)
-    if language not in there.get(task, ()):
-        listed = "; ".join(f"{name}: {', '.join(sorted(known))}" for name, known in sorted(there.items()))
-        heard = (
-            ""
-            if publications.live_replicas()
-            else " No server has answered there; what it was started with is not known."
-        )
+    served = served_languages(publications)
+    if language not in served.get(task, ()):
+        listed = "; ".join(f"{name}: {', '.join(sorted(known))}" for name, known in sorted(served.items()))
+        silence = " No server has answered there; what it was started with is not known."
         raise PublicationError(
             f"{language!r} of {task!r} is not served, so it cannot be withdrawn. {folder} has {listed or 'nothing'}."
-            f"{heard}"
+            f"{'' if publications.live_replicas() else silence}"
         )
     return publications.append(task, language, "withdraw", by)
 
 
 def served_languages(publications: Publications) -> dict[str, set[str]]:
-    """Languages by task that are published, or that a server was started with; without those that were withdrawn."""
+    """Return by task the languages that are published, or that a server was started with, and are not withdrawn.
+
+    Raises:
+        ArtifactError: a publication or a report is damaged.
+    """
     found: dict[str, set[str]] = defaultdict(set)
     for replica in publications.live_replicas():
         for task in replica.replies:
@@ -139,87 +125,88 @@ def served_languages(publications: Publications) -> dict[str, set[str]]:
 
 
 def rollback(folder: Path, task: str, language: str, by: str) -> Publication:
-    """Take the last publication of a language back that was not taken back yet.
+    """Take back the last publication of a language that was not taken back yet.
 
-    What stood before it stands again: an earlier publication, or what servers were started with.
+    The state before it is restored: an earlier publication, or what servers were started with.
 
     Raises:
-        PublicationError: none is left.
-        SupersededError: somebody else has published the language at the same time, and was first.
+        PublicationError: there is no publication to take back.
+        SupersededError: another publisher has published the language at the same time, and was first.
         ArtifactError: the folder cannot be written.
     """
     publications = Publications(folder)
-    left = _not_undone(publications.history(task, language))
-    if not left:
+    history = publications.history(task, language)
+    undone = {each.undoes for each in history}
+    standing = [each for each in history if each.undoes is None and each.number not in undone]
+    if not standing:
         raise PublicationError(
             f"no publication of {language!r} of {task!r} is left to take back. `lingraft publish ls` lists them."
         )
-    undone = left[-1]
-    before = left[-2] if len(left) > 1 else None
-    action, version = (before.action, before.version) if before else ("restore", None)
-    return publications.append(task, language, action, by, version, undoes=undone.number)
+    *earlier, last = standing
+    before = earlier[-1] if earlier else None
+    return publications.append(
+        task,
+        language,
+        action=before.action if before else "restore",
+        by=by,
+        version=before.version if before else None,
+        undoes=last.number,
+    )
 
 
 def wait_for_results(folder: Path, made: Sequence[Publication], wait_s: float) -> list[PublicationResult]:
-    """What servers have made of publications, as soon as all that are alive have said so of all.
+    """Wait until all servers that are alive have reported on all publications, at most `wait_s` seconds.
 
-    A server is alive if it was heard of after the last publication, by the file system's own clock. One that answers
-    later than `wait_s`, or not at all, is not among the verdicts.
+    A server is alive if it has reported after the last publication, by the file system's clock.
+
+    Returns:
+        Results so far; those of a server that is later, or silent, are missing.
 
     Raises:
-        ArtifactError: an answer is damaged.
+        ArtifactError: a report is damaged.
     """
     publications = Publications(folder)
     deadline_s = time.monotonic() + wait_s
     since_s = max((publications.written_at_s(each) for each in made), default=0.0)
     while True:
         known = [*publications.replicas()]
-        alive = [replica for replica, heard_s in known if heard_s >= since_s]
-        found = [verdict for replica in alive for each in made if (verdict := _result(each, replica))]
-        if alive and len(alive) == len(known) and len(found) == len(alive) * len(made):
-            return found
-        if time.monotonic() >= deadline_s:
-            return found
+        alive = [replica for replica, reported_s in known if reported_s >= since_s]
+        results = [
+            PublicationResult(each, replica.name, reply.refused.get(each.number))
+            for replica in alive
+            for each in made
+            if (reply := replica.status(each.task, each.language)).seen >= each.number
+        ]
+        complete = alive and len(alive) == len(known) and len(results) == len(alive) * len(made)
+        if complete or time.monotonic() >= deadline_s:
+            return results
         time.sleep(_POLL_S)
 
 
-def silent_replicas(folder: Path, made: Sequence[Publication], found: Sequence[PublicationResult]) -> list[str]:
-    """Servers of the folder that have not answered to all publications.
+def silent_replicas(folder: Path, made: Sequence[Publication], results: Sequence[PublicationResult]) -> list[str]:
+    """Return the servers of the folder that have not reported on all publications.
 
     Raises:
-        ArtifactError: an answer is damaged.
+        ArtifactError: a report is damaged.
     """
-    answers = [each.replica for each in found]
-    return [each.name for each, _ in Publications(folder).replicas() if answers.count(each.name) < len(made)]
+    answered = [each.replica for each in results]
+    return [each.name for each, _ in Publications(folder).replicas() if answered.count(each.name) < len(made)]
 
 
-def require_served(made: Sequence[Publication], found: Sequence[PublicationResult]) -> None:
-    """Fail unless every publication is served wherever a server has answered, and one has.
+def require_served(made: Sequence[Publication], results: Sequence[PublicationResult]) -> None:
+    """Require that every server that has reported serves every publication, and that one has reported.
 
     Raises:
-        PublicationError: a server has refused one, or none has answered.
+        PublicationError: a server has refused one, or none has reported.
     """
-    if refused := [each for each in found if each.reason]:
+    if refused := [each for each in results if each.reason]:
         listed = "\n  ".join(each.summary for each in refused)
         raise PublicationError(
-            f"{len(refused)} of {len(found)} answers are refusals, and what was served before is served on:\n  {listed}"
-            "\nPublish another version, or take this one back with `lingraft publish rollback`."
+            f"{len(refused)} of {len(results)} answers are refusals, and what was served before is served on:\n"
+            f"  {listed}\nPublish another version, or take this one back with `lingraft publish rollback`."
         )
-    if made and not found:
+    if made and not results:
         raise PublicationError(
             "no server has answered. What was published stays, and a server that follows the folder takes it up when "
             "it is there; with --wait 0 nobody is waited for."
         )
-
-
-def _not_undone(history: Sequence[Publication]) -> list[Publication]:
-    """Publications that nobody has taken back, the last one at the end."""
-    undone = {each.undoes for each in history}
-    return [each for each in history if each.undoes is None and each.number not in undone]
-
-
-def _result(publication: Publication, replica: ReplicaStatus) -> PublicationResult | None:
-    reply = replica.status(publication.task, publication.language)
-    if reply.seen < publication.number:
-        return None
-    return PublicationResult(publication, replica.name, reply.refused.get(publication.number))

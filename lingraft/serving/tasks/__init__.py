@@ -1,1 +1,1 @@
-"""From texts to rows of a batch, and from what the body says of them to answers: one module a kind of answer."""
+"""Kinds of task: how texts become rows of a batch, and the body's outputs a response; one module for each kind."""

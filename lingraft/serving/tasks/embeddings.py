@@ -1,57 +1,51 @@
-"""Embeddings of texts: the mean of the last layer's states over a text's tokens, special ones included.
+"""Embeddings of texts: the mean of the last layer's states over a text's tokens, special tokens included.
 
-Legend: N texts, T tokens, D width.
+Legend: N texts, D width.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
 from lingraft.bundle.format import HIDDEN
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.tasks.handler import (
-    NORMALIZE,
     TEXT,
     TRUNCATE,
     TRUNCATE_PARAMETER,
+    EncodedRequest,
     RequestParameter,
     ResponseTensors,
     RowOutputs,
+    TaskHandler,
     TaskInput,
     TensorSpec,
-    TokenRow,
     encode_rows,
 )
 
-_PARAMETERS: Mapping[str, RequestParameter] = {
-    TRUNCATE: TRUNCATE_PARAMETER,
-    NORMALIZE: RequestParameter(True, "divide each embedding by its length, so that products are cosines"),
-}
-EMBEDDING = "embedding"
+_NORMALIZE = "normalize"
 
 
-@dataclass(frozen=True)
-class _EncodedTexts:
-    rows: Sequence[TokenRow]
-    normalize: bool
+def _outputs(_: int, width: int) -> list[TensorSpec]:
+    return [TensorSpec("embedding", "FP32", [-1, width], "embedding of each text")]
 
-    def decode(self, outputs: Sequence[RowOutputs]) -> ResponseTensors:
+
+def _encode(bundle: Bundle, request: TaskInput) -> EncodedRequest:
+    def decode(outputs: Sequence[RowOutputs]) -> ResponseTensors:
         means_ND = np.stack([output[HIDDEN].mean(0) for output in outputs])
-        if self.normalize:
+        if request.parameters[_NORMALIZE]:
             means_ND /= np.linalg.norm(means_ND, axis=1, keepdims=True)
-        return {EMBEDDING: means_ND}
+        return {"embedding": means_ND}
+
+    return EncodedRequest(encode_rows(bundle, request), decode)
 
 
-class EmbeddingHandler:
-    """Embeddings; implements `AnswerKind`."""
-
-    inputs = (TEXT,)
-    detection_input = TEXT
-    parameters = _PARAMETERS
-
-    def outputs(self, labels: int, width: int) -> list[TensorSpec]:
-        return [TensorSpec(EMBEDDING, "FP32", [-1, width], "embedding of each text")]
-
-    def encode(self, bundle: Bundle, asked: TaskInput) -> _EncodedTexts:
-        return _EncodedTexts(encode_rows(bundle, asked, asked.parameters[TRUNCATE]), asked.parameters[NORMALIZE])
+TEXT_EMBEDDING = TaskHandler(
+    (TEXT,),
+    _outputs,
+    _encode,
+    {
+        TRUNCATE: TRUNCATE_PARAMETER,
+        _NORMALIZE: RequestParameter(True, "divide each embedding by its length, so that products are cosines"),
+    },
+)

@@ -1,13 +1,12 @@
-"""Fill-mask: the pieces that a masked one most probably was, with their probabilities.
+"""Fill-mask: the most probable pieces for each mask, with their probabilities.
 
-Legend: M masks of a request, T tokens, D width, V vocabulary, K pieces of each mask.
+Legend: M masks of a request, D width, V vocabulary, K pieces of each mask.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,13 @@ from lingraft.errors import RequestError
 from lingraft.serving.bundle import Bundle, ServedLanguage
 from lingraft.serving.tasks.handler import (
     TEXT,
-    TOP_K,
     TRUNCATE,
     TRUNCATE_PARAMETER,
+    EncodedRequest,
     RequestParameter,
     ResponseTensors,
     RowOutputs,
+    TaskHandler,
     TaskInput,
     TensorSpec,
     TokenRow,
@@ -32,145 +32,102 @@ from lingraft.serving.tasks.handler import (
 )
 from lingraft.serving.tasks.words import words
 
-_PARAMETERS: Mapping[str, RequestParameter] = {
-    TRUNCATE: TRUNCATE_PARAMETER,
-    TOP_K: RequestParameter(5, "pieces told for each mask", minimum=1, maximum=100),
-}
 MASK = "<mask>"
-"""How a mask is written in a text, whatever the tokenizer's own piece is."""
-TEXT_INDEX = "text_index"
-START = "start"
-PIECE = "piece"
-BEGINS_WORD = "begins_word"
-PROBABILITY = "probability"
+"""Mask in a request's text, whatever the tokenizer's own piece is."""
+_TOP_K = "top_k"
 _MOST_MASKS = 32
-"""Of one text: each takes a product with the whole table."""
+"""Limit for one text: each mask takes a product with the whole table."""
 
 
-@dataclass(frozen=True)
-class _MaskPosition:
-    """Where a mask stands."""
+class _MaskPosition(NamedTuple):
+    """Position of a mask: text of the request, character of the text, and token of its row."""
 
     text: int
     start: int
-    """Character of the text."""
     token: int
-    """Of the row."""
 
 
-@dataclass(frozen=True)
-class _EncodedFillMask:
-    bundle: Bundle
-    rows: Sequence[TokenRow]
-    places: list[_MaskPosition]
-    top_k: int
+def _outputs(_labels: int, _width: int) -> list[TensorSpec]:
+    return [
+        TensorSpec("text_index", "INT32", [-1], "text of each mask, from 0"),
+        TensorSpec("start", "INT32", [-1], "character of that text at which the mask begins"),
+        TensorSpec("piece", "BYTES", [-1, -1], "most probable pieces of each mask, best first"),
+        TensorSpec("begins_word", "BOOL", [-1, -1], "whether such a piece begins a word"),
+        TensorSpec("probability", "FP32", [-1, -1], "probabilities of these pieces"),
+    ]
 
-    def decode(self, outputs: Sequence[RowOutputs]) -> ResponseTensors:
-        found = [self._best(place, outputs[place.text][FEATURES][place.token]) for place in self.places]
-        ids_MK = np.stack([ids_K for ids_K, _ in found])
+
+def _encode(bundle: Bundle, request: TaskInput) -> EncodedRequest:
+    rows: list[TokenRow] = []
+    masks: list[_MaskPosition] = []
+    languages = [bundle.languages[language] for language in request.languages]
+    for place, (text, language) in enumerate(zip(request.texts[TEXT], request.languages, strict=True)):
+        tokenizer = languages[place].tokenizer
+        ids, found = _encode_text(place, text, tokenizer, bundle.block_tokens, request.parameters[TRUNCATE])
+        rows.append(TokenRow(language, ids, None, place))
+        masks += found
+    # All masks of a response have as many pieces, and a vocabulary may have fewer than the client wants.
+    fewest = min(len(language.tokenizer) for language in languages) - 5
+    top_k = min(request.parameters[_TOP_K], max(1, fewest))
+
+    def decode(outputs: Sequence[RowOutputs]) -> ResponseTensors:
+        best = [_best_pieces(languages[mask.text], outputs[mask.text][FEATURES][mask.token], top_k) for mask in masks]
+        ids_MK = np.stack([ids_K for ids_K, _ in best])
         surfaces = [
-            [self._surface(place, int(index)) for index in ids_K]
-            for place, ids_K in zip(self.places, ids_MK, strict=True)
+            _surfaces(_HashedTokenizer(languages[mask.text].tokenizer))[index]
+            for mask, ids_K in zip(masks, ids_MK, strict=True)
+            for index in ids_K
         ]
-        flat = list(chain.from_iterable(surfaces))
         return {
-            TEXT_INDEX: np.array([place.text for place in self.places], np.int32),
-            START: np.array([place.start for place in self.places], np.int32),
-            PIECE: text_tensor([text for text, _ in flat]).reshape(ids_MK.shape),
-            BEGINS_WORD: np.array([begins for _, begins in flat]).reshape(ids_MK.shape),
-            PROBABILITY: np.stack([probability_K for _, probability_K in found]),
+            "text_index": np.array([mask.text for mask in masks], np.int32),
+            "start": np.array([mask.start for mask in masks], np.int32),
+            "piece": text_tensor([text for text, _ in surfaces]).reshape(ids_MK.shape),
+            "begins_word": np.array([begins for _, begins in surfaces]).reshape(ids_MK.shape),
+            "probability": np.stack([probability_K for _, probability_K in best]),
         }
 
-    def _language(self, place: _MaskPosition) -> ServedLanguage:
-        return self.bundle.languages[self.rows[place.text].language]
-
-    def _best(
-        self, place: _MaskPosition, features_D: NDArray[np.float32]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        language = self._language(place)
-        assert language.bias_V is not None  # a primary's bundle has them
-        probabilities_V = softmax(language.table.dot(features_D[None])[0] + language.bias_V)
-        special = list(language.tokenizer.special)
-        ranked_V = probabilities_V.copy()
-        ranked_V[special] = -1.0
-        best_K = np.argsort(-ranked_V, kind="stable")[: self.top_k]
-        return best_K, probabilities_V[best_K]
-
-    def _surface(self, place: _MaskPosition, index: int) -> tuple[str, bool]:
-        """How a piece reads, and whether it begins a word."""
-        return _surfaces(self._language(place).tokenizer)[index]
-
-
-class FillMaskHandler:
-    """Fill-mask; implements `AnswerKind`."""
-
-    inputs = (TEXT,)
-    detection_input = TEXT
-    parameters = _PARAMETERS
-
-    def outputs(self, labels: int, width: int) -> list[TensorSpec]:
-        return [
-            TensorSpec(TEXT_INDEX, "INT32", [-1], "text of each mask, from 0"),
-            TensorSpec(START, "INT32", [-1], "character of that text at which the mask begins"),
-            TensorSpec(PIECE, "BYTES", [-1, -1], "most probable pieces of each mask, best first"),
-            TensorSpec(BEGINS_WORD, "BOOL", [-1, -1], "whether such a piece begins a word"),
-            TensorSpec(PROBABILITY, "FP32", [-1, -1], "probabilities of these pieces"),
-        ]
-
-    def encode(self, bundle: Bundle, asked: TaskInput) -> _EncodedFillMask:
-        rows = []
-        places = []
-        for number, (text, language) in enumerate(zip(asked.texts[TEXT], asked.languages, strict=True)):
-            ids, found = _encode_text(
-                number, text, bundle, bundle.languages[language].tokenizer, asked.parameters[TRUNCATE]
-            )
-            rows.append(TokenRow(language, ids, None, number))
-            places += found
-        # A vocabulary may be smaller than the number of pieces asked for; all masks tell as many.
-        fewest = min(len(bundle.languages[language].tokenizer) for language in asked.languages) - 5
-        return _EncodedFillMask(bundle, rows, places, min(asked.parameters[TOP_K], max(1, fewest)))
+    return EncodedRequest(rows, decode)
 
 
 def _encode_text(
-    number: int, text: str, bundle: Bundle, tokenizer: Tokenizer, truncate: bool
+    place: int, text: str, tokenizer: Tokenizer, block_tokens: int, truncate: bool
 ) -> tuple[list[int], list[_MaskPosition]]:
-    """A text's ids, and its masks; the texts between masks are cut into pieces one by one."""
+    """Return a text's token ids and masks; the passages between masks are encoded one by one."""
     starts = [match.start() for match in re.finditer(re.escape(MASK), text)]
     if not 0 < len(starts) <= _MOST_MASKS:
         raise RequestError(
-            f"text {number} has {len(starts)} masks, written {MASK}; it must have one, and at most {_MOST_MASKS}."
+            f"text {place} has {len(starts)} masks, written {MASK}; it must have one, and at most {_MOST_MASKS}."
         )
-    between = tokenizer.encode_all(text.split(MASK))
-    ids = [tokenizer.special.begin, *between[0]]
+    first, *others = tokenizer.encode_all(text.split(MASK))
+    ids = [tokenizer.special.begin, *first]
     tokens = []
-    for pieces in between[1:]:
+    for pieces in others:
         tokens.append(len(ids))
         ids += [tokenizer.special.mask, *pieces]
-    room = bundle.block_tokens - 1
+    room = block_tokens - 1
     if len(ids) > room and (not truncate or tokens[-1] >= room):
         raise RequestError(
-            f"text {number} has {len(ids) + 1} tokens, and the model reads at most {bundle.block_tokens}. Send a "
+            f"text {place} has {len(ids) + 1} tokens, and the model reads at most {block_tokens}. Send a "
             f"shorter text, or one with its masks at the beginning, and the parameter {TRUNCATE!r} set to true."
         )
-    places = [_MaskPosition(number, *place) for place in zip(starts, tokens, strict=True)]
-    return [*ids[:room], tokenizer.special.end], places
+    masks = [_MaskPosition(place, start, token) for start, token in zip(starts, tokens, strict=True)]
+    return [*ids[:room], tokenizer.special.end], masks
 
 
-def with_mask(text: str) -> str:
-    """A text with a mask in place of the word in its middle; one that has a mask stays as it is."""
-    found = [word for word in words(text) if text[word.start].isalnum()]
-    if not found or MASK in text:
-        return text
-    word = found[len(found) // 2]
-    return text[: word.start] + MASK + text[word.end :]
+def _best_pieces(
+    language: ServedLanguage, features_D: NDArray[np.float32], top_k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the ids (K) of the most probable ordinary pieces, and their probabilities (K)."""
+    assert language.bias_V is not None  # a primary's bundle has them
+    probabilities_V = softmax(language.table.dot(features_D[None])[0] + language.bias_V)
+    ranked_V = probabilities_V.copy()
+    ranked_V[list(language.tokenizer.special)] = -1.0
+    best_K = np.argsort(-ranked_V, kind="stable")[:top_k]
+    return best_K, probabilities_V[best_K]
 
 
-def _surfaces(tokenizer: Tokenizer) -> list[tuple[str, bool]]:
-    return _surfaces_by_hash(_ByHash(tokenizer))
-
-
-class _ByHash:
-    """A tokenizer as a key: equal ones have equal files."""
+class _HashedTokenizer:
+    """Tokenizer as a key of a cache: tokenizers with equal files are equal."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -179,11 +136,31 @@ class _ByHash:
         return hash(self.tokenizer.hash)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByHash) and other.tokenizer.hash == self.tokenizer.hash
+        return isinstance(other, _HashedTokenizer) and other.tokenizer.hash == self.tokenizer.hash
 
 
 @lru_cache(maxsize=64)
-def _surfaces_by_hash(key: _ByHash) -> list[tuple[str, bool]]:
-    """How each piece reads; one that is no text by itself, such as a byte, as its tokenizer writes it."""
+def _surfaces(key: _HashedTokenizer) -> list[tuple[str, bool]]:
+    """Return the text of each piece, and whether it begins a word; a piece such as a byte is shown as it is stored."""
     pairs = zip(key.tokenizer.surfaces(), key.tokenizer.pieces(), strict=True)
     return [(piece, False) if surface is None else (surface.text, bool(surface.initial)) for surface, piece in pairs]
+
+
+def with_mask(text: str) -> str:
+    """Return a text with a mask in place of the word in its middle; a text that has a mask is returned unchanged."""
+    found = [word for word in words(text) if text[word.start].isalnum()]
+    if not found or MASK in text:
+        return text
+    word = found[len(found) // 2]
+    return text[: word.start] + MASK + text[word.end :]
+
+
+FILL_MASK = TaskHandler(
+    (TEXT,),
+    _outputs,
+    _encode,
+    {
+        TRUNCATE: TRUNCATE_PARAMETER,
+        _TOP_K: RequestParameter(5, "pieces told for each mask", minimum=1, maximum=100),
+    },
+)

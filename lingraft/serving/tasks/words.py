@@ -1,4 +1,4 @@
-"""Words of a text as the data sets of named entities have them, with their places in the text.
+"""Words of a text as the data sets of named entities divide it.
 
 PAN-X and CoNLL divide a text at white space, take punctuation around a word as words of its own, leave it inside a word
 ("R.H.", "d'Ivoire"), and, in scripts that write no spaces, make a word of each Chinese character.
@@ -21,12 +21,12 @@ class Word(NamedTuple):
 
 
 def words(text: str) -> list[Word]:
-    """The words of a text; what cannot be seen at their edges, such as a mark of direction, belongs to none."""
-    return [word for start, end in _runs(text) for word in _divided(text, start, end)]
+    """Return the words of a text; invisible characters at their edges, such as direction marks, belong to none."""
+    return [word for start, end in _runs(text) for word in _split_run(text, start, end)]
 
 
 def _runs(text: str) -> Iterator[tuple[int, int]]:
-    """Runs without white space; an ideograph is one by itself."""
+    """Yield runs without white space; an ideograph is a run of its own."""
     start = 0
     for place, character in enumerate(text):
         if character.isspace() or _is_ideograph(character):
@@ -37,13 +37,13 @@ def _runs(text: str) -> Iterator[tuple[int, int]]:
     yield start, len(text)
 
 
-def _divided(text: str, start: int, end: int) -> Iterator[Word]:
-    """Punctuation at the edges of a run, each mark by itself, and the word between."""
+def _split_run(text: str, start: int, end: int) -> Iterator[Word]:
+    """Yield each punctuation mark at the edges of a run, and the word between them."""
     first = start
     last = end
-    while first < last and _is_edge(text[first]):
+    while first < last and _is_punctuation(text[first]):
         first += 1
-    while last > first and _is_edge(text[last - 1]):
+    while last > first and _is_punctuation(text[last - 1]):
         last -= 1
     if last < end and text[last] == "." and "." in text[first:last]:
         last += 1
@@ -57,7 +57,7 @@ def _marks(text: str, start: int, end: int) -> Iterator[Word]:
     return (Word(place, place + 1) for place in range(start, end) if not is_blank(text[place]))
 
 
-def _is_edge(character: str) -> bool:
+def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] in "PSC"
 
 

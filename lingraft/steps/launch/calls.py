@@ -1,20 +1,15 @@
-"""Calls of steps: a function of `lingraft.steps` with its arguments, in JSON, and its result."""
+"""Calls of steps as files in JSON, and the results of attempts at them."""
 
-import importlib
-import inspect
-import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pydantic
 
 from lingraft.errors import LingraftError
+from lingraft.jobs.launchable import Launchable
 
-MODULES = ("data", "language", "paper", "search", "source")
-"""Modules of `lingraft.steps` whose functions may be called by name."""
-Folders = Mapping[str, str | Sequence[str]]
-"""Files and folders by parameter of a step; a list where it takes several."""
 _NO_MEMORY = "out of memory"
 
 
@@ -26,60 +21,20 @@ class LostError(LaunchError):
     """A step ended without an answer: it was lost too often, or through its own fault."""
 
 
-class UnknownStepError(LingraftError):
-    """The step or one of its parameters does not exist."""
-
-
 class Call(pydantic.BaseModel, frozen=True, extra="forbid"):
-    """Call of one step."""
+    """Call of one step, as its process reads it."""
 
     step: str
-    """Module and function, such as 'language.adapt'."""
+    """Name of the launchable's class, such as 'AdaptationJob'."""
+    run: Path | None = None
+    """File with the id of the pipeline's tracking run, for steps that are tracked."""
     arguments: dict[str, Any]
-    """Arguments in JSON; paths are strings."""
+    """Fields of the launchable, as JSON."""
 
-    def run(self) -> Any:
-        """Run the step in this process, and return its result.
-
-        Raises:
-            UnknownStepError: there is no step of this name.
-            LingraftError: the step failed.
-        """
-        function = self.function
-        kinds = typing.get_type_hints(function)
-        given = {
-            name: pydantic.TypeAdapter(kinds[name]).validate_python(self.arguments[name]) for name in self.arguments
-        }
-        return function(**given)
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """Function of the step.
-
-        Raises:
-            UnknownStepError: there is no step of this name, or it takes other arguments.
-        """
-        module, _, name = self.step.partition(".")
-        if module not in MODULES:
-            raise UnknownStepError(f"step {self.step!r} is of no module that has steps: {', '.join(MODULES)}.")
-        found = getattr(importlib.import_module(f"lingraft.steps.{module}"), name, None)
-        if not inspect.isfunction(found) or name.startswith("_"):
-            raise UnknownStepError(f"lingraft.steps.{module} has no step {name!r}.")
-        if surplus := sorted({*self.arguments} - {*inspect.signature(found).parameters}):
-            raise UnknownStepError(f"step {self.step!r} takes no {', '.join(surplus)}.")
-        return found
-
-
-def as_list(folders: str | Sequence[str]) -> list[str]:
-    """Return one or several folders as a list."""
-    return [folders] if isinstance(folders, str) else [*folders]
-
-
-def is_done(call: Call) -> bool:
-    """Return whether the result of a step exists, so that it needs no machine of its own."""
-    from lingraft.steps.run_job import is_job_done
-
-    return is_job_done(call.function, call.run)
+    @classmethod
+    def of(cls, work: Launchable, run: Path | None) -> "Call":
+        """Return the call that runs some work under a tracking run."""
+        return cls(step=type(work).__name__, run=run, arguments=work.model_dump(mode="json"))
 
 
 class StepAnswer(pydantic.BaseModel, frozen=True, extra="forbid"):
@@ -119,3 +74,8 @@ def out_of_memory(what: str, limit: str) -> AttemptResult:
     return AttemptResult(
         failed=f"{what} was killed {_NO_MEMORY} ({limit}). Give its profile more memory, or take smaller micro-batches."
     )
+
+
+def all_folders(folders: dict[str, list[Path]]) -> Iterable[Path]:
+    """Yield the folders of all fields."""
+    return (folder for several in folders.values() for folder in several)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -58,7 +58,8 @@ def attempt(call: Call) -> AttemptResult:
         answer_file = Path(folder) / "answer.json"
         write_text(call_file, call.model_dump_json())
         killed_before = _killed_for_memory()
-        code = _run(lambda: _start([str(call_file), str(answer_file)]))
+        with _forwarding_signals() as wait_for:
+            code = wait_for(_start([str(call_file), str(answer_file)]))
         if answer_file.exists():
             return AttemptResult(StepAnswer.model_validate_json(answer_file.read_bytes()))
     if code in _STOPS:
@@ -78,8 +79,9 @@ class _Fork:
         # Our signal handlers must run in this process only, never in the fork.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, EXIT_CODES)
         try:
-            given = arguments, os.getpid(), before
-            self._process = multiprocessing.get_context("fork").Process(target=_run_forked, args=given)
+            self._process = multiprocessing.get_context("fork").Process(
+                target=_run_forked, args=(arguments, os.getpid(), before)
+            )
             self._process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -125,31 +127,36 @@ def _spawn(arguments: Sequence[str]) -> _Process:
 _start: Callable[[Sequence[str]], _Process] = _spawn
 
 
-def _run(start: Callable[[], _Process]) -> int:
-    """Run a step to its end. Signals to stop are passed on, once, since the step has a process group of its own.
+@contextlib.contextmanager
+def _forwarding_signals() -> Iterator[Callable[[_Process], int]]:
+    """Forward signals to stop to a step, once each, since the step has a process group of its own.
 
-    Returns:
-        The exit code. A step that a passed-on signal killed counts as one that stopped by itself.
+    Yields:
+        A function that waits for a process that was started inside the context, and returns its exit code. A step that
+        a forwarded signal killed counts as one that stopped by itself.
     """
     started: list[_Process] = []
     coming: list[int] = []
-    passed_on: set[int] = set()
+    forwarded: set[int] = set()
 
-    def pass_on() -> None:
+    def forward() -> None:
         while started and coming:
-            passed_on.add(number := coming.pop())
+            forwarded.add(number := coming.pop())
             started[0].send_signal(number)
 
-    def ask(number: int, _: FrameType | None) -> None:
+    def handle(number: int, _: FrameType | None) -> None:
         coming.append(number)
-        pass_on()
+        forward()
 
-    # Handled before the process exists: a signal that arrives while it starts is passed on afterwards.
-    with signal_handler(ask):
-        started.append(process := start())
-        pass_on()
+    def wait_for(process: _Process) -> int:
+        started.append(process)
+        forward()
         code = _wait(process)
-    return EXIT_CODES[signal.Signals(-code)] if -code in passed_on else code
+        return EXIT_CODES[signal.Signals(-code)] if -code in forwarded else code
+
+    # Handled before the process exists: a signal that arrives while it starts is forwarded afterwards.
+    with signal_handler(handle):
+        yield wait_for
 
 
 def _wait(process: _Process) -> int:

@@ -1,20 +1,17 @@
 """The exchange of files between a launcher and its step: folders on a claim that both have mounted."""
 
 import hashlib
-import json
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lingraft.artifacts.artifact import MANIFEST
+from lingraft.artifacts.artifact import MANIFEST, json_fingerprint
 from lingraft.artifacts.files import atomic_folder, sha256_of, write_text
 from lingraft.errors import ArtifactError
-from lingraft.steps.launch.calls import Call, Folders, StepAnswer, as_list
-
-_IGNORED_INPUTS = {"run"}
-"""Inputs that do not affect a step's result: a pipeline that is submitted again has another tracking run."""
+from lingraft.jobs.launchable import Launchable, Role
+from lingraft.steps.launch.calls import Call, StepAnswer
 
 
 @dataclass(frozen=True)
@@ -60,27 +57,26 @@ class CallAttempt:
 class Handover:
     """Folders of one call: its inputs by their content, and its attempts.
 
-    The same call has the same folders, so that a restarted launcher finds what the previous one launched.
+    The same call has the same folders, so that a restarted launcher finds what the previous one launched. The tracking
+    run does not count, since a pipeline that is submitted again has another.
     """
 
-    def __init__(self, root: Path, call: Call, inputs: Folders, outputs: Folders) -> None:
-        """Compute the key of the call from its step, its values, and the content of its inputs.
+    def __init__(self, root: Path, work: Launchable, run: Path | None) -> None:
+        """Compute the key of the call from the work's class, its values, and the content of its inputs.
 
         Args:
             root: folder of all calls on the claim.
-            call: call with the launcher's own files and folders.
-            inputs: files and folders that the step reads.
-            outputs: folders that the step writes.
+            work: work with the launcher's own files and folders.
+            run: file with the id of the tracking run, if the step is tracked.
         """
         self._inputs_root = root / "inputs"
-        self._call = call
-        self._inputs = inputs
-        self._outputs = outputs
-        decisive = {name: as_list(folders) for name, folders in inputs.items() if name not in _IGNORED_INPUTS}
-        marks = {name: [content_hash(Path(each)) for each in folders] for name, folders in decisive.items()}
-        self._values = {name: call.arguments[name] for name in call.arguments if name not in {*inputs, *outputs}}
-        named = json.dumps({"step": call.step, "inputs": marks, "values": self._values}, sort_keys=True)
-        self.key = hashlib.sha256(named.encode()).hexdigest()[:20]
+        self._call = Call.of(work, run)
+        self._inputs = work.folders(Role.INPUT)
+        self._outputs = {name: folder for name, [folder] in work.folders(Role.OUTPUT).items()}
+        hashes = {name: [content_hash(each) for each in folders] for name, folders in self._inputs.items()}
+        arguments = self._call.arguments
+        values = {name: arguments[name] for name in arguments if name not in {*self._inputs, *self._outputs}}
+        self.key = json_fingerprint({"step": self._call.step, "inputs": hashes, "values": values})[:20]
         self._folder = root / "calls" / self.key
 
     def attempt(self, name: str | None = None) -> CallAttempt:
@@ -93,12 +89,13 @@ class Handover:
         Raises:
             ArtifactError: they cannot be written.
         """
-        inputs = {
-            name: _shape_like(folders, map(self._send_input, as_list(folders)))
-            for name, folders in self._inputs.items()
-        }
-        theirs = {name: str(attempt.output(name)) for name in self._outputs}
-        call = Call(step=self._call.step, arguments={**inputs, **theirs, **self._values})
+        arguments = dict(self._call.arguments)
+        for name, folders in self._inputs.items():
+            sent = [self._send_input(folder) for folder in folders]
+            arguments[name] = sent if isinstance(arguments[name], list) else sent[0]
+        arguments |= {name: str(attempt.output(name)) for name in self._outputs}
+        run = self._call.run and Path(self._send_input(self._call.run))
+        call = Call(step=self._call.step, run=run, arguments=arguments)
         write_text(attempt.call_file, call.model_dump_json())
 
     def collect(self, attempt: CallAttempt) -> None:
@@ -109,14 +106,13 @@ class Handover:
         """
         for name, here in self._outputs.items():
             if attempt.output(name).exists():
-                _copy(attempt.output(name), Path(str(here)))
+                _copy(attempt.output(name), here)
 
     def clear(self) -> None:
         """Delete the call with its outputs after `collect`; inputs stay for other calls."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _send_input(self, name: str) -> str:
-        here = Path(name)
+    def _send_input(self, here: Path) -> str:
         there = self._inputs_root / content_hash(here) / here.name
         if not there.exists():
             try:
@@ -152,8 +148,3 @@ def _copy(source: Path, out: Path) -> None:
         return
     with atomic_folder(out) as coming:
         shutil.copytree(source, coming, dirs_exist_ok=True)
-
-
-def _shape_like(given: str | Sequence[str], made: Iterator[str]) -> str | list[str]:
-    found = [*made]
-    return found[0] if isinstance(given, str) else found

@@ -1,21 +1,22 @@
 """The launcher: run a step in a child process or on Kubernetes, with retries."""
 
+import functools
 import itertools
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
 from lingraft.artifacts.failures import EXPECTED_ERRORS, format_error, require_inputs_made, write_failure
 from lingraft.config.cluster import StageName
-from lingraft.config.recipe import Recipe
 from lingraft.console import say
+from lingraft.jobs.launchable import Launchable, Role
 from lingraft.steps.launch import child
-from lingraft.steps.launch.calls import AttemptResult, Call, Folders, LaunchError, LostError, as_list, is_done
+from lingraft.steps.launch.calls import AttemptResult, Call, LaunchError, LostError, all_folders
 
 RETRIES = "LINGRAFT_RETRIES"
 """Environment variable: number of retries of steps that were lost or failed by a transient error."""
@@ -28,30 +29,22 @@ STAGE = "LINGRAFT_LAUNCH"
 
 
 def run(
-    step: str,
-    inputs: Folders,
-    outputs: Folders,
+    work: Launchable,
+    tracking_run: str | Path | None = None,
     isolated: bool = False,
-    otherwise: Any = None,
-    bears_failed_inputs: bool = False,
     after: Sequence[str] = (),
     pause_s: float = PAUSE_S,
-    **values: Any,
 ) -> Any:
-    """Run a step in a process or pod that may be killed, and return its result.
+    """Run some work in a process or pod that may be killed, and return its result.
 
     Args:
-        step: module and function of `lingraft.steps`.
-        inputs: files and folders that the step reads, by parameter; a list where it takes several.
-        outputs: folders that the step writes, by parameter.
-        isolated: whether the step belongs to one language of several, so that its failure is a value: the reason goes
-            to its outputs, other languages go on, and steps that read these outputs fail for the same reason.
-        otherwise: result of an isolated step that failed.
-        bears_failed_inputs: whether the step handles failed inputs itself, and writes reasons to its outputs itself.
-            An error that it raises is then a mistake, and ends the pipeline.
+        work: of a class in `lingraft.steps.table.STEPS`.
+        tracking_run: file with the id of the pipeline's tracking run, for work that is tracked.
+        isolated: whether the work belongs to one language of several, so that its failure is a value: the reason goes
+            to its outputs, other languages go on, and steps that read these outputs fail for the same reason. An error
+            of work that handles failures itself is a bug, and ends the pipeline.
         after: outputs of steps that must have succeeded, although this step does not read them.
         pause_s: seconds before the retry of a transient error.
-        values: other arguments of the step, in JSON.
 
     Raises:
         LaunchError: the step failed, or was lost too often, and is not isolated.
@@ -59,59 +52,58 @@ def run(
         Interruption: this process was asked to stop, and passed that on to the step.
     """
     try:
-        if not bears_failed_inputs:
-            require_inputs_made(map(Path, [*_all(inputs), *after]))
-        call = Call(step=step, arguments={**inputs, **outputs, **values})
-        if (stage := os.environ.get(STAGE)) and not is_done(call):
-            return _run_on_cluster(call, inputs, outputs, stage, pause_s)
-        return _run_with_retries(lambda: _run_as_child(call, outputs), _retries(), pause_s)
+        if not work.records_failure:
+            require_inputs_made([*all_folders(work.folders(Role.INPUT)), *map(Path, after)])
+        method = _launch_method(work, Path(tracking_run) if tracking_run else None)
+        for number in itertools.count(1):
+            ended = method.attempt()
+            if ended.reason is None:
+                method.finish()
+                return ended.answer.result if ended.answer else None
+            _prepare_retry(work, ended, number, method.retries)
+            time.sleep(0.0 if ended.vanished else pause_s)
     except EXPECTED_ERRORS as error:
-        if not isolated or (bears_failed_inputs and not isinstance(error, LostError)):
+        if not isolated or (work.records_failure and not isinstance(error, LostError)):
             raise
         say(f"failed: {format_error(error)}")
-        for out in _all(outputs):
-            write_failure(Path(out), format_error(error))
-        return otherwise
+        for out in all_folders(work.folders(Role.OUTPUT)):
+            write_failure(out, format_error(error))
+        return work.failed_result
 
 
-def _run_on_cluster(call: Call, inputs: Folders, outputs: Folders, stage: str, pause_s: float) -> Any:
-    """Run the step on Kubernetes, by the recipe's profile for its stage."""
-    from lingraft.steps.launch.handover import Handover
-    from lingraft.steps.launch.on_cluster import ClusterLauncher
-
-    cluster = Recipe.parse(str(call.arguments["recipe"])).cluster
-    profile = cluster.profile_of(TypeAdapter(StageName).validate_python(stage))
-    handover = Handover(Path(cluster.storage_path) / "launched", call, inputs, outputs)
-    launched = ClusterLauncher(cluster, profile, handover)
-    result = _run_with_retries(launched.attempt, profile.retries, pause_s)
-    handover.clear()
-    return result
+class _LaunchMethod(NamedTuple):
+    attempt: Callable[[], AttemptResult]
+    retries: int
+    finish: Callable[[], object]
+    """Cleans up after success."""
 
 
-def _all(folders: Folders) -> Iterator[str]:
-    return itertools.chain.from_iterable(map(as_list, folders.values()))
+def _launch_method(work: Launchable, run: Path | None) -> _LaunchMethod:
+    """Return how the work is attempted: on Kubernetes if the stage says so, else in a child process."""
+    if stage := os.environ.get(STAGE):
+        from lingraft.steps import table
+        from lingraft.steps.launch.handover import Handover
+        from lingraft.steps.launch.on_cluster import ClusterLauncher
+
+        if not table.is_done(work):
+            cluster = work.recipe.cluster
+            profile = cluster.profile_of(TypeAdapter(StageName).validate_python(stage))
+            handover = Handover(Path(cluster.storage_path) / "launched", work, run)
+            return _LaunchMethod(ClusterLauncher(cluster, profile, handover).attempt, profile.retries, handover.clear)
+    attempt = functools.partial(child.attempt, Call.of(work, run))
+    return _LaunchMethod(attempt, int(os.environ.get(RETRIES, _RETRIES)), finish=lambda: None)
 
 
-def _run_as_child(call: Call, outputs: Folders) -> AttemptResult:
-    ended = child.attempt(call)
-    if ended.heals:  # checkpoints lie elsewhere; these are incomplete outputs
-        for out in _all(outputs):
+def _prepare_retry(work: Launchable, ended: AttemptResult, number: int, retries: int) -> None:
+    """Remove incomplete outputs of an attempt, whose checkpoints are elsewhere.
+
+    Raises:
+        LaunchError: no other attempt may succeed, or there were too many.
+    """
+    if ended.heals:
+        for out in all_folders(work.folders(Role.OUTPUT)):
             shutil.rmtree(out, ignore_errors=True)
-    return ended
-
-
-def _retries() -> int:
-    return int(os.environ.get(RETRIES, _RETRIES))
-
-
-def _run_with_retries(attempt: Callable[[], AttemptResult], retries: int, pause_s: float) -> Any:
-    for number in itertools.count(1):
-        ended = attempt()
-        if ended.reason is None:
-            return ended.answer.result if ended.answer else None
-        if not ended.heals or number > retries:
-            which = f" (attempt {number} of {retries + 1})" if ended.heals else ""
-            raise (LaunchError if ended.answer else LostError)(f"{ended.reason}{which}")
-        say(f"{ended.reason}: attempt {number + 1} of {retries + 1}")
-        time.sleep(0.0 if ended.vanished else pause_s)
-    raise AssertionError("count() does not end")
+    if not ended.heals or number > retries:
+        which = f" (attempt {number} of {retries + 1})" if ended.heals else ""
+        raise (LaunchError if ended.answer else LostError)(f"{ended.reason}{which}")
+    say(f"{ended.reason}: attempt {number + 1} of {retries + 1}")

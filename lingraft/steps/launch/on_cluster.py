@@ -17,8 +17,6 @@ from lingraft.steps.launch.pods import LABEL, STEP, Manifest
 from lingraft.steps.launch.watch_job import TRANSIENT, UNREACHABLE, is_absent, watch_job
 from lingraft.steps.launch.workload import KINDS, MANIFESTS, WorkloadPhase, Workloads, WorkloadState, state_of
 
-NAMESPACE = "LINGRAFT_NAMESPACE"
-"""Environment variable: the namespace, if it is not that of the pod or of kubectl's context."""
 _KUBECONFIG = "KUBECONFIG"
 _CONFLICT = 409
 _FORBIDDEN = 403
@@ -36,8 +34,8 @@ def connect() -> tuple[client.ApiClient, str]:
     """
     try:
         in_pod = _NAMESPACE_FILE.exists() and _KUBECONFIG not in os.environ
-        own = _namespace_of_pod() if in_pod else _namespace_of_context()
-        return client.ApiClient(), os.environ.get(NAMESPACE) or own
+        namespace = _namespace_of_pod() if in_pod else _namespace_of_context()
+        return client.ApiClient(), namespace
     except config.ConfigException as error:
         raise LaunchError(
             f"there is no cluster to launch on: {error}. Run this step in a pod, or set KUBECONFIG."

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lingraft import ranks
-from lingraft.artifacts import sync
+from lingraft.artifacts import cache, sync
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.config.search import SEARCH_STORAGE
-from lingraft.jobs import shared_results
 from lingraft.training import metrics
 
 USER_ID = 10001
@@ -95,7 +94,7 @@ def resources(profile: Profile) -> Manifest:
 
 def variables(cluster: Cluster) -> dict[str, str]:
     """Return the environment variables of every step, in KFP or launched; the image's user has no home folder."""
-    plain = {"HOME": "/tmp", sync.RESULTS_VARIABLE: cluster.results_place, shared_results.IMAGE_VARIABLE: cluster.image}
+    plain = {"HOME": "/tmp", sync.RESULTS_VARIABLE: cluster.results_place, cache.IMAGE_VARIABLE: cluster.image}
     return plain | {name: f"{cluster.storage_path}/{folder}" for name, folder in CACHES.items()}
 
 

@@ -14,6 +14,7 @@ from lingraft.artifacts.failures import EXPECTED_ERRORS, explain_device_errors, 
 from lingraft.artifacts.files import write_text
 from lingraft.errors import LingraftError
 from lingraft.signals import Interruption, interruptible
+from lingraft.steps import table
 from lingraft.steps.launch.calls import Call, StepAnswer
 
 LAUNCHER = "LINGRAFT_LAUNCHER"
@@ -29,7 +30,8 @@ def main() -> None:
     call = Call.model_validate_json(call_file.read_bytes())
     try:
         with interruptible(), explain_device_errors():
-            answer = StepAnswer(result=call.run())
+            work = table.load(call)
+            answer = StepAnswer(result=table.STEPS[type(work)](work, call.run))
     except EXPECTED_ERRORS as error:
         answer = StepAnswer(error=format_error(error), heals=isinstance(error, LingraftError) and error.heals)
     except Interruption as interruption:

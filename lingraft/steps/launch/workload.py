@@ -1,11 +1,11 @@
 """Workloads on Kubernetes: a Job, or a TrainJob where several nodes train together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from kubernetes import client, watch
+from kubernetes import client
 
 from lingraft import ranks
 from lingraft.config.cluster import Cluster, Profile
@@ -15,9 +15,8 @@ from lingraft.steps.launch.pods import CONTAINER, LABEL, Manifest
 
 DELETED = "Deleted"
 """Our own reason of failure, beside those of Kubernetes."""
-_GONE = "gone"
-"""Key that marks a deleted workload."""
-_CONNECT_S = 15
+_REQUEST_S = 15
+"""Seconds after which a request fails, which detects a dead connection."""
 _KEPT_S = 86_400
 """Seconds for which a finished workload stays, for inspection."""
 _MANAGER = "lingraft.io/launcher"
@@ -62,7 +61,14 @@ class WorkloadKind:
         return f"{self.group}/{self.version}"
 
 
-JOB = WorkloadKind("batch", "v1", "jobs", "batch.kubernetes.io/job-name={name}", "", CONTAINER)
+JOB = WorkloadKind(
+    group="batch",
+    version="v1",
+    plural="jobs",
+    pods="batch.kubernetes.io/job-name={name}",
+    main_pod="",
+    container=CONTAINER,
+)
 TRAIN_JOB = WorkloadKind(
     group="trainer.kubeflow.org",
     version="v1alpha1",
@@ -72,6 +78,25 @@ TRAIN_JOB = WorkloadKind(
     container=_NODE,
 )
 KINDS = {"Job": JOB, "TrainJob": TRAIN_JOB}
+
+
+class Right(NamedTuple):
+    """Right to do something with a kind of object."""
+
+    group: str
+    resource: str
+    """Plural, with its part after a slash."""
+    verb: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}"
+
+
+def required_rights(kinds: Iterable[WorkloadKind]) -> list[Right]:
+    """Return all rights that launching workloads of some kinds, following them and telling of their pods takes."""
+    verbs = ("create", "get", "list", "watch", "delete")
+    of_pods = [Right("", "pods", "list"), Right("", "pods/log", "get"), Right("", "events", "list")]
+    return [Right(kind.group, kind.plural, verb) for kind in kinds for verb in verbs] + of_pods
 
 
 def job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: CallAttempt) -> Manifest:
@@ -146,37 +171,15 @@ class Workloads:
 
     def read(self, name: str) -> Manifest:
         """Return a workload by its name."""
-        return dict(self._objects.get_namespaced_custom_object(*self._where, name))
+        return dict(self._objects.get_namespaced_custom_object(*self._where, name, _request_timeout=_REQUEST_S))
 
     def delete(self, name: str) -> None:
         """Delete a workload; Kubernetes then deletes its pods."""
         self._objects.delete_namespaced_custom_object(*self._where, name, propagation_policy="Background")
 
-    def changes(self, workload: Manifest, timeout_s: int) -> Iterator[Manifest]:
-        """Yield a workload after each change, for `timeout_s` seconds at most.
-
-        Raises:
-            ApiException: with status 410 if the known version is too old to watch from.
-        """
-        metadata = workload["metadata"]
-        listed = self._objects.list_namespaced_custom_object
-        selected = {"field_selector": f"metadata.name={metadata['name']}", "timeout_seconds": timeout_s}
-        # The server ends the watch after the first timeout; the second detects a dead connection.
-        selected["_request_timeout"] = (_CONNECT_S, timeout_s + _CONNECT_S)
-        version = metadata["resourceVersion"]
-        for event in watch.Watch().stream(listed, *self._where, **selected, resource_version=version):
-            yield mark_deleted(event["raw_object"]) if event["type"] == "DELETED" else event["raw_object"]
-
-
-def mark_deleted(workload: Manifest) -> Manifest:
-    """Return a workload marked as deleted."""
-    return workload | {_GONE: True}
-
 
 def state_of(workload: Manifest) -> WorkloadState:
     """Return the state of a workload by its conditions, which Job and TrainJob name alike."""
-    if _GONE in workload:
-        return WorkloadState(WorkloadPhase.FAILED, DELETED, "somebody deleted it")
     for condition in workload.get("status", {}).get("conditions", ()):
         if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
             phase = WorkloadPhase.SUCCEEDED if condition["type"] == "Complete" else WorkloadPhase.FAILED

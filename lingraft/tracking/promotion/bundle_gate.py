@@ -1,21 +1,25 @@
 """The gate of bundles: a new version must keep what the champion serves, except for changes that are named."""
 
+import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pydantic
 
-from lingraft.artifacts.artifact import Manifest
+from lingraft.artifacts.artifact import Kind, Manifest
 from lingraft.bundle.format import bundle_examples, bundle_languages
 from lingraft.config.gate import PARITY_TOLERANCE
-from lingraft.errors import PromotionError
+from lingraft.errors import ArtifactError, PromotionError
+from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion.gate import Check
 from lingraft.tracking.tags import parity_of
+from lingraft.tracking.versions import Version, download_files
 
 _EMBEDDINGS = "embeddings-"
 """Prefix of a bundle's inputs that are embeddings; the language follows."""
-_EMBEDDINGS_TAG = f"data.{_EMBEDDINGS}"
-"""Prefix of the registry's tags for these inputs."""
+_DATA = "data."
+"""Prefix of the registry's tags for inputs."""
 
 
 class AllowedChanges(pydantic.BaseModel, frozen=True, extra="forbid"):
@@ -59,31 +63,62 @@ class BundleContent:
         Raises:
             ArtifactError: the manifest lacks one of them.
         """
-        parity = parity_of(manifest)
         return cls(
             title=title,
             source=str(manifest.language),
+            parity=parity_of(manifest),
             languages=tuple(bundle_languages(manifest)),
             primary=str(manifest.aligned_with),
             answers=(manifest.detail("kind", str), tuple(manifest.detail("labels", list[str]))),
-            embeddings={
-                name.removeprefix(_EMBEDDINGS): mark
-                for name, mark in manifest.data_hashes.items()
-                if name.startswith(_EMBEDDINGS)
-            },
-            parity=parity,
+            embeddings=_embeddings_among(manifest.data_hashes, _EMBEDDINGS),
             examples=bundle_examples(manifest),
         )
 
     @classmethod
     def of_tags(cls, title: str, tags: Mapping[str, str]) -> "BundleContent":
         """Read the properties from the registry's tags if the manifest is damaged: no labels, parity and examples."""
-        embeddings = {
-            name.removeprefix(_EMBEDDINGS_TAG): mark for name, mark in tags.items() if name.startswith(_EMBEDDINGS_TAG)
-        }
+        embeddings = _embeddings_among(tags, f"{_DATA}{_EMBEDDINGS}")
         source = tags.get("language", "")
-        primary = tags.get("aligned_with", "")
-        return cls(title, source, (source, *sorted(embeddings)), primary, None, embeddings, {}, {})
+        return cls(
+            title=title,
+            source=source,
+            languages=(source, *sorted(embeddings)),
+            primary=tags.get("aligned_with", ""),
+            answers=None,
+            embeddings=embeddings,
+            parity={},
+            examples={},
+        )
+
+    @property
+    def shown_answers(self) -> str:
+        """Kind of task and labels in messages."""
+        return f"{self.answers[0]} [{', '.join(self.answers[1])}]" if self.answers else "labels that are not known"
+
+
+def _embeddings_among(inputs: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {name.removeprefix(prefix): value for name, value in inputs.items() if name.startswith(prefix)}
+
+
+def bundle_content(client: RetryingClient, version: Version) -> BundleContent:
+    """Read the content of a registered bundle from its manifest, the only file that is downloaded.
+
+    Raises:
+        ArtifactError: the manifest is damaged, or belongs to another kind of artifact.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        found = download_files(client, version, Kind.BUNDLE, Path(folder) / "bundle", lambda _: ())
+    return BundleContent.of(version.title, found.manifest)
+
+
+def served_content(client: RetryingClient, version: Version | None) -> BundleContent | None:
+    """Read the content of a bundle in production; of a damaged one, which is to be replaced, from its tags."""
+    if version is None:
+        return None
+    try:
+        return bundle_content(client, version)
+    except ArtifactError:
+        return BundleContent.of_tags(version.title, version.tags)
 
 
 def languages_in(contents: Iterable[BundleContent | None]) -> list[str]:
@@ -102,10 +137,15 @@ class BundleChange:
     """Champion by the record of decisions, which differs if somebody moved the alias by hand."""
 
     @property
+    def served(self) -> list[str]:
+        """Languages in production."""
+        return languages_in((self.before, self.recorded))
+
+    @property
     def lost(self) -> tuple[str, ...]:
         """Languages that the change removes from production."""
         after = self.after.languages if self.after else ()
-        return tuple(each for each in languages_in((self.before, self.recorded)) if each not in after)
+        return tuple(each for each in self.served if each not in after)
 
     def require_removed(self, allowed: AllowedChanges) -> None:
         """Refuse names of languages to drop that the change does not remove, such as misspelt ones.
@@ -114,10 +154,9 @@ class BundleChange:
             PromotionError: the message lists the languages in production, and those that would leave.
         """
         if strange := sorted(set(allowed.drop_languages) - set(self.lost)):
-            served = ", ".join(languages_in((self.before, self.recorded))) or "none"
             raise PromotionError(
                 f"--drop-language names {', '.join(strange)}, but this takes none of them out of production: the "
-                f"champion has {served}; {', '.join(self.lost) or 'none'} would leave."
+                f"champion has {', '.join(self.served) or 'none'}; {', '.join(self.lost) or 'none'} would leave."
             )
 
     def checks(self, allowed: AllowedChanges) -> list[Check]:
@@ -136,22 +175,22 @@ class BundleChange:
         Args:
             accepted: fingerprints of promoted artifacts.
         """
-        if self.after is None:
-            return []
-        return [_parity(self.after), self._embeddings(self.after, accepted)]
+        return [_parity(self.after), self._embeddings(self.after, accepted)] if self.after else []
 
     def _languages(self, before: BundleContent, allowed: AllowedChanges) -> Check:
         unnamed = [language for language in self.lost if language not in allowed.drop_languages]
         if not unnamed:
             dropped = f", but for {', '.join(self.lost)}, which somebody named" if self.lost else ""
             return Check(name="languages", passed=True, says=f"all languages of {before.title} stay{dropped}")
-        new = self.after.title if self.after else "no bundle"
-        named = " ".join(f"--drop-language {language}" for language in unnamed)
+        new = (
+            f"{self.after.title} has {', '.join(self.after.languages)}"
+            if self.after
+            else "and no bundle takes its place"
+        )
+        options = " ".join(f"--drop-language {language}" for language in unnamed)
         says = (
-            f"{', '.join(unnamed)} would leave production: {before.title} has "
-            f"{', '.join(languages_in((self.before, self.recorded)))}, "
-            f"{new} has {', '.join(self.after.languages) if self.after else 'none'}. "
-            f"Run the language pipeline, which takes them along, or ask for it by name: {named}."
+            f"{', '.join(unnamed)} would leave production: {before.title} has {', '.join(self.served)}, {new}. Run the "
+            f"language pipeline, which takes them along, or ask for it by name: {options}"
         )
         return Check(name="languages", passed=False, says=says)
 
@@ -163,54 +202,50 @@ class BundleChange:
             for language in wanted
             if after.embeddings.get(language) not in {*accepted, served.get(language)} - {None}
         ]
+        says = f"the gate has accepted the embeddings of {', '.join(wanted) or 'no other language'}"
         if refused:
             says = (
                 f"the gate has not accepted the embeddings of {', '.join(refused)} in {after.title}. Promote them "
-                "first, and bundle again."
+                "first, and bundle again"
             )
-            return Check(name="embeddings", passed=False, says=says)
-        says = f"the gate has accepted the embeddings of {', '.join(wanted) or 'no other language'}"
-        return Check(name="embeddings", passed=True, says=says)
+        return Check(name="embeddings", passed=not refused, says=says)
 
 
 def _primary(before: BundleContent, after: BundleContent, allowed: AllowedChanges) -> Check:
-    fits = before.primary == after.primary
+    passed = before.primary == after.primary or allowed.new_primary
     says = f"{after.title} is made for primary {after.primary[:12]}, {before.title} for {before.primary[:12]}"
-    if fits or allowed.new_primary:
-        return Check(name="primary", passed=True, says=says)
-    return Check(name="primary", passed=False, says=f"{says}. Ask for the new one by name: --new-primary.")
+    return Check(
+        name="primary",
+        passed=passed,
+        says=says if passed else f"{says}. Ask for the new one by name: --new-primary",
+    )
 
 
 def _labels(before: BundleContent, after: BundleContent, allowed: AllowedChanges) -> Check:
-    if before.answers is None and not allowed.new_labels:
-        says = f"the labels of {before.title} are not known, as its manifest is damaged. Look whether those of "
-        says += f"{after.title}, {_shown(after)}, are right, and allow them by name: --new-labels."
-        return Check(name="labels", passed=False, says=says)
-    if before.answers == after.answers:
-        return Check(name="labels", passed=True, says=f"the labels are those of {before.title}")
-    says = f"{before.title} answers by {_shown(before)}, {after.title} by {_shown(after)}"
-    if allowed.new_labels:
-        return Check(name="labels", passed=True, says=says)
-    says += ": clients would read answers wrongly. Ask for the new ones by name: --new-labels."
-    return Check(name="labels", passed=False, says=says)
+    passed = allowed.new_labels or (before.answers is not None and before.answers == after.answers)
+    if before.answers is None and not passed:
+        says = (
+            f"the labels of {before.title} are not known, as its manifest is damaged. Look whether those of "
+            f"{after.title}, {after.shown_answers}, are right, and allow them by name: --new-labels"
+        )
+    elif before.answers == after.answers:
+        says = f"the labels are those of {before.title}"
+    else:
+        says = f"{before.title} answers by {before.shown_answers}, {after.title} by {after.shown_answers}"
+        if not passed:
+            says += ": clients would read answers wrongly. Ask for the new ones by name: --new-labels"
+    return Check(name="labels", passed=passed, says=says)
 
 
 def _parity(content: BundleContent) -> Check:
     unknown = [language for language in content.languages if language not in content.parity]
     far = [language for language, found in content.parity.items() if not found <= PARITY_TOLERANCE]
-    shown = ", ".join(f"{language} {found:.2g}" for language, found in content.parity.items())
+    measured = ", ".join(f"{language} {found:.2g}" for language, found in content.parity.items())
     if unknown or far:
         says = (
             f"{content.title} does not agree with PyTorch within {PARITY_TOLERANCE:g} in {', '.join([*far, *unknown])} "
-            f"({shown or 'no parity is known'}). Export it again."
+            f"({measured or 'no parity is known'}). Export it again"
         )
         return Check(name="parity", passed=False, says=says)
-    says = f"ONNX Runtime and PyTorch agree within {PARITY_TOLERANCE:g} in every logit ({shown})"
+    says = f"ONNX Runtime and PyTorch agree within {PARITY_TOLERANCE:g} in every logit ({measured})"
     return Check(name="parity", passed=True, says=says, numbers=dict(content.parity))
-
-
-def _shown(content: BundleContent) -> str:
-    if content.answers is None:
-        return "labels that are not known"
-    kind, labels = content.answers
-    return f"{kind} [{', '.join(labels)}]"

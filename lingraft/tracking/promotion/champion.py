@@ -21,7 +21,14 @@ from lingraft.tracking.environment import registry_address
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.decisions import Decision, dropped_languages
 from lingraft.tracking.promotion.lineage import ENDPOINT
-from lingraft.tracking.versions import Version, alias_target, delete_tag, download_files, search_versions, set_tags
+from lingraft.tracking.versions import (
+    Version,
+    delete_tag,
+    download_files,
+    search_versions,
+    set_tags,
+    version_by_alias,
+)
 
 _SHOWN = 3
 """Largest number of refusals in a tag."""
@@ -36,7 +43,7 @@ class ChampionFollower:
         """Create the follower; `poll` does the work.
 
         Args:
-            client: MLflow, with retries.
+            client: MLflow.
             model: registered bundle, such as `demo-bundle-topic`.
             folder: folder of publications.
             endpoint: name in the tag `endpoint.<name>`, which says where the champion is served.
@@ -67,10 +74,9 @@ class ChampionFollower:
         A language that the champion lacks is withdrawn if somebody dropped it by name, else it stays in service.
 
         Raises:
-            TrackingError: the registry refuses, or stays down.
             ArtifactError: the registered bundle is damaged, or the folder cannot be written.
         """
-        champion = alias_target(self._client, self._model)
+        champion = version_by_alias(self._client, self._model)
         if champion is None:
             if not self._is_waiting:
                 say(f"{self._model!r} has no champion in the registry, so nothing is published before it has one.")
@@ -130,25 +136,24 @@ class ChampionFollower:
         if self._started_with.get(language) == version:
             self._append(language, "restore", champion)
             return
-        if not self._part(language, version).is_dir():
+        if not self._is_stored(language, version):
             self._publications.store_version(found, language)
         self._append(language, "serve", champion, version)
 
     def _append(self, language: str, action: Action, champion: Version, version: str | None = None) -> None:
-        task = str(self._task)
-        origin = champion.title
-        say(self._publications.append(task, language, action, self._by, version, origin=origin).summary)
+        made = self._publications.append(str(self._task), language, action, self._by, version, origin=champion.title)
+        say(made.summary)
 
     def _files_to_download(self, manifest: Manifest) -> Iterable[str]:
         """Yield the files of languages that have changed and whose new version is not in the folder yet."""
         self._task = manifest.detail("task", str)
         for language, version in _language_versions(manifest).items():
-            is_here = self._started_with.get(language) == version or self._part(language, version).is_dir()
+            is_here = self._started_with.get(language) == version or self._is_stored(language, version)
             if version != self._current_version(language) and not is_here:
                 yield from language_files(manifest, language)
 
-    def _part(self, language: str, version: str) -> Path:
-        return self._publications.version_path(str(self._task), language, version)
+    def _is_stored(self, language: str, version: str) -> bool:
+        return self._publications.version_path(str(self._task), language, version).is_dir()
 
     def _current_version(self, language: str) -> str | None:
         """Return the version of a language that the servers should serve now."""
@@ -188,7 +193,6 @@ def require_bundle(client: RetryingClient, model: str) -> None:
 
     Raises:
         NotRegisteredError: the message lists the bundles that are registered.
-        TrackingError: the registry refuses, or stays down.
     """
     names = sorted({each.name for each in search_versions(client, f"tags.kind = '{Kind.BUNDLE}'")})
     if model not in names:

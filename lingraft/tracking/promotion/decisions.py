@@ -6,29 +6,30 @@ readers agree on that. One request writes a decision together with its number.
 """
 
 import uuid
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
 from typing import Literal
 
 import mlflow
 import pydantic
-from mlflow.tracking import MlflowClient
+from mlflow import MlflowClient
 
-from lingraft.errors import TrackingError
+from lingraft.errors import PromotionError, TrackingError
+from lingraft.reports.run.records import GateVerdict
 from lingraft.tracking.client import RetryingClient
-from lingraft.tracking.logged_models import MODELS
 from lingraft.tracking.promotion.bundle_gate import NO_CHANGES, AllowedChanges
-from lingraft.tracking.promotion.gate import Check
+from lingraft.tracking.promotion.gate import Check, refusal_reason, sentences
 from lingraft.tracking.registry import require_model
-from lingraft.tracking.versions import Version, search_versions
+from lingraft.tracking.versions import Version, search_versions, versions_of
 
 _BODY = "decision"
 _OUTCOME = "outcome"
 _REQUEST = "lingraft.request"
 _ABOUT = "about"
-Action = Literal["promote", "rollback"]
+_PRECONDITIONS = ("aligned", "parity")
+"""Checks that do not measure quality; a verdict shows them only if they fail."""
 
 
 class DecisionOutcome(StrEnum):
@@ -48,7 +49,7 @@ class Decision(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
-    action: Action
+    action: Literal["promote", "rollback"]
     model: str
     asked_by: str
     """Requester: a user, or a pipeline and its run."""
@@ -86,7 +87,7 @@ class Record(pydantic.BaseModel, frozen=True):
         return self.outcome in {DecisionOutcome.INTENDED, DecisionOutcome.DONE}
 
     @property
-    def says(self) -> str:
+    def summary(self) -> str:
         """Description of the decision in a line."""
         made = self.decision
         arrow = f"{made.before or 'none'} -> {made.after or 'none'}"
@@ -106,33 +107,56 @@ def record_name(project: str) -> str:
     return f"{project}-decisions"
 
 
+def project_of(version: Version) -> str:
+    """Return the project of a version.
+
+    Raises:
+        PromotionError: lingraft did not register the version.
+    """
+    if "project" not in version.tags:
+        raise PromotionError(
+            f"{version.title} has no tag 'project', so lingraft has not registered it. Register it by a pipeline."
+        )
+    return version.tags["project"]
+
+
 def append(
     client: RetryingClient, project: str, decision: Decision, about: Version, outcome: DecisionOutcome
 ) -> Record:
     """Append a decision to the record, with the next number.
 
     Args:
-        client: MLflow, with retries.
+        client: MLflow.
         project: name of the project.
         decision: decision to record.
         about: version that it is about; the record points at its logged model.
         outcome: `INTENDED` if the alias is moved next, else `REFUSED`.
-
-    Raises:
-        TrackingError: the registry refuses, or stays down.
     """
     name = record_name(project)
     request = uuid.uuid4().hex
-    client.call(partial(require_model, name))
-    number = client.call(partial(_write, name, request, decision, about, outcome))
-    return Record(number=number, outcome=outcome, request=request, decision=decision)
+    tags = {
+        _BODY: decision.model_dump_json(),
+        _ABOUT: decision.model,
+        _REQUEST: request,
+        _OUTCOME: outcome.value,
+    }
+
+    def get_or_create() -> int:
+        """Return the number of the record of this request; create it unless an earlier attempt has."""
+        mlflow_client = MlflowClient()
+        if found := mlflow_client.search_model_versions(f"name = '{name}' and tags.`{_REQUEST}` = '{request}'"):
+            return min(int(version.version) for version in found)
+        # A server takes no logged model's URI without its id.
+        created = mlflow_client.create_model_version(name, about.source, tags=tags, model_id=about.model_id)
+        return int(created.version)
+
+    require_model(client, name)
+    return Record(number=client.call(get_or_create), outcome=outcome, request=request, decision=decision)
 
 
 def complete(client: RetryingClient, project: str, record: Record, outcome: DecisionOutcome) -> None:
     """Set the final state of an intended decision."""
-    client.call(
-        partial(MlflowClient().set_model_version_tag, record_name(project), str(record.number), _OUTCOME, outcome)
-    )
+    client.api.set_model_version_tag(record_name(project), str(record.number), _OUTCOME, outcome)
 
 
 def history(client: RetryingClient, project: str, model: str | None = None) -> list[Record]:
@@ -144,9 +168,8 @@ def history(client: RetryingClient, project: str, model: str | None = None) -> l
         TrackingError: the registry refuses, stays down, or holds a record that is not one of ours.
     """
     about = f" and tags.{_ABOUT} = '{model}'" if model else ""
-    found = search_versions(client, f"name = '{record_name(project)}'{about}")
     by_request: dict[str, Record] = {}
-    for version in found:
+    for version in search_versions(client, f"name = '{record_name(project)}'{about}"):
         record = _parse(record_name(project), int(version.version), dict(version.tags))
         by_request.setdefault(record.request, record)
     return list(by_request.values())
@@ -156,6 +179,11 @@ def missing_numbers(client: RetryingClient, project: str) -> list[int]:
     """Return the numbers of decisions that somebody has deleted; lingraft never deletes one."""
     found = {int(version.version) for version in search_versions(client, f"name = '{record_name(project)}'")}
     return sorted(set(range(1, max(found, default=0))) - found)
+
+
+def last_number(records: Sequence[Record]) -> int:
+    """Return the number of the last decision; 0 if there is none."""
+    return max((record.number for record in records), default=0)
 
 
 def effective_decisions(records: Sequence[Record]) -> list[Record]:
@@ -177,6 +205,27 @@ def promotions_in_effect(records: Sequence[Record]) -> list[Record]:
     return [each for each in carried_out if each.decision.action == "promote" and each.number not in undone]
 
 
+def recorded_champion(found: Sequence[Version], records: Sequence[Record]) -> Version | None:
+    """Return the champion by the record of decisions; the alias differs if somebody moved it by hand.
+
+    Args:
+        found: versions of the model that still exist.
+        records: decisions about the model.
+    """
+    decided = effective_decisions(records)
+    number = decided[-1].decision.after if decided else None
+    return next((version for version in found if version.number == number), None)
+
+
+def accepted_fingerprints(client: RetryingClient, project: str) -> set[str]:
+    """Return the fingerprints of all artifacts that were promoted in a project and not rolled back."""
+    by_model: dict[str, list[Record]] = defaultdict(list)
+    for record in history(client, project):
+        by_model[record.decision.model].append(record)
+    promotions = (each for records in by_model.values() for each in promotions_in_effect(records))
+    return {each.decision.fingerprint for each in promotions if each.decision.fingerprint}
+
+
 def dropped_languages(records: Sequence[Record]) -> dict[str, Decision]:
     """Return the languages that were dropped from a bundle's champion by name and have not come back.
 
@@ -192,19 +241,34 @@ def dropped_languages(records: Sequence[Record]) -> dict[str, Decision]:
 
 def superseded_by(record: Record, before: Sequence[Record]) -> Record | None:
     """Return the decision that supersedes `record`: one after the latest it knew, and before it; None without one."""
-    between = (each for each in before if record.decision.knew < each.number < record.number)
-    return next(between, None)
+    return next((each for each in before if record.decision.knew < each.number < record.number), None)
 
 
-def _write(name: str, request: str, decision: Decision, about: Version, outcome: DecisionOutcome) -> int:
-    """Return the number of the record of this request; create it unless an earlier attempt has."""
-    mlflow_client = MlflowClient()
-    found = mlflow_client.search_model_versions(f"name = '{name}' and tags.`{_REQUEST}` = '{request}'")
-    if found:
-        return min(int(version.version) for version in found)
-    body = {_BODY: decision.model_dump_json(), _ABOUT: decision.model, _REQUEST: request, _OUTCOME: outcome.value}
-    model_id = about.source.removeprefix(MODELS)  # a server takes no logged model's URI without it
-    return int(mlflow_client.create_model_version(name, about.source, tags=body, model_id=model_id).version)
+def last_verdict(client: RetryingClient, model: str, fingerprint: str) -> GateVerdict | None:
+    """Return the gate's last verdict on embeddings, for reports; None if there was no decision about this version.
+
+    Args:
+        client: MLflow.
+        model: registered embeddings.
+        fingerprint: fingerprint of the version's artifact.
+    """
+    version = next((each for each in versions_of(client, model) if each.fingerprint == fingerprint), None)
+    if version is None:
+        return None
+    records = history(client, project_of(version), model)
+    made = [each for each in records if each.decision.action == "promote" and each.decision.after == version.number]
+    if not made:
+        return None
+    checks = made[-1].decision.checks
+    promoted = made[-1].moves
+    decisive = [check for check in checks if check.name not in _PRECONDITIONS] or checks
+    return GateVerdict(
+        model=model,
+        version=version.number,
+        promoted=promoted,
+        reason=sentences(decisive) if promoted else refusal_reason(checks),
+        run=version.run_id,
+    )
 
 
 def _parse(name: str, number: int, tags: dict[str, str]) -> Record:

@@ -8,18 +8,19 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.gate import Gate
 from lingraft.errors import GateError, TrackingError
 from lingraft.stages.results import load_items, load_language, zero_shot
-from lingraft.tracking.client import RetryingClient
-from lingraft.tracking.metrics_queue import UnreachableError
+from lingraft.tracking.client import RetryingClient, UnreachableError
 from lingraft.tracking.promotion.gate import Evidence
-from lingraft.tracking.registry import download_run_artifact, register
+from lingraft.tracking.registry import register
 from lingraft.tracking.runs import StageRun
 from lingraft.tracking.tags import PARITY
-from lingraft.tracking.versions import Version, set_tags
+from lingraft.tracking.versions import Version, download_run_artifact, set_tags
 
 EVALUATION = "evaluation"
 """Name of the evaluation among a run's artifacts, and of the version's tag with the evaluation's fingerprint."""
-EVALUATION_RUN, GATE = "evaluation_run", "gate"
-"""Tags of a version: id of the run with its evaluation, and the recipe's gate as JSON."""
+EVALUATION_RUN = "evaluation_run"
+"""Tag of a version with the id of the run that stores its evaluation."""
+GATE = "gate"
+"""Tag of a version with the recipe's gate as JSON."""
 _OWN_INPUTS = {"embeddings", "primary", "initial"}
 """Inputs of an evaluation that are evaluated; all others are data and models to evaluate on."""
 
@@ -46,14 +47,20 @@ def register_judged(
 
     Raises:
         ArtifactError: an artifact is damaged.
-        TrackingError: the registry refuses, or stays down.
     """
     result = load_language(evaluation.folder)
     stage.log_artifact(evaluation, EVALUATION)
-    tags: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: gate.model_dump_json(), **more}
-    tags |= {EVALUATION: evaluation.fingerprint, "overlap": result.overlap}
-    tags |= result.alignment_metrics
-    tags |= result.masked.model_dump() | zero_shot(result) | {f"{PARITY}{task}": each for task, each in parity.items()}
+    tags: dict[str, object] = {
+        EVALUATION_RUN: stage.run_id,
+        EVALUATION: evaluation.fingerprint,
+        GATE: gate.model_dump_json(),
+        "overlap": result.overlap,
+        **more,
+        **result.alignment_metrics,
+        **result.masked.model_dump(),
+        **zero_shot(result),
+        **{f"{PARITY}{task}": each for task, each in parity.items()},
+    }
     return register(name, embeddings, Kind.EMBEDDINGS, stage, tags)
 
 
@@ -62,7 +69,6 @@ def load_evidence(client: RetryingClient, version: Version) -> Evidence:
 
     Raises:
         GateError: the version has no evaluation, or the evaluation is gone, was changed, or is of other embeddings.
-        TrackingError: the registry stays down.
         ArtifactError: the evaluation is damaged.
     """
     run = version.tags.get(EVALUATION_RUN)
@@ -99,7 +105,7 @@ def load_evidence(client: RetryingClient, version: Version) -> Evidence:
         aligned_with=version.tags.get("aligned_with"),
         result=result,
         items=items,
-        evaluated_on={name: mark for name, mark in made.manifest.data_hashes.items() if name not in _OWN_INPUTS},
+        evaluated_on={name: each for name, each in made.manifest.data_hashes.items() if name not in _OWN_INPUTS},
         parity={task: float(value) for task, value in parity.items()},
     )
 
@@ -110,16 +116,15 @@ def replace_evidence(stage: StageRun, version: Version, evaluation: Path) -> Non
     Raises:
         GateError: the evaluation is of other embeddings, or on another primary.
         ArtifactError: it is damaged, or not an evaluation.
-        TrackingError: the registry refuses, or stays down.
     """
     made = Artifact.load(evaluation, Kind.EVALUATION)
     result = load_language(evaluation)
-    judged = (result.embeddings, result.primary)
-    needed = (version.fingerprint, version.tags.get("aligned_with"))
-    if judged != needed:
+    primary = version.tags.get("aligned_with")
+    if (result.embeddings, result.primary) != (version.fingerprint, primary):
         raise GateError(
-            f"{evaluation} judges embeddings {judged[0][:12]} on primary {judged[1][:12]}, but {version.title} is "
-            f"{needed[0][:12]} of primary {str(needed[1])[:12]}. Pull it, and judge that by `lingraft evaluate`."
+            f"{evaluation} judges embeddings {result.embeddings[:12]} on primary {result.primary[:12]}, but "
+            f"{version.title} is {version.fingerprint[:12]} of primary {str(primary)[:12]}. Pull it, and judge that by "
+            "`lingraft evaluate`."
         )
     load_items(evaluation)
     stage.log_artifact(made, EVALUATION)

@@ -4,10 +4,9 @@ The gate only computes on stored evidence: it trains and evaluates nothing. Embe
 evaluated on the primary.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
-from typing import NamedTuple
 
 import pydantic
 
@@ -33,6 +32,18 @@ class Evidence:
     parity: Mapping[str, float]
     """Largest difference of a logit between ONNX Runtime and PyTorch, by task."""
 
+    def counts(self, item: str) -> ItemCounts:
+        """Return the counts of an item of the evaluation.
+
+        Raises:
+            GateError: the evaluation does not have it.
+        """
+        if item not in self.items:
+            raise GateError(
+                f"the evaluation of {self.title} keeps no {item!r}, only {sorted(self.items)}. Judge it again."
+            )
+        return self.items[item]
+
 
 class Check(pydantic.BaseModel):
     """One condition of the gate, with its result."""
@@ -57,15 +68,19 @@ def check_challenger(
         challenger: evidence about the challenger, evaluated on that primary.
         champion: evidence about the champion of the same language and primary; None if there is none.
         tasks: names of the tasks that the registry has for that primary.
+
+    Raises:
+        GateError: an evaluation lacks what the gate compares.
     """
     checks = [_aligned(primary, challenger), _parity(challenger, tasks)]
-    metric = _Metric.of(gate, challenger)
     if champion is None:
-        return [*checks, metric.above(metric.floor(challenger))]
-    if unlike := _why_not_comparable(challenger, champion, gate):
-        return [*checks, Check(name="comparable", passed=False, says=unlike)]
-    reference = _Reference(f"the champion, {champion.title},", metric.tallies(champion))
-    return [*checks, metric.above(reference), *_task_checks(gate, challenger, champion)]
+        name, counts = _baseline(gate, challenger)
+        return [*checks, _metric_check(gate, challenger, name, counts)]
+    if reason := _why_not_comparable(challenger, champion, gate):
+        return [*checks, Check(name="comparable", passed=False, says=reason)]
+    theirs = [champion.counts(item) for item in _metric_items(gate, challenger)]
+    metric = _metric_check(gate, challenger, f"the champion, {champion.title},", theirs)
+    return [*checks, metric, *_task_checks(gate, challenger, champion)]
 
 
 def all_passed(checks: Sequence[Check]) -> bool:
@@ -73,9 +88,14 @@ def all_passed(checks: Sequence[Check]) -> bool:
     return bool(checks) and all(check.passed for check in checks)
 
 
-def refusal_reason(checks: Sequence[Check]) -> str:
+def refusal_reason(checks: Iterable[Check]) -> str:
     """Return why a challenger was refused: the failed checks, in a line."""
-    return " ".join(check.says for check in checks if not check.passed)
+    return sentences(check for check in checks if not check.passed)
+
+
+def sentences(checks: Iterable[Check]) -> str:
+    """Return the results of checks in a line."""
+    return " ".join(f"{check.says.removesuffix('.')}." for check in checks)
 
 
 def format_checks(checks: Sequence[Check]) -> str:
@@ -84,28 +104,29 @@ def format_checks(checks: Sequence[Check]) -> str:
 
 
 def _aligned(primary: str, challenger: Evidence) -> Check:
-    marks = {challenger.aligned_with, challenger.result.primary}
-    fits = marks == {primary}
-    said = f"learned for and judged on the primary {primary[:12]}"
-    other = ", ".join(sorted(str(mark)[:12] for mark in marks))
-    says = said if fits else f"{challenger.title} belongs to primary {other}, not to {primary[:12]}: adapt it again."
-    return Check(name="aligned", passed=fits, says=says)
+    primaries = {challenger.aligned_with, challenger.result.primary}
+    says = f"learned for and judged on the primary {primary[:12]}"
+    if passed := primaries == {primary}:
+        return Check(name="aligned", passed=passed, says=says)
+    other = ", ".join(sorted(str(each)[:12] for each in primaries))
+    says = f"{challenger.title} belongs to primary {other}, not to {primary[:12]}: adapt it again"
+    return Check(name="aligned", passed=passed, says=says)
 
 
 def _parity(challenger: Evidence, tasks: Collection[str]) -> Check:
-    parity = challenger.parity
+    parity = dict(challenger.parity)
     if unknown := sorted(set(tasks) - set(parity)):
         says = (
             f"{challenger.title} has no parity of {', '.join(unknown)}, which the registry has for this primary. Run "
             "the language pipeline again with them in the recipe: it measures parity and adds it to the same version. "
-            "If one is not to be served any more, delete its versions."
+            "If one is not to be served any more, delete its versions"
         )
-        return Check(name="parity", passed=False, says=says, numbers=dict(parity))
-    holds = all(found <= PARITY_TOLERANCE for found in parity.values())
-    shown = ", ".join(f"{task} {found:.2g}" for task, found in parity.items()) or "there is no task"
-    word = "within" if holds else "not within"
-    says = f"ONNX Runtime and PyTorch agree {word} {PARITY_TOLERANCE:g} in every logit ({shown})"
-    return Check(name="parity", passed=holds, says=says + ("" if holds else "."), numbers=dict(parity))
+        return Check(name="parity", passed=False, says=says, numbers=parity)
+    passed = all(found <= PARITY_TOLERANCE for found in parity.values())
+    measured = ", ".join(f"{task} {found:.2g}" for task, found in parity.items()) or "there is no task"
+    within = "within" if passed else "not within"
+    says = f"ONNX Runtime and PyTorch agree {within} {PARITY_TOLERANCE:g} in every logit ({measured})"
+    return Check(name="parity", passed=passed, says=says, numbers=parity)
 
 
 def _why_not_comparable(challenger: Evidence, champion: Evidence, gate: Gate) -> str | None:
@@ -113,84 +134,49 @@ def _why_not_comparable(challenger: Evidence, champion: Evidence, gate: Gate) ->
     ours = challenger.evaluated_on
     theirs = champion.evaluated_on
     names = {*ours, *theirs} - (set() if gate.metric == ALIGNMENT_METRIC else {ALIGNMENT})
-    unlike = sorted(name for name in names if ours.get(name) != theirs.get(name))
-    if not unlike:
+    different = sorted(name for name in names if ours.get(name) != theirs.get(name))
+    if not different:
         return None
     return (
         f"{challenger.title} and the champion, {champion.title}, were not judged on the same items: "
-        f"{', '.join(unlike)} differ. Judge the champion on the challenger's text, blocks and tasks "
+        f"{', '.join(different)} differ. Judge the champion on the challenger's text, blocks and tasks "
         "(`lingraft registry pull`, `lingraft evaluate`, `lingraft registry judge`). If its tokenizer is another, that "
         "says nothing: adapt with the champion's, or take champions back (`lingraft registry rollback`) until there is "
-        "none, so that the challenger counts as the first."
+        "none, so that the challenger counts as the first"
     )
 
 
-class _Reference(NamedTuple):
-    """Scores that a challenger must beat."""
-
-    name: str
-    tallies: list[ItemCounts]
-    """Counts of each finetuning seed; a single one for metrics without finetuning."""
-
-
-@dataclass(frozen=True)
-class _Metric:
-    """The deciding metric, and the challenger's counts of it."""
-
-    gate: Gate
-    title: str
-    item_names: tuple[str, ...]
-    """Names of its counts in an evaluation."""
-    ours: list[ItemCounts]
-
-    @classmethod
-    def of(cls, gate: Gate, challenger: Evidence) -> "_Metric":
-        """Find the gate's metric in the challenger's evaluation.
-
-        Raises:
-            GateError: the challenger was not evaluated by it.
-        """
-        names: tuple[str, ...]
-        if gate.metric == MASKED_METRIC:
-            title = "masked accuracy on the primary"
-            names = (MASKED,)
-        elif gate.metric == ALIGNMENT_METRIC:
-            title = "retrieval of counterparts in the source language"
-            names = (ALIGNMENT,)
-        else:
-            task = _task(challenger, gate)
-            title = f"zero-shot {task.metric} on {task.name}"
-            names = tuple(task_item(task.name, seed) for seed in task.score.by_seed)
-        return cls(gate, title, names, [_counts(challenger, name) for name in names])
-
-    def tallies(self, evidence: Evidence) -> list[ItemCounts]:
-        """Return another version's counts of this metric."""
-        return [_counts(evidence, name) for name in self.item_names]
-
-    def floor(self, challenger: Evidence) -> _Reference:
-        """Return the baseline that a first version must beat, which needs no training in the language."""
-        if self.gate.metric == MASKED_METRIC:
-            return _Reference("its untrained initialisation", [_counts(challenger, MASKED_INITIAL)])
-        if self.gate.metric == ALIGNMENT_METRIC:
-            return _Reference("chance", [_constant_counts(tally, 1 / len(tally)) for tally in self.ours])
-        baseline = _task(challenger, self.gate).baseline
-        return _Reference("the best trivial answer", [_constant_counts(tally, baseline) for tally in self.ours])
-
-    def above(self, reference: _Reference) -> Check:
-        """Check that the challenger's score beats another by the gate's margin."""
-        gate = self.gate
-        found = difference(self.ours, reference.tallies, gate)
-        score = mean(tally.score for tally in self.ours)
-        beats = found.lower > gate.margin
-        says = (
-            f"{self.title} is {score:.2%}, {_in_points(found.estimate)} points beside {reference.name} "
-            f"{_format_interval(gate, found)}; the lower end must be above {100 * gate.margin:.2f} points"
-        )
-        numbers = {"score": score, "margin": gate.margin, **found._asdict()}
-        return Check(name=gate.metric, passed=beats, says=says + ("" if beats else "."), numbers=numbers)
+def _metric_items(gate: Gate, challenger: Evidence) -> list[str]:
+    """Return the items of the deciding metric in an evaluation: one, or one for each finetuning seed of a task."""
+    if gate.metric == MASKED_METRIC:
+        return [MASKED]
+    if gate.metric == ALIGNMENT_METRIC:
+        return [ALIGNMENT]
+    task = _deciding_task(gate, challenger)
+    return [task_item(task.name, seed) for seed in task.score.by_seed]
 
 
-def _task(challenger: Evidence, gate: Gate) -> TaskScores:
+def _metric_title(gate: Gate, challenger: Evidence) -> str:
+    if gate.metric == MASKED_METRIC:
+        return "masked accuracy on the primary"
+    if gate.metric == ALIGNMENT_METRIC:
+        return "retrieval of counterparts in the source language"
+    task = _deciding_task(gate, challenger)
+    return f"zero-shot {task.metric} on {task.name}"
+
+
+def _baseline(gate: Gate, challenger: Evidence) -> tuple[str, list[ItemCounts]]:
+    """Return name and counts of what a first version must beat, which needs no training in the language."""
+    ours = [challenger.counts(item) for item in _metric_items(gate, challenger)]
+    if gate.metric == MASKED_METRIC:
+        return "its untrained initialisation", [challenger.counts(MASKED_INITIAL)]
+    if gate.metric == ALIGNMENT_METRIC:
+        return "chance", [ItemCounts.of(each.out_of_N / len(each), each.out_of_N) for each in ours]
+    share = _deciding_task(gate, challenger).baseline
+    return "the best trivial answer", [ItemCounts.of(share * each.out_of_N, each.out_of_N) for each in ours]
+
+
+def _deciding_task(gate: Gate, challenger: Evidence) -> TaskScores:
     scores = challenger.result.task_scores
     if gate.metric not in scores:
         raise GateError(
@@ -200,20 +186,27 @@ def _task(challenger: Evidence, gate: Gate) -> TaskScores:
     return scores[gate.metric]
 
 
-def _constant_counts(tally: ItemCounts, share: float) -> ItemCounts:
-    """Return counts of the same items, each with this share found."""
-    return ItemCounts.of(share * tally.out_of_N, tally.out_of_N)
+def _metric_check(gate: Gate, challenger: Evidence, reference: str, theirs: Sequence[ItemCounts]) -> Check:
+    """Check that the challenger's score beats that of a reference by the gate's margin."""
+    ours = [challenger.counts(item) for item in _metric_items(gate, challenger)]
+    score = mean(each.score for each in ours)
+    found = difference(ours, theirs, gate)
+    beats = found.lower > gate.margin
+    says = (
+        f"{_metric_title(gate, challenger)} is {score:.2%}, {_in_points(found.estimate)} points beside {reference} "
+        f"{_format_interval(gate, found)}; the lower end must be above {100 * gate.margin:.2f} points"
+    )
+    numbers = {"score": score, "margin": gate.margin, **found._asdict()}
+    return Check(name=gate.metric, passed=beats, says=says, numbers=numbers)
 
 
 def _task_checks(gate: Gate, challenger: Evidence, champion: Evidence) -> Iterator[Check]:
+    """Check that the score of no other task falls by more than its tolerance."""
     for task in champion.result.tasks:
         if task.name == gate.metric:
             continue
-        pairs = [
-            tuple(_counts(one, task_item(task.name, seed)) for one in (challenger, champion))
-            for seed in task.score.by_seed
-        ]
-        found = difference([ours for ours, _ in pairs], [theirs for _, theirs in pairs], gate)
+        items = [task_item(task.name, seed) for seed in task.score.by_seed]
+        found = difference([challenger.counts(item) for item in items], [champion.counts(item) for item in items], gate)
         tolerance = gate.tolerance_of(task.name)
         holds = found.lower > -tolerance
         says = (
@@ -221,7 +214,7 @@ def _task_checks(gate: Gate, challenger: Evidence, champion: Evidence) -> Iterat
             f"{_format_interval(gate, found)}; the lower end must be above {-100 * tolerance:.2f} points"
         )
         numbers = {"tolerance": tolerance, **found._asdict()}
-        yield Check(name=f"task {task.name}", passed=holds, says=says + ("" if holds else "."), numbers=numbers)
+        yield Check(name=f"task {task.name}", passed=holds, says=says, numbers=numbers)
 
 
 def _format_interval(gate: Gate, found: Difference) -> str:
@@ -231,11 +224,3 @@ def _format_interval(gate: Gate, found: Difference) -> str:
 def _in_points(difference: float) -> str:
     """Format a difference of two shares in percentage points."""
     return f"{100 * difference:+.2f}"
-
-
-def _counts(evidence: Evidence, item: str) -> ItemCounts:
-    if item not in evidence.items:
-        raise GateError(
-            f"the evaluation of {evidence.title} keeps no {item!r}, only {sorted(evidence.items)}. Judge it again."
-        )
-    return evidence.items[item]

@@ -8,11 +8,8 @@ ENDPOINT = "endpoint."
 """Prefix of a bundle's tags that say where it is served; the endpoint's name follows. Deployments write them."""
 _DATA = "data."
 _TEXT = f"{_DATA}text"
-_HASHES = {"text": _TEXT, "documents": f"{_DATA}documents"}
-"""Tags with hashes of the training text, by their names in the tree."""
 _LANGUAGE = "fingerprint."
 """Prefix of a bundle's tags with the fingerprint of each language; the language follows."""
-_ORDER = ("mini", "embeddings", "task", "bundle")
 
 
 def parents_of(version: Version) -> set[str]:
@@ -36,19 +33,23 @@ def _tree(primary: Version, found: Sequence[Version]) -> Iterator[str]:
     """Draw a primary's tree: bundles below their task, embeddings below the primary or their mini-model."""
     yield _label(primary)
     ours = [each for each in found if each.tags.get("aligned_with") == primary.fingerprint]
-    minis, embeddings, tasks, bundles = ([each for each in ours if each.kind == kind] for kind in _ORDER)
-    under = [(mini, _learned_over(mini, embeddings)) for mini in minis]
-    placed = [each for _, learned in under for each in learned]
-    branches = [[_label(mini), *_indent(*([_label(each)] for each in learned))] for mini, learned in under]
+    minis, embeddings, tasks, bundles = (
+        [each for each in ours if each.kind == kind] for kind in ("mini", "embeddings", "task", "bundle")
+    )
+    placed: list[Version] = []
+    branches = []
+    for mini in minis:
+        learned = [each for each in embeddings if _learned_over(mini, each)]
+        branches.append([_label(mini), *_indent(*([_label(each)] for each in learned))])
+        placed += learned
     branches += [[_label(each)] for each in embeddings if each not in placed]
     branches += [[_label(task), *_indent(*_bundles(task.fingerprint, bundles, primary, embeddings))] for task in tasks]
     branches += _bundles(None, bundles, primary, embeddings)
     yield from _indent(*branches)
 
 
-def _learned_over(mini: Version, embeddings: Sequence[Version]) -> list[Version]:
-    alike = ("system", "depth")
-    return [each for each in embeddings if all(each.tags.get(key) == mini.tags.get(key) for key in alike)]
+def _learned_over(mini: Version, embeddings: Version) -> bool:
+    return all(embeddings.tags.get(key) == mini.tags.get(key) for key in ("system", "depth"))
 
 
 def _bundles(
@@ -77,19 +78,22 @@ def _language(bundle: Version, language: str, primary: Version, embeddings: Sequ
     learned = next((each for each in (primary, *embeddings) if each.fingerprint == mark), None)
     if learned is None:
         return f"{head} of embeddings {mark[:12] or 'that no tag names'}, not registered"
-    hashes = [f"{name} {learned.tags[key][:12]}" for name, key in _HASHES.items() if key in learned.tags]
+    inputs = {name: learned.tags.get(f"{_DATA}{name}") for name in ("text", "documents")}
+    hashes = [f"{name} {each[:12]}" for name, each in inputs.items() if each]
     return " ".join([head, "of", learned.name, f"{learned.number}", f"[{mark[:12]}]", *hashes])
 
 
 def _label(version: Version) -> str:
-    facts = [", ".join(_languages(version)) or version.tags.get("language")]
-    facts += [version.tags.get("system") if version.kind != "task" else None]
-    known = [fact for fact in facts if fact]
-    depth = [f"depth {version.tags['depth']}"] if "depth" in version.tags and version.kind != "primary" else []
-    text = [f"text {version.tags[_TEXT][:12]}"] if _TEXT in version.tags else []
-    aliases = [f"@{alias}" for alias in version.aliases]
-    title = f"{version.name} {version.number}"
-    return " ".join([title, f"[{version.fingerprint[:12]}]", *known, *depth, *text, *aliases])
+    """Describe a version: number, fingerprint, languages, system, depth, text and aliases."""
+    tags = version.tags
+    facts = [
+        ", ".join(_languages(version)) or tags.get("language"),
+        tags.get("system") if version.kind != "task" else None,
+        f"depth {tags['depth']}" if "depth" in tags and version.kind != "primary" else None,
+        f"text {tags[_TEXT][:12]}" if _TEXT in tags else None,
+        *(f"@{alias}" for alias in version.aliases),
+    ]
+    return " ".join([version.name, str(version.number), f"[{version.fingerprint[:12]}]", *filter(None, facts)])
 
 
 def _indent(*branches: Sequence[str]) -> list[str]:

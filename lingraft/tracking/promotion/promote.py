@@ -14,14 +14,23 @@ from lingraft.console import say
 from lingraft.errors import GateError, NotRegisteredError, PromotionError, SupersededError
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion import decisions
-from lingraft.tracking.promotion.bundle_gate import NO_CHANGES, AllowedChanges
-from lingraft.tracking.promotion.bundles import accepted_fingerprints, bundle_change, recorded_champion
+from lingraft.tracking.promotion.bundle_gate import (
+    NO_CHANGES,
+    AllowedChanges,
+    BundleChange,
+    bundle_content,
+    served_content,
+)
 from lingraft.tracking.promotion.decisions import (
     Decision,
     DecisionOutcome,
     Record,
+    accepted_fingerprints,
     effective_decisions,
+    last_number,
+    project_of,
     promotions_in_effect,
+    recorded_champion,
     superseded_by,
 )
 from lingraft.tracking.promotion.evidence import load_evidence, recorded_gate
@@ -61,7 +70,7 @@ def promote(
     """Make a version champion if it passes the gate of its kind; the decision is recorded either way.
 
     Args:
-        client: MLflow, with retries.
+        client: MLflow.
         name: registered model.
         number: number of the version.
         asked_by: requester: a user, or a pipeline and its run.
@@ -75,7 +84,7 @@ def promote(
         PromotionError: lingraft did not register the version, or `allowed` names a language that stays.
         SupersededError: another decision about the model was made at the same time, or after `after_decision`.
         GateError: there is no evidence, or no primary to be aligned with.
-        TrackingError: the registry lacks the version, refuses, or stays down.
+        NotRegisteredError: the registry lacks the version.
     """
     version = version_of(client, name, number)
     project = project_of(version)
@@ -84,20 +93,22 @@ def promote(
     found = versions_of(client, name)
     champion = next((each for each in found if each.is_champion), None)
     if after_decision is not None:
-        _require_no_later(records, after_decision, name, number)
+        _require_no_later(records, after_decision, version)
     recorded = recorded_champion(found, records)
     if champion and champion.number == number:
         if recorded == champion:
-            return PromotionResult(name, number, number, (), None)
+            return PromotionResult(model=name, before=number, after=number, checks=(), record=None)
         champion = recorded  # the alias was moved by hand: the gate has not seen this version yet
     before = champion.number if champion else None
-    change = bundle_change(client, champion, version, recorded) if version.kind == "bundle" else None
+    change = _bundle_change(client, champion, version, recorded) if version.kind == "bundle" else None
     checks = tuple(_run_checks(client, project, version, champion, gate))
     if change:
         change.require_removed(allowed)
         checks += (*change.checks(allowed), *change.gate_checks(accepted_fingerprints(client, project)))
+    passed = all_passed(checks)
+    after = number if passed else before
     if dry_run:
-        return PromotionResult(name, before, number if all_passed(checks) else before, checks, None)
+        return PromotionResult(model=name, before=before, after=after, checks=checks, record=None)
     decision = Decision(
         action="promote",
         model=name,
@@ -109,13 +120,14 @@ def promote(
         knew=last_number(records),
         checks=checks,
         languages=change.after.languages if change and change.after else (),
-        dropped=change.lost if change and all_passed(checks) else (),
+        dropped=change.lost if change and passed else (),
         allowed=allowed,
     )
-    if not all_passed(checks):
+    if passed:
+        record = _carry_out(client, project, decision, version)
+    else:
         record = decisions.append(client, project, decision, version, DecisionOutcome.REFUSED)
-        return PromotionResult(name, before, before, checks, record)
-    return PromotionResult(name, before, number, checks, _carry_out(client, project, decision, version))
+    return PromotionResult(model=name, before=before, after=after, checks=checks, record=record)
 
 
 def rollback(
@@ -124,7 +136,7 @@ def rollback(
     """Undo the last promotion: the alias returns to the previous champion, or to none if there was none.
 
     Args:
-        client: MLflow, with retries.
+        client: MLflow.
         name: registered model.
         asked_by: requester: a user, or a pipeline and its run.
         dry_run: whether to run the checks only, and change nothing.
@@ -134,7 +146,7 @@ def rollback(
         PromotionError: there is no promotion to undo, the previous champion does not fit the project's primary, or the
             rollback changes production in a way that is not allowed.
         SupersededError: another decision about the model was made at the same time, and was first.
-        TrackingError: the registry has no such model, refuses, or stays down.
+        NotRegisteredError: the registry has no such model.
     """
     found = versions_of(client, name)
     if not found:
@@ -143,20 +155,23 @@ def rollback(
     _require_bundle(found[-1], allowed)
     records = decisions.history(client, project, name) if dry_run else reconciled_history(client, project, name)
     found = versions_of(client, name)  # again: a promotion may have ended since
-    undone = _last_promotion(records)
+    standing = promotions_in_effect(records)
+    if not standing:
+        raise PromotionError("no promotion of this model is left to take back.")
+    undone = standing[-1]
     target = _rollback_version(client, project, undone, found)
     champion = next((each for each in found if each.is_champion), None)
     before = champion.number if champion else None
     after = target.number if target else None
     recorded = recorded_champion(found, records)
-    change = bundle_change(client, champion, target, recorded) if found[-1].kind == "bundle" else None
+    change = _bundle_change(client, champion, target, recorded) if found[-1].kind == "bundle" else None
     checks = tuple(change.checks(allowed)) if change else ()
     if change:
         change.require_removed(allowed)
         if unmet := refusal_reason(checks):
             raise PromotionError(f"decision {undone.number} about {name!r} is not taken back. {unmet}")
     if dry_run:
-        return PromotionResult(name, before, after, checks, None)
+        return PromotionResult(model=name, before=before, after=after, checks=checks, record=None)
     decision = Decision(
         action="rollback",
         model=name,
@@ -172,17 +187,12 @@ def rollback(
         dropped=change.lost if change else (),
         allowed=allowed,
     )
-    return PromotionResult(
-        name, before, after, checks, _carry_out(client, project, decision, target or champion or found[-1])
-    )
+    record = _carry_out(client, project, decision, target or champion or found[-1])
+    return PromotionResult(model=name, before=before, after=after, checks=checks, record=record)
 
 
 def reconciled_history(client: RetryingClient, project: str, name: str) -> list[Record]:
-    """Complete all open decisions about a model, and return its record of decisions.
-
-    Raises:
-        TrackingError: the registry refuses, or stays down.
-    """
+    """Complete all open decisions about a model, and return its record of decisions."""
     while True:
         records = decisions.history(client, project, name)
         if not any(record.outcome is DecisionOutcome.INTENDED for record in records):
@@ -202,59 +212,52 @@ def reconcile(client: RetryingClient, project: str, name: str) -> list[Record]:
         wins = record in first
         if wins and record is first[-1]:
             move_champion(client, name, record.decision.after)
-        decisions.complete(client, project, record, DecisionOutcome.DONE if wins else DecisionOutcome.SUPERSEDED)
-        say(f"Decision {record.number} about {name!r} was left open and is now {'done' if wins else 'overtaken'}.")
+        outcome = DecisionOutcome.DONE if wins else DecisionOutcome.SUPERSEDED
+        decisions.complete(client, project, record, outcome)
+        say(f"Decision {record.number} about {name!r} was left open and is now {outcome}.")
     return open_decisions
 
 
 def languages_to_readapt(client: RetryingClient, project: str, primary: str) -> list[str]:
-    """Return the languages whose champion is not aligned with a primary, and which must be adapted again.
-
-    Args:
-        client: MLflow, with retries.
-        project: name of the project.
-        primary: fingerprint of the primary.
-    """
+    """Return the languages whose champion is not aligned with a primary, and which must be adapted again."""
     return [
         each.tags["language"] for each in misaligned_champions(client, project, primary) if each.kind == "embeddings"
     ]
 
 
 def misaligned_champions(client: RetryingClient, project: str, primary: str) -> list[Version]:
-    """Return the champions of a project, of any kind, that are not aligned with a primary."""
+    """Return the champions of a project, of any kind, that are not aligned with a primary, given its fingerprint."""
     champions = [each for each in versions(client, project) if each.is_champion and each.kind != "primary"]
     return [each for each in champions if each.tags.get("aligned_with") != primary]
 
 
-def rollback_target(records: Sequence[Record]) -> int | None:
-    """Return the version that a rollback would make champion; None if there is none."""
-    standing = promotions_in_effect(records)
-    return standing[-1].decision.before if standing else None
-
-
-def project_of(version: Version) -> str:
-    """Return the project of a version.
-
-    Raises:
-        PromotionError: lingraft did not register the version.
-    """
-    if "project" not in version.tags:
-        raise PromotionError(
-            f"{version.title} has no tag 'project', so lingraft has not registered it. Register it by a pipeline."
-        )
-    return version.tags["project"]
-
-
-def primary_fingerprint(client: RetryingClient, project: str) -> str:
-    """Return the fingerprint of a project's current primary.
-
-    Raises:
-        GateError: the project has no primary.
-    """
+def _primary_fingerprint(client: RetryingClient, project: str) -> str:
+    """Return the fingerprint of a project's current primary."""
     primary = champion_of(client, primary_of(project))
     if primary is None:
         raise GateError(f"{primary_of(project)!r} has no champion to be aligned with. Promote a primary first.")
     return primary.fingerprint
+
+
+def _bundle_change(
+    client: RetryingClient, before: Version | None, after: Version | None, recorded: Version | None
+) -> BundleChange:
+    """Describe the change of production when one registered bundle replaces another.
+
+    Args:
+        client: MLflow.
+        before: the champion.
+        after: bundle that replaces it.
+        recorded: the champion by the record of decisions.
+
+    Raises:
+        ArtifactError: the manifest of the new bundle is damaged.
+    """
+    return BundleChange(
+        before=served_content(client, before),
+        after=bundle_content(client, after) if after else None,
+        recorded=served_content(client, recorded),
+    )
 
 
 def _run_checks(
@@ -262,28 +265,22 @@ def _run_checks(
 ) -> Sequence[Check]:
     if version.kind == "primary":
         return [Check(name="primary", passed=True, says="a primary decides what all else must be aligned with")]
-    primary = primary_fingerprint(client, project)
+    primary = _primary_fingerprint(client, project)
     if version.kind != "embeddings":
-        return [_aligned(version, primary)]
+        own = version.tags.get("aligned_with")
+        says = f"{version.title} is aligned with primary {str(own)[:12]}; the project's is {primary[:12]}"
+        return [Check(name="aligned", passed=own == primary, says=says)]
     eligible = champion if champion and champion.tags.get("aligned_with") == primary else None
     try:
         theirs = load_evidence(client, eligible) if eligible else None
     except GateError as error:  # the champion's scores are unknown, so no challenger can beat them
         return [Check(name="comparable", passed=False, says=str(error))]
-    tasks = _tasks_of(versions(client, project), primary)
+    tasks = {
+        each.tags["task"]
+        for each in versions(client, project)
+        if each.kind == "task" and each.tags.get("aligned_with") == primary
+    }
     return check_challenger(gate or recorded_gate(version), primary, load_evidence(client, version), theirs, tasks)
-
-
-def _tasks_of(found: Sequence[Version], primary: str) -> set[str]:
-    """Return the names of a primary's tasks."""
-    return {each.tags["task"] for each in found if each.kind == "task" and each.tags.get("aligned_with") == primary}
-
-
-def _aligned(version: Version, primary: str) -> Check:
-    mark = version.tags.get("aligned_with")
-    fits = mark == primary
-    says = f"{version.title} is aligned with primary {str(mark)[:12]}; the project's is {primary[:12]}"
-    return Check(name="aligned", passed=fits, says=says + ("" if fits else "."))
 
 
 def _carry_out(client: RetryingClient, project: str, decision: Decision, about: Version) -> Record:
@@ -314,24 +311,12 @@ def _rollback_version(client: RetryingClient, project: str, undone: Record, foun
             f"version {number} of {undone.decision.model!r}, champion before decision {undone.number}, was deleted. "
             "Promote another version."
         )
-    if target.kind != "primary" and target.tags.get("aligned_with") != primary_fingerprint(client, project):
+    if target.kind != "primary" and target.tags.get("aligned_with") != _primary_fingerprint(client, project):
         raise PromotionError(
             f"{target.title}, champion before decision {undone.number}, belongs to another primary. Adapt again, or "
             f"roll {primary_of(project)!r} back first."
         )
     return target
-
-
-def _last_promotion(records: Sequence[Record]) -> Record:
-    standing = promotions_in_effect(records)
-    if not standing:
-        raise PromotionError("no promotion of this model is left to take back.")
-    return standing[-1]
-
-
-def last_number(records: Sequence[Record]) -> int:
-    """Return the number of the last decision; 0 if there is none."""
-    return max((record.number for record in records), default=0)
 
 
 def _require_bundle(version: Version, allowed: AllowedChanges) -> None:
@@ -342,10 +327,10 @@ def _require_bundle(version: Version, allowed: AllowedChanges) -> None:
         )
 
 
-def _require_no_later(records: Sequence[Record], after_decision: int, name: str, number: int) -> None:
+def _require_no_later(records: Sequence[Record], after_decision: int, version: Version) -> None:
     if later := [each for each in effective_decisions(records) if each.number > after_decision]:
+        latest = later[-1].decision
         raise SupersededError(
-            f"version {number} of {name!r} was made from the champion as it was before decision {later[-1].number} "
-            f"({later[-1].decision.action} version {later[-1].decision.after} by {later[-1].decision.asked_by}). "
-            "Make it again."
+            f"{version.title} was made from the champion as it was before decision {later[-1].number} "
+            f"({latest.action} version {latest.after} by {latest.asked_by}). Make it again."
         )

@@ -13,11 +13,10 @@ from lingraft.console import say
 from lingraft.errors import PromotionError, SupersededError
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion import decisions
-from lingraft.tracking.promotion.bundle_gate import AllowedChanges, BundleContent, languages_in
-from lingraft.tracking.promotion.bundles import recorded_champion, served_content
-from lingraft.tracking.promotion.decisions import Record
+from lingraft.tracking.promotion.bundle_gate import AllowedChanges, BundleContent, languages_in, served_content
+from lingraft.tracking.promotion.decisions import Record, last_number, recorded_champion
 from lingraft.tracking.promotion.gate import refusal_reason
-from lingraft.tracking.promotion.promote import PromotionResult, last_number, promote, reconciled_history
+from lingraft.tracking.promotion.promote import PromotionResult, promote, reconciled_history
 from lingraft.tracking.registry import register
 from lingraft.tracking.runs import StageRun
 from lingraft.tracking.versions import Version, champion_of, download, versions, versions_of
@@ -64,7 +63,6 @@ def renew(
         asked_by: requester, for the record of decisions.
 
     Raises:
-        TrackingError: the registry refuses, or stays down.
         ArtifactError: registered embeddings are damaged.
     """
     while True:
@@ -72,11 +70,23 @@ def renew(
         knew = last_number(records)
         before = _in_production(stage.client, name, records)
         with tempfile.TemporaryDirectory() as folder:
-            made = make(_select_embeddings(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
+            folders = _select_embeddings(
+                stage,
+                before=before,
+                primary=primary,
+                brought=brought,
+                dropped=allowed.drop_languages,
+                folder=Path(folder),
+            )
+            made = make(folders)
         version = register(name, made.folder, Kind.BUNDLE, stage, tags)
-        possible = _applicable_changes(allowed, before, made)
+        # One run renews several bundles, and a dropped language may stay in this one, or never have been in it.
+        served = languages_in(before)
+        held = bundle_languages(made.manifest)
+        dropped = tuple(language for language in allowed.drop_languages if language in served and language not in held)
+        changes = allowed.model_copy(update={"drop_languages": dropped})
         try:
-            decided = promote(stage.client, name, int(version), asked_by, allowed=possible, after_decision=knew)
+            decided = promote(stage.client, name, int(version), asked_by, allowed=changes, after_decision=knew)
         except SupersededError as error:
             say(f"{error} So it is made again.")
             continue
@@ -84,11 +94,7 @@ def renew(
 
 
 def languages_in_production(client: RetryingClient, project: str, name: str) -> list[str]:
-    """Return the languages of a bundle's champion, the source language first; none without a champion.
-
-    Raises:
-        TrackingError: the registry refuses, or stays down.
-    """
+    """Return the languages of a bundle's champion, the source language first; none without a champion."""
     return languages_in(_in_production(client, name, decisions.history(client, project, name)))
 
 
@@ -98,14 +104,13 @@ def require_droppable(
     """Refuse to drop languages that no bundle in production has and the run does not name, such as misspelt ones.
 
     Args:
-        client: MLflow, with retries.
+        client: MLflow.
         recipe: recipe of the language pipeline.
         languages: languages of the run.
         drop_languages: languages to remove from production.
 
     Raises:
         PromotionError: a language cannot be dropped; the message lists those that can.
-        TrackingError: the registry refuses, or stays down.
     """
     if recipe.source in drop_languages:
         raise PromotionError(
@@ -128,14 +133,6 @@ def _in_production(client: RetryingClient, name: str, records: Sequence[Record])
     by_number = {version.number: version for version in found if version}
     contents = [served_content(client, version) for version in by_number.values()]
     return [content for content in contents if content]
-
-
-def _applicable_changes(allowed: AllowedChanges, before: Sequence[BundleContent], made: Artifact) -> AllowedChanges:
-    """Leave out dropped languages that this bundle keeps or never had, since one run renews several bundles."""
-    served = languages_in(before)
-    kept = bundle_languages(made.manifest)
-    dropped = tuple(name for name in allowed.drop_languages if name in served and name not in kept)
-    return allowed.model_copy(update={"drop_languages": dropped})
 
 
 def _select_embeddings(

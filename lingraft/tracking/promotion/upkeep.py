@@ -6,16 +6,13 @@ from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
 from lingraft.errors import ArtifactError
-from lingraft.tracking.client import RetryingClient
-from lingraft.tracking.logged_models import MODELS, upload_again
-from lingraft.tracking.metrics_queue import UnreachableError
+from lingraft.tracking.client import RetryingClient, UnreachableError
 from lingraft.tracking.promotion import decisions
-from lingraft.tracking.promotion.bundles import recorded_champion
+from lingraft.tracking.promotion.decisions import promotions_in_effect, recorded_champion
 from lingraft.tracking.promotion.lineage import parents_of
-from lingraft.tracking.promotion.promote import rollback_target
-from lingraft.tracking.registry import REPAIR
+from lingraft.tracking.registry import upload_files
 from lingraft.tracking.tags import mismatched_tag, mlflow_tags, surplus_tags
-from lingraft.tracking.versions import Version, delete_tag, download, set_tags
+from lingraft.tracking.versions import REPAIR, Version, delete_tag, download, set_tags
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -26,12 +23,9 @@ def find_damage(client: RetryingClient, version: Version, found: Sequence[Versio
     The artifact is downloaded, and every file hashed.
 
     Args:
-        client: MLflow, with retries.
+        client: MLflow.
         version: version to check.
         found: all versions of its project.
-
-    Raises:
-        TrackingError: the registry stays down.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -52,13 +46,12 @@ def restore(client: RetryingClient, version: Version, folder: Path) -> None:
     Number, aliases, decisions and all other tags stay.
 
     Args:
-        client: MLflow, with retries.
+        client: MLflow.
         version: version to repair.
         folder: the artifact; its fingerprint must be that of the version's tag.
 
     Raises:
         ArtifactError: the folder is damaged or another artifact, or the store holds files that are not the artifact's.
-        TrackingError: the registry refuses, or stays down.
     """
     made = Artifact.load(folder, read_manifest(folder).kind)
     if made.fingerprint != version.fingerprint:
@@ -67,7 +60,7 @@ def restore(client: RetryingClient, version: Version, folder: Path) -> None:
             f"{version.fingerprint or 'none'}. Give a folder with the same artifact. If the tag was edited, set it "
             "back to the fingerprint in the version's description."
         )
-    upload_again(client, version.source.removeprefix(MODELS), made)
+    upload_files(client, version.model_id, made)
     set_tags(client, version, mlflow_tags(made))
     for name in surplus_tags(version.tags, made):
         delete_tag(client, version, name)
@@ -77,17 +70,17 @@ def restore(client: RetryingClient, version: Version, folder: Path) -> None:
 
 def unrecorded_champions(client: RetryingClient, project: str, found: Sequence[Version]) -> list[str]:
     """Return a message for each champion that differs from the record of decisions."""
-    said = []
+    problems = []
     for name in sorted({each.name for each in found}):
-        decided = decisions.effective_decisions(decisions.history(client, project, name))
-        expected = decided[-1].decision.after if decided else None
+        ours = decisions.effective_decisions(decisions.history(client, project, name))
+        expected = ours[-1].decision.after if ours else None
         actual = next((each.number for each in found if each.name == name and each.is_champion), None)
         if actual != expected:
-            said.append(
+            problems.append(
                 f"champion of {name!r} is version {actual or 'none'}, but by the record it is {expected or 'none'}: "
                 "the alias was moved without a decision, or a decision was broken off. Promote what is right."
             )
-    return said
+    return problems
 
 
 def stale_versions(
@@ -99,17 +92,19 @@ def stale_versions(
     pipelines fetch with it: the last of each seed.
 
     Args:
-        client: MLflow, with retries.
+        client: MLflow.
         project: name of the project.
         found: all versions of the project.
         now_ms: current time, in milliseconds since 1970.
         days: smallest age of a version that is not needed.
     """
-    returns = set()
+    returns: set[tuple[str, int | None]] = set()
     for name in {each.name for each in found}:
         records = decisions.history(client, project, name)
-        recorded = recorded_champion([each for each in found if each.name == name], records)
-        returns |= {(name, rollback_target(records)), (name, recorded.number if recorded else None)}
+        if standing := promotions_in_effect(records):
+            returns.add((name, standing[-1].decision.before))
+        if recorded := recorded_champion([each for each in found if each.name == name], records):
+            returns.add((name, recorded.number))
     young = now_ms - days * _DAY_MS
     kept = [each for each in found if each.aliases or each.created_ms > young or (each.name, each.number) in returns]
     needed: set[str] = set()

@@ -1,4 +1,4 @@
-"""Training on several processes at once, as `torchrun` starts them; without it, nothing here costs anything.
+"""Collective operations of processes that train together as `torchrun` starts them; alone, they cost nothing.
 
 A recipe states the global batch. Each process computes its part, and gradients are averaged over all of them. They
 begin with the same weights and take the same steps, so their weights stay the same bit for bit.
@@ -13,28 +13,15 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from lingraft.errors import TrainingError
-from lingraft.ranks import is_rank_zero, rank, world_size
-
-__all__ = [
-    "all_reduce_max",
-    "all_reduce_sum",
-    "barrier",
-    "broadcast",
-    "data_parallel",
-    "init_process_group",
-    "is_rank_zero",
-    "parent_died",
-    "rank",
-    "world_size",
-]
+from lingraft.ranks import rank, world_size
 
 _PARENT = os.getppid()
 
 
 def data_parallel(loss_of: nn.Module) -> nn.Module:
-    """The same loss; its backward pass averages gradients over all processes while it computes them.
+    """Wrap a loss so that its backward pass averages gradients over all processes while it computes them.
 
-    The leader's weights become everybody's. Gradients stay where they arrive, so there is no second copy of them.
+    Rank zero's weights become everybody's. Gradients stay where they arrive, so there is no second copy of them.
     """
     if world_size() == 1:
         return loss_of
@@ -43,7 +30,7 @@ def data_parallel(loss_of: nn.Module) -> nn.Module:
 
 
 def all_reduce_sum(value: Tensor) -> Tensor:
-    """Sum of a tensor over all processes; on a GPU nothing waits for it."""
+    """Return the sum of a tensor over all processes; on a GPU nothing waits for it."""
     if world_size() > 1:
         init_process_group()
         value = value.clone()
@@ -52,7 +39,7 @@ def all_reduce_sum(value: Tensor) -> Tensor:
 
 
 def all_reduce_max(value: int) -> int:
-    """The highest of all processes' numbers, so that all of them decide alike; no GPU is waited for."""
+    """Return the highest of all processes' numbers, so that all of them decide alike; no GPU is waited for."""
     if world_size() == 1:
         return value
     init_process_group()
@@ -62,7 +49,7 @@ def all_reduce_max(value: int) -> int:
 
 
 def broadcast(value: float) -> float:
-    """The leader's number: what was measured decides alike everywhere, though no two machines measure the same."""
+    """Return rank zero's number, such as a measurement, since no two machines measure the same."""
     if world_size() == 1:
         return value
     init_process_group()
@@ -72,19 +59,19 @@ def broadcast(value: float) -> float:
 
 
 def barrier() -> None:
-    """Until all processes have come this far."""
+    """Wait until all processes have come this far."""
     all_reduce_max(0)
 
 
 def parent_died() -> bool:
-    """Whether the `torchrun` that started this process is gone, so that nobody would end it."""
+    """Return whether the `torchrun` that started this process is gone, so that nobody would end it."""
     return world_size() > 1 and os.getppid() != _PARENT
 
 
 def init_process_group() -> None:
-    """Meet the others, if there are any, each with a GPU of its own where there are GPUs.
+    """Connect to the other processes, if there are any, each with a GPU of its own where there are GPUs.
 
-    A process that is lost ends all others: `torchrun` sees to that.
+    `torchrun` ends all processes when one is lost.
 
     Raises:
         TrainingError: more processes than GPUs were started.
@@ -100,11 +87,11 @@ def init_process_group() -> None:
 
 
 def _store() -> Store:
-    """Where processes leave their addresses for each other.
+    """Return the store in which processes leave their addresses for each other.
 
     `torchrun` keeps one store over its restarts (pytorch issue 135712), so that an address of a process that is gone
     could be read before the new one is written; on one machine the number of restarts keeps them apart. On several
-    machines each counts for itself: docs/several-gpus.md says what to set there.
+    machines each counts for itself: docs/guides/several-gpus.md says what to set there.
     """
     store, _, _ = next(rendezvous("env://"))
     if os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from lingraft.model.kernels.dropout import apply_dropout_, keep_mask, keep_scale
+from lingraft.model.kernels.cpu import apply_dropout_, keep_mask, keep_scale
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from lingraft.config.encoder import Activation, EncoderShape, Family
 from lingraft.model.encoder import Layer
 from lingraft.model.kernels import attention
-from lingraft.model.kernels.casts import _FROZEN
+from lingraft.model.kernels.cpu import _FROZEN
 
 BATCH, TOKENS, WIDTH = 3, 6, 8
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

@@ -39,10 +39,6 @@ def test_a_part_left_empty_takes_what_is_given_for_all() -> None:
     assert Accelerator.parse("V100", utilisation=0.5).effective_tflops == 62.5
 
 
-def test_stating_the_peak_that_we_know_changes_nothing() -> None:
-    assert Accelerator.parse("V100:125") == Accelerator.parse("v100:125.0") == Accelerator.parse("V100")
-
-
 def test_the_papers_rate_is_not_for_a_v100_with_another_peak() -> None:
     found = Accelerator.parse("V100:112")
     assert (found.peak_tflops, found.utilisation, found.origin) == (112, 0.4, "assumed")

@@ -2,7 +2,8 @@ import pytest
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.systems import System
-from lingraft.reports.paper.report import PaperRecords, write
+from lingraft.reports.paper.records import PaperRecords
+from lingraft.reports.paper.report import write
 from tests.fixtures import once
 from tests.reports.paper.made_up import MadeUp
 

@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lingraft.config.systems import System
-from lingraft.reports.paper.canvas import Drawing
-from lingraft.reports.paper.figures import depth_drawings, target_time_drawing
+from lingraft.reports.paper.figures import depth_drawings
+from lingraft.reports.paper.report import report_sections
 from lingraft.reports.paper.results_table import ResultsTable
-from lingraft.reports.paper.sections import sections_of
+from lingraft.reports.plotting import Drawing
 from tests.reports.paper.made_up import DEPTHS, MadeUp
 
 JOINT = System.MINIJOINT
@@ -52,17 +52,7 @@ def test_the_legend_names_no_language_without_a_line(made_up: MadeUp) -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["de"]
 
 
-def test_a_language_in_which_nothing_has_a_number_says_so(made_up: MadeUp) -> None:
-    records = made_up.records(made_up.failed(System.BL_BASE, 12, "tr"), tasks=[made_up.task("xnli", ("de", "tr"))])
-    drawings = target_time_drawing(ResultsTable(records), records.tasks[0])
-    assert "No system has a number in tr." in drawings[0].caption
-    (axes,) = painted(drawings).axes
-    assert [text.get_position()[1] for text in axes.texts if text.get_text() == "no number"] == [1]
-    whole = made_up.records()
-    assert "No system" not in target_time_drawing(ResultsTable(whole), whole.tasks[0])[0].caption
-
-
 def test_every_heading_begins_with_a_capital(made_up: MadeUp) -> None:
-    drawings = [each for section in sections_of(ResultsTable(made_up.records())) for each in section.drawings]
+    drawings = [each for section in report_sections(ResultsTable(made_up.records())) for each in section.drawings]
     assert len(drawings) > 5
     assert all(drawing.heading[0].isupper() for drawing in drawings)

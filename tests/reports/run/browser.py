@@ -18,6 +18,7 @@ import matplotlib.image
 import numpy as np
 from websockets.sync.client import ClientConnection, connect
 
+from benchmarks.pages import write_picture
 from tests.fixtures import once
 
 LIMIT_S = 60
@@ -92,6 +93,13 @@ def new_page(port: int) -> Iterator["Page"]:
         place = f"ws://127.0.0.1:{port}/devtools/page/{page}"
         with connect(place, proxy=None, max_size=None) as page_socket:
             yield Page(page_socket)
+
+
+def write_screenshot(path: Path, screenshot: np.ndarray) -> None:
+    """Write a screenshot as a PNG of few colours."""
+    stream = io.BytesIO()
+    matplotlib.image.imsave(stream, screenshot)
+    write_picture(path, stream.getvalue())
 
 
 class Connection:

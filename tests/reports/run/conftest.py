@@ -9,8 +9,8 @@ import pytest
 from lingraft.artifacts.artifact import Artifact, Cost, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
-from lingraft.reports.run.page import RunRecords, write
-from lingraft.reports.run.records import GateVerdict, SampleAnswer, TrackedRuns
+from lingraft.reports.run.page import write
+from lingraft.reports.run.records import GateVerdict, RunRecords, SampleAnswer, TrackedRuns
 from lingraft.stages.results import (
     LanguageResult,
     MaskedScores,

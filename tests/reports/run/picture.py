@@ -4,10 +4,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import matplotlib.image
-
 from lingraft.reports.run.page import PAGE_FILE
-from tests.reports.run.browser import new_page, running_chromium
+from tests.reports.run.browser import new_page, running_chromium, write_screenshot
 
 WIDTH, HEIGHT = 1100, 900
 END = "document.getElementById('next').getBoundingClientRect().top + window.scrollY"
@@ -20,7 +18,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, running_chromium(Path(folder)) as port, new_page(port) as page:
         page.view(WIDTH, HEIGHT, phone=False, scheme="light")
         page.open((report / PAGE_FILE).resolve())
-        matplotlib.image.imsave(out, page.screenshot()[: int(page.evaluate(END))])
+        write_screenshot(out, page.screenshot()[: int(page.evaluate(END))])
 
 
 if __name__ == "__main__":

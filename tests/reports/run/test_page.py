@@ -11,7 +11,9 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import MissingExtraError
-from lingraft.reports.run.page import PAGE_FILE, RunRecords, table, write
+from lingraft.reports.run.page import PAGE_FILE, write
+from lingraft.reports.run.records import RunRecords
+from lingraft.reports.run.table import table
 from tests.fixtures import once
 from tests.reports.run.page import Page
 
@@ -177,18 +179,6 @@ def test_without_a_task_its_columns_are_left_out_and_the_reason_is_given(
     assert any("the recipe names no task" in text for text in page.texts("p"))
     assert "majority" not in table(records)
     assert "the recipe names no task" in table(records)
-
-
-@pytest.mark.parametrize("others", [[], ["tr"]])
-def test_a_language_that_was_not_tested_on_the_task_is_marked(
-    made_up: SimpleNamespace, others: list[str], tmp_path: Path
-) -> None:
-    languages = [made_up.language("de", 2), *(made_up.language(name, 2, made_up.task(0.4)) for name in others)]
-    records = RunRecords.of(made_up.source(made_up.task(0.7)), languages)
-    page = Page(write(records, tmp_path / "out").folder / PAGE_FILE)
-    assert page.texts("td").count("–") == 6
-    assert "–: not measured." in page.texts("p")
-    assert page.texts("th").count("mean of 2") == 2 * len(others)
 
 
 def test_labels_are_shown_as_text_whatever_they_hold(odd: SimpleNamespace) -> None:

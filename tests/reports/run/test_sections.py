@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from lingraft.artifacts.artifact import Artifact
 from lingraft.cli import app
 from lingraft.reports.run.next_steps import next_steps
-from lingraft.reports.run.page import PAGE_FILE, RunRecords, write
-from lingraft.reports.run.records import TrackedRuns
+from lingraft.reports.run.page import PAGE_FILE, write
+from lingraft.reports.run.records import RunRecords, TrackedRuns
 from tests.reports.run.page import Page
 
 

@@ -8,7 +8,8 @@ from lingraft.artifacts.artifact import Cost
 from lingraft.errors import AlignmentError, ArtifactError
 from lingraft.reports.run.columns import UNKNOWN
 from lingraft.reports.run.note import headline_metrics, run_description
-from lingraft.reports.run.page import RunRecords, brief_table, table
+from lingraft.reports.run.records import RunRecords
+from lingraft.reports.run.table import brief_table, table
 from lingraft.stages.results import AlignmentBasis, AlignmentScores, Retrieval
 
 
@@ -112,13 +113,6 @@ def test_several_tasks_have_a_table_each_below_the_first(made_up: SimpleNamespac
     assert max(map(len, text.splitlines())) <= 140
 
 
-def test_a_language_without_a_task_s_examples_has_holes_there_and_no_part_in_the_mean(made_up: SimpleNamespace) -> None:
-    questions = table(RunRecords.of(*made_up.two_tasks())).split("\n\n")[3]
-    holes = [line.count("–") for line in questions.splitlines() if line.startswith("Turkish")]
-    assert holes == [6, 6]
-    assert re.search(r"mean of 2 +2 \+ 2 fresh +8\.7% +36\.5% +24\.5% +4\.4% +1,190 +0", questions)
-
-
 def test_the_table_s_means_of_a_task_are_over_the_languages_that_were_tested_on_it(made_up: SimpleNamespace) -> None:
     rows = [made_up.language("de", 2, made_up.task(0.4)), made_up.language("tr", 2, made_up.task(0.5))]
     text = table(RunRecords.of(made_up.source(made_up.task(0.7)), [*rows, made_up.language("el", 2)]))
@@ -140,12 +134,6 @@ def test_the_table_says_what_the_gate_decided_about_each_language(made_up: Simpl
     *_, german, greek = table(made_up.records()).splitlines()
     assert german.startswith("German (de): version 3 of 'made-up-embeddings-de' is promoted: masked accuracy on")
     assert greek == "Greek (el): version 3 of 'made-up-embeddings-el' is NOT promoted: it finds less than the champion."
-
-
-def test_a_task_that_the_source_lacks_is_shown_for_the_languages(made_up: SimpleNamespace) -> None:
-    text = table(RunRecords.of(made_up.source(), [made_up.language("de", 2, made_up.questions(0.4))]))
-    assert "zero-shot F1, help-questions" in text
-    assert "help-questions: F1" not in text
 
 
 def test_a_progressive_adaptation_is_a_row_that_names_all_depths(made_up: SimpleNamespace) -> None:

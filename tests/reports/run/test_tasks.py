@@ -4,7 +4,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from lingraft.artifacts.artifact import Artifact
-from lingraft.reports.run.page import PAGE_FILE, RunRecords, write
+from lingraft.reports.run.page import PAGE_FILE, write
+from lingraft.reports.run.records import RunRecords
 from tests.reports.run.page import Page
 
 

@@ -1,4 +1,4 @@
-"""Every command of docs/publishing.md runs: by hand against a real server, and deploying against an API server."""
+"""Every command of docs/guides/publishing.md runs: against a real server, and against an API server."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ from tests.deployment.cluster import Cluster
 from tests.tiny import Pieces, Tiny, write_embeddings
 from tests.tracking_stores import quiet, sqlite_store
 
-TEXT = (Path(__file__).parents[3] / "docs" / "publishing.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[3] / "docs" / "guides" / "publishing.md").read_text(encoding="utf-8")
 BLOCKS = [block.strip().splitlines() for block in re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)]
 PREPARED, PUBLISHED, FOLLOWED, PRINTED, TURNED = BLOCKS
 

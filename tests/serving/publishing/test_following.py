@@ -254,12 +254,3 @@ def test_folders_that_storage_makes_for_itself_are_no_publications(
     follow(served, started, folder).poll()
     assert answer(served, "de") == answer(ServedBundles.load([german]), "de")
     assert [*Publications(folder).languages()] == [(TASK, "de")]
-
-
-def test_a_table_that_is_served_already_is_mapped_once(
-    served: ServedBundles, started: Path, turkish: Path, folder: Path
-) -> None:
-    before = served[TASK].languages["de"].table
-    publish(turkish, folder, "a test", ["de"])
-    follow(served, started, folder).poll()
-    assert served[TASK].languages["de"].table is before

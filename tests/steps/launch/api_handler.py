@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.steps.launch.api_kinds import KINDS, NAMESPACE, Document, RefusalError, chosen
+from tests.steps.launch.api_kinds import KINDS, NAMESPACE, Document, RefusalError
 
 if TYPE_CHECKING:
     from tests.steps.launch.api_server import ApiServer
@@ -23,7 +23,7 @@ _SPACE = rf"(?P<namespace>/namespaces/{NAMESPACE}(?=/))?"
 _PATH = re.compile(rf"{_GROUP}{_SPACE}/(?P<plural>\w+)(?:/(?P<name>[^/]+))?(?P<log>/log)?")
 _PROXY = re.compile(rf"/api/v1/namespaces/{NAMESPACE}/services/(?P<name>[^/]+)/proxy(?P<path>/.*)")
 _PROXY_S = 30
-_VERBS = {"POST": "create", "PUT": "update", "DELETE": "delete", "watch": "watch"}
+_VERBS = {"POST": "create", "PUT": "update", "DELETE": "delete"}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # whoever watched has seen enough
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # whoever follows a log has seen enough
             self._answer("GET")
 
     def do_POST(self) -> None:
@@ -64,19 +64,16 @@ class Handler(BaseHTTPRequestHandler):
             return self._proxy(unquote(proxied["name"]), proxied["path"])
         found = _known(url.path)
         plural, name = found["plural"], found["name"]
-        asked = "watch" if query.get("watch") in ("true", "True", "1") else method
-        self.api.asked.append((asked, plural))
-        verb = _VERBS.get(asked, "get" if name else "list")
+        self.api.asked.append((method, plural))
+        verb = _VERBS.get(method, "get" if name else "list")
         self.api.used.add((found["group"] or "", f"{plural}{found['log'] or ''}", verb))
-        if faults := self.api.faults[asked, plural]:
+        if faults := self.api.faults[method, plural]:
             fault = faults.pop(0)
             if fault == DROP:
                 return self._drop()
             raise RefusalError(fault, "a fault")
-        if refusal := self.api.refusals.get((asked, plural)):
+        if refusal := self.api.refusals.get((method, plural)):
             raise RefusalError(403, refusal, group=found["group"] or "", kind=plural)
-        if asked == "watch":
-            return self._watch(plural, query)
         if found["log"]:
             return self._log(name, query)
         answers = {"GET": self._get, "POST": self._post, "PUT": self._put, "DELETE": self._delete}
@@ -122,15 +119,6 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusalError(503, f"error trying to reach service: {error}") from error
         finally:
             connection.close()
-
-    def _watch(self, plural: str, query: Document) -> None:
-        self._begin()
-        labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-        seconds = float(query.get("timeoutSeconds", 30))
-        for event in self.api.watched(plural, int(query.get("resourceVersion") or 0), seconds):
-            if event["type"] == "ERROR" or chosen(plural, event["object"], labels, fields):
-                self._chunk(json.dumps(event) + "\n")
-        self._chunk("")
 
     def _log(self, name: str, query: Document) -> None:
         """The lines so far, and, for those who follow, all others until the pod has ended."""

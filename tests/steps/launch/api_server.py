@@ -1,12 +1,10 @@
-"""A Kubernetes API server with state and watches, as much of it as launching asks, and with faults.
+"""A Kubernetes API server with state, as much of it as launching asks, and with faults.
 
 It is small, but what stands behind it is real: a pod is a process of this machine, started as the manifest says.
 """
 
 import json
-import queue
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,7 +39,7 @@ class ApiServer:
         """Lines by pod."""
         self.asked: list[tuple[str, str]] = []
         self.faults: dict[tuple[str, str], list[int]] = defaultdict(list)
-        """Statuses, each answered once, to a method and a plural; 'watch' is a method of its own."""
+        """Statuses, each answered once, to a method and a plural."""
         self.refusals: dict[tuple[str, str], str] = {}
         """Messages of refusals with status 403."""
         self.created: Callable[[str, Document], None] = lambda _plural, _made: None
@@ -53,10 +51,7 @@ class ApiServer:
         """Address by 'name:port' of a service, whose pods the proxy asks there."""
         self.used: set[tuple[str, str, str]] = set()
         """Rights that were needed for what was asked: group, resource and verb."""
-        self._version, self._oldest = 1, 0
-        self._happened: list[tuple[int, str, Document]] = []
-        """Version, plural and event."""
-        self._watches: list[tuple[str, queue.Queue[Document | None]]] = []
+        self._version = 1
         self._lock = threading.RLock()
 
     @contextmanager
@@ -78,7 +73,6 @@ class ApiServer:
         try:
             yield path
         finally:
-            self.hang_up()
             server.shutdown()
             server.server_close()
 
@@ -88,12 +82,12 @@ class ApiServer:
         return str(self._version)
 
     def put(self, plural: str, changed: Document) -> Document:
-        """Store an object as the cluster's own controllers do, and tell who watches."""
+        """Store an object as the cluster's own controllers do."""
         with self._lock:
             name = changed["metadata"]["name"]
             known = self.objects.get((plural, name))
             self.objects[plural, name] = completed(plural, changed, known)
-            self._tell(plural, "MODIFIED" if known else "ADDED", changed)
+            self._count(changed)
             return changed
 
     def create(self, plural: str, made: Document) -> Document:
@@ -163,7 +157,7 @@ class ApiServer:
         with self._lock:
             gone = self.objects.pop((plural, name), None)
             if gone:
-                self._tell(plural, "DELETED", gone)
+                self._count(gone)
         if gone and not orphans:
             self.deleted(plural, gone)
 
@@ -185,70 +179,18 @@ class ApiServer:
         event = {"involvedObject": about, "reason": reason, "message": message, "type": "Warning"}
         self.put("events", {"metadata": metadata, **event})
 
-    def hang_up(self) -> None:
-        """Close all watches, as a server does that is restarted."""
-        with self._lock:
-            for _, watch in self._watches:
-                watch.put(None)
-
-    def forget(self) -> None:
-        """Know no changes any more before now: whoever asks for them is answered that they are gone."""
-        self._oldest = self._version
-
-    def expire(self) -> None:
-        """The same, and those who watch are told so in the middle of their watch, which ends."""
-        with self._lock:
-            self.forget()
-            for _, watch in self._watches:
-                watch.put(_expired(0, self._version))
-                watch.put(None)
-
     def of(self, plural: str, labels: str = "", fields: str = "") -> list[Document]:
         """Objects that selectors choose."""
         with self._lock:
             found = [one for (kind, _), one in self.objects.items() if kind == plural]
             return [_copy(one) for one in found if chosen(plural, one, labels, fields)]
 
-    def watched(self, plural: str, since: int, seconds: float) -> Iterator[Document]:
-        """Events after a version, of everything that is there if that is 0; one that is too old is gone."""
-        watch: queue.Queue[Document | None] = queue.Queue()
-        with self._lock:
-            if 0 < since < self._oldest:
-                watch.put(_expired(since, self._oldest))
-                watch.put(None)
-            for event in self._since(plural, since):
-                watch.put(event)
-            self._watches.append((plural, watch))
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            try:
-                change = watch.get(timeout=left)
-            except queue.Empty:
-                return
-            if change is None:
-                return
-            yield change
-
-    def _since(self, plural: str, since: int) -> list[Document]:
-        if since:
-            return [event for version, kind, event in self._happened if kind == plural and version > since]
-        return [{"type": "ADDED", "object": one} for one in self.of(plural)]
-
-    def _tell(self, plural: str, kind: str, changed: Document) -> None:
-        """Give an object its next version, and tell who watches."""
+    def _count(self, changed: Document) -> None:
+        """Give an object its next version,"""
         self._version += 1
         changed["metadata"]["resourceVersion"] = self.version
-        event = {"type": kind, "object": _copy(changed)}
-        self._happened.append((self._version, plural, event))
-        for of, watch in self._watches:
-            if of == plural:
-                watch.put(event)
 
 
 def _copy(one: Document) -> Document:
     copied: Document = json.loads(json.dumps(one))
     return copied
-
-
-def _expired(since: int, oldest: int) -> Document:
-    return {"type": "ERROR", "object": RefusalError(410, f"too old resource version: {since} ({oldest})").status}

@@ -14,11 +14,11 @@ import pytest
 from lingraft.artifacts import sync
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.config.recipe import Recipe
-from lingraft.doctor.rights import required_rights
+from lingraft.jobs.job import PretrainingJob
 from lingraft.signals import Interruption, interruptible
 from lingraft.steps import data
 from lingraft.steps.launch import launcher
-from lingraft.steps.launch.workload import KINDS
+from lingraft.steps.launch.workload import KINDS, required_rights
 from tests.fixtures import forked
 from tests.steps.launch.api_server import ApiServer
 from tests.steps.launch.node import Node
@@ -37,15 +37,23 @@ class Bench:
     node: Node
     folder: Path
     recipe: Recipe
-    inputs: dict[str, str]
+    shop: Workshop
     plural: str
     """Kubernetes' word for what it is launched as."""
 
     def run(self, **options: Any) -> Any:
         """Launch a pretraining."""
-        outputs = {"out": str(self.folder / "out")}
-        given = options | {"recipe": self.recipe.to_json()}
-        return launcher.run("source.pretrain", self.inputs, outputs, **given)
+        return launcher.run(self.job, self.folder / "run", **options)
+
+    @property
+    def job(self) -> PretrainingJob:
+        """The pretraining."""
+        return PretrainingJob(
+            recipe=self.recipe,
+            blocks=self.shop.blocks["en"],
+            tokenizer=self.shop.tokenizers["en"],
+            out=self.folder / "out",
+        )
 
     def lasts(self, **more: Any) -> None:
         """Have the pretraining last so long that something can become of it meanwhile."""
@@ -88,24 +96,20 @@ def a_bench(workshop: Workshop, folder: Path, monkeypatch: pytest.MonkeyPatch, p
         node = Node(server, folder, {"MLFLOW_TRACKING_URI": uri})
         node.join()
         data.open_run(recipe.to_json(), "source", folder / "run")
-        folders = {"blocks_folder": workshop.blocks["en"], "tokenizer_folder": workshop.tokenizers["en"]}
-        inputs = {"run": str(folder / "run")} | {name: str(place) for name, place in folders.items()}
-        yield Bench(server, node, folder, recipe, inputs, f"{profile.launched}s".lower())
+        yield Bench(server, node, folder, recipe, workshop, f"{profile.launched}s".lower())
         node.close()
     assert server.used <= {*required_rights([KINDS[str(profile.launched)]])}
 
 
 def launched(bench: Bench) -> forked.Child:
     """A launcher in a process of its own, which does the same as `bench.run()`."""
-    outputs = {"out": str(bench.folder / "out")}
-    given = bench.inputs, outputs, bench.recipe.to_json()
-    return forked.start(launch, *given, log=bench.folder / "launcher.log")
+    return forked.start(launch, bench.job, bench.folder / "run", log=bench.folder / "launcher.log")
 
 
-def launch(inputs: dict[str, str], outputs: dict[str, str], recipe: str) -> None:
+def launch(job: PretrainingJob, run: Path) -> None:
     """Launch a pretraining as a step of a pipeline does."""
     try:
         with interruptible():
-            launcher.run("source.pretrain", inputs, outputs, recipe=recipe)
+            launcher.run(job, run)
     except Interruption as interruption:
         sys.exit(interruption.exit_code)

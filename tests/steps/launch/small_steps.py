@@ -12,22 +12,36 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lingraft.artifacts.files import write_text
+from lingraft.jobs.launchable import Launchable, Output
 from lingraft.steps.launch.calls import Call, StepAnswer
 from lingraft.steps.launch.step import LAUNCHER
 
 __all__ = ["LAUNCHER", "main"]
 _LONG_S = 60
+_FUNCTIONS = {"FillsAndWaits": "fills_and_waits"}
 
 
 def main() -> None:
     """Do a step, and leave what it returns as its answer."""
     call_file, answer_file = map(Path, sys.argv[1:])
     call = Call.model_validate_json(call_file.read_bytes())
-    result = globals()[call.step](**call.arguments)
+    arguments = {name: value for name, value in call.arguments.items() if name != "recipe"}
+    result = globals()[_FUNCTIONS.get(call.step, call.step)](**arguments)
     write_text(answer_file, StepAnswer(result=result).model_dump_json())
+
+
+class Waits(Launchable, frozen=True):
+    """Work of a moment."""
+
+
+class FillsAndWaits(Launchable, frozen=True):
+    """Work that is never done."""
+
+    failed_result: ClassVar[Any] = "left out"
+    out: Output
 
 
 def waits() -> None:

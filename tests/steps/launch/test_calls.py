@@ -2,38 +2,54 @@
 
 from pathlib import Path
 
+import pydantic
 import pytest
 
-from lingraft.steps.launch.calls import AttemptResult, Call, StepAnswer, UnknownStepError, out_of_memory
+from lingraft.config.recipe import Recipe
+from lingraft.jobs.job import AdaptationJob, Job, VectorsJob
+from lingraft.jobs.launchable import Launchable, Role
+from lingraft.steps import table
+from lingraft.steps.launch.calls import AttemptResult, Call, StepAnswer, out_of_memory
+from tests.workshop import TINY
 
 
-@pytest.mark.parametrize(
-    ("step", "said"),
-    [
-        ("os.system", "no module that has steps"),
-        ("language._chosen_depth", "no step '_chosen_depth'"),
-        ("language.Path", "no step 'Path'"),
-        ("language.unknown", "no step 'unknown'"),
-        ("language", "no step ''"),
-    ],
-)
-def test_nothing_but_steps_is_called(step: str, said: str) -> None:
-    with pytest.raises(UnknownStepError, match=said):
-        Call(step=step, arguments={}).run()
+def adaptation(folder: Path) -> AdaptationJob:
+    fields = {name: folder / name for name in ("primary", "mini", "blocks", "tokenizer", "out")}
+    return AdaptationJob(recipe=Recipe.load(TINY), depth=1, **fields)
 
 
-def test_an_argument_that_a_step_does_not_take_is_named() -> None:
-    with pytest.raises(UnknownStepError, match="takes no depht"):
-        Call(step="language.depths_of", arguments={"depht": 1}).run()
+@pytest.mark.parametrize("step", ["os.system", "Launchable", "adapt", ""])
+def test_nothing_but_steps_is_called(step: str) -> None:
+    with pytest.raises(table.UnknownStepError, match=f"no step '{step}'; there are .*AdaptationJob"):
+        table.load(Call(step=step, arguments={}))
 
 
-def test_paths_arrive_as_paths(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / name).touch()
-    folders = [str(tmp_path / name) for name in ("one", "two")]
-    Call(step="paper.gather", arguments={"folders": folders, "out": str(tmp_path / "out")}).run()
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["one", "two"]
+def test_an_argument_that_a_step_does_not_take_is_named(tmp_path: Path) -> None:
+    call = Call.of(adaptation(tmp_path), tmp_path / "run")
+    with pytest.raises(pydantic.ValidationError, match="depht"):
+        table.load(Call(step=call.step, arguments=call.arguments | {"depht": 1}))
+
+
+def test_a_call_is_the_same_after_a_file(tmp_path: Path) -> None:
+    job = adaptation(tmp_path)
+    call = Call.model_validate_json(Call.of(job, tmp_path / "run").model_dump_json())
+    assert table.load(call) == job
+    assert call.run == tmp_path / "run"
+
+
+def test_inputs_and_outputs_are_told_by_their_fields_and_an_empty_optional_one_is_none(tmp_path: Path) -> None:
+    job = adaptation(tmp_path)
+    assert job.folders(Role.OUTPUT) == {"out": [tmp_path / "out"]}
+    assert job.folders(Role.INPUT).keys() == {"primary", "mini", "blocks", "tokenizer"}
+    assert "mini" in job.inputs
+    (tmp_path / "mini").mkdir()
+    assert "mini" not in job.inputs
+
+
+def test_every_step_is_a_launchable_whose_function_has_a_name(tmp_path: Path) -> None:
+    assert all(issubclass(kind, Launchable) for kind in table.STEPS)
+    assert {kind for kind in table.STEPS if issubclass(kind, Job)} >= {AdaptationJob, VectorsJob}
+    assert len({kind.__name__ for kind in table.STEPS}) == len(table.STEPS)
 
 
 def test_only_what_was_lost_or_says_so_is_worth_another_attempt() -> None:

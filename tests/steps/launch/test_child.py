@@ -148,7 +148,7 @@ def test_a_mistake_of_ours_leaves_a_traceback_and_no_answer(capfd: pytest.Captur
 def test_a_step_that_cannot_be_done_answers_why(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "_start", start)
     ended = child.attempt(Call(step="os.system", arguments={}))
-    assert "step 'os.system' is of no module that has steps" in str(ended.reason)
+    assert "there is no step 'os.system'" in str(ended.reason)
     assert not ended.heals
 
 
@@ -213,7 +213,8 @@ def run_step(way: str, call_file: Path, hold: bool) -> None:
         os.setpgid = held
     arguments = [str(call_file), f"{call_file}.answer"]
     start: Callable[[Sequence[str]], child._Process] = WAYS[way]
-    child._run(lambda: start(arguments))
+    with child._forwarding_signals() as wait_for_end:
+        wait_for_end(start(arguments))
 
 
 @pytest.mark.parametrize("way", WAYS)

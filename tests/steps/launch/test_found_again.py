@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 
 from lingraft.config.cluster import Cluster, Profile
-from lingraft.steps.launch.calls import AttemptResult, Call, StepAnswer
+from lingraft.config.recipe import Recipe
+from lingraft.steps.launch import on_cluster, watch_job
+from lingraft.steps.launch.calls import AttemptResult, StepAnswer
 from lingraft.steps.launch.handover import Handover
 from lingraft.steps.launch.on_cluster import ClusterLauncher
+from lingraft.steps.launch.pods import Manifest
+from lingraft.steps.launch.workload import Workloads, WorkloadState
+from tests.steps.launch import small_steps
 from tests.steps.launch.api_server import ApiServer
 from tests.training.distributed.project import wait_for
+from tests.workshop import TINY
 
 RESULT = {"steps": 7}
 
@@ -25,12 +31,26 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
         yield made
 
 
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the workloads that launchers have begun to follow, at a short interval."""
+    found: list[str] = []
+
+    def watch(workloads: Workloads, workload: Manifest) -> WorkloadState:
+        found.append(workload["metadata"]["name"])
+        return watch_job.watch_job(workloads, workload)
+
+    monkeypatch.setattr(on_cluster, "watch_job", watch)
+    monkeypatch.setattr(watch_job, "_POLL_S", 0.05)
+    return found
+
+
 class Launcher:
     """One that does a step, in a thread; others that do the same step are of the same folder."""
 
     def __init__(self, folder: Path, profile: Profile) -> None:
         cluster = Cluster(storage_path=str(folder), stages={"pretraining": profile})
-        self.handover = Handover(folder, Call(step="source.pretrain", arguments={}), {}, {})
+        self.handover = Handover(folder, small_steps.Waits(recipe=Recipe.load(TINY)), None)
         self._launcher = ClusterLauncher(cluster, profile, self.handover)
         self.ended: list[AttemptResult] = []
         self._thread = threading.Thread(target=lambda: self.ended.append(self._launcher.attempt()), daemon=True)
@@ -58,13 +78,19 @@ def names(server: ApiServer, plural: str) -> list[str]:
     ids=["built in", "custom"],
 )
 def test_a_launcher_follows_what_another_has_left(
-    server: ApiServer, tmp_path: Path, profile: Profile, plural: str, kind: str, capfd: pytest.CaptureFixture[str]
+    server: ApiServer,
+    followed: list[str],
+    tmp_path: Path,
+    profile: Profile,
+    plural: str,
+    kind: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     first = Launcher(tmp_path, profile)
-    wait_for(lambda: ("watch", plural) in server.asked)
+    wait_for(lambda: len(followed) == 1)
     [name] = names(server, plural)
     second = Launcher(tmp_path, profile)
-    wait_for(lambda: server.asked.count(("watch", plural)) == 2)
+    wait_for(lambda: len(followed) == 2)
     succeed(server, second, plural, name)
     for launcher in (first, second):
         launcher.waits()
@@ -75,10 +101,10 @@ def test_a_launcher_follows_what_another_has_left(
     assert f"{kind} {name} is there already, and is followed" in said
 
 
-def test_a_job_that_is_being_deleted_is_not_followed(server: ApiServer, tmp_path: Path) -> None:
+def test_a_job_that_is_being_deleted_is_not_followed(server: ApiServer, followed: list[str], tmp_path: Path) -> None:
     profile = Profile(spot=True)
     first = Launcher(tmp_path, profile)
-    wait_for(lambda: ("watch", "jobs") in server.asked)
+    wait_for(lambda: len(followed) == 1)
     [old] = names(server, "jobs")
     server.delete("jobs", old, "Foreground")
     second = Launcher(tmp_path, profile)

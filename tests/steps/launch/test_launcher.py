@@ -15,6 +15,7 @@ from lingraft.artifacts import sync
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.failures import InputFailedError, failure_reason, write_failure
 from lingraft.config.recipe import Recipe
+from lingraft.jobs.job import PretrainingJob, TokenizerJob
 from lingraft.signals import Interruption
 from lingraft.steps import data
 from lingraft.steps.launch import child, launcher
@@ -23,7 +24,7 @@ from tests.fixtures import forked
 from tests.steps.launch import small_steps
 from tests.tracking_stores import quiet, sqlite_store
 from tests.training.distributed.launch import children_of
-from tests.workshop import Workshop, changed
+from tests.workshop import TINY, Workshop, changed
 
 pytestmark = quiet
 STEPS = 200
@@ -43,11 +44,11 @@ def run(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def inputs(workshop: Workshop, run: str) -> dict[str, str]:
     """Of a pretraining."""
-    return {
-        "run": run,
-        "blocks_folder": str(workshop.blocks["en"]),
-        "tokenizer_folder": str(workshop.tokenizers["en"]),
-    }
+    return {"run": run, "blocks": str(workshop.blocks["en"]), "tokenizer": str(workshop.tokenizers["en"])}
+
+
+def pretraining(inputs: dict[str, str], out: Path, recipe: Recipe) -> PretrainingJob:
+    return PretrainingJob(recipe=recipe, blocks=inputs["blocks"], tokenizer=inputs["tokenizer"], out=out)
 
 
 def long(workshop: Workshop) -> Recipe:
@@ -59,7 +60,7 @@ def pretrain(inputs: dict[str, str], out: Path, recipe: Recipe) -> Any:
     """Pretrain by a launcher whose steps are forks of it."""
     child.fork_steps()
     try:
-        return launcher.run("source.pretrain", inputs, {"out": str(out)}, recipe=recipe.to_json())
+        return launcher.run(pretraining(inputs, out, recipe), inputs["run"])
     except Interruption as interruption:
         raise SystemExit(interruption.exit_code) from interruption
 
@@ -110,8 +111,8 @@ def test_a_step_that_is_killed_too_often_fails_alone_with_the_reason(
     monkeypatch.setenv(launcher.RETRIES, "1")
     monkeypatch.setattr(child, "step", small_steps)
     killer = kill_steps(times=2)
-    out = {"out": str(tmp_path / "out")}
-    found = launcher.run("fills_and_waits", {}, out, isolated=True, otherwise="left out")
+    work = small_steps.FillsAndWaits(recipe=Recipe.load(TINY), out=tmp_path / "out")
+    found = launcher.run(work, isolated=True)
     killer.join()
     assert found == "left out"
     assert "was killed (attempt 2 of 2)" in str(failure_reason(tmp_path / "out"))
@@ -130,7 +131,7 @@ def test_an_error_that_nobody_mends_is_not_tried_again(
 def test_what_may_heal_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = iter([AttemptResult(StepAnswer(error="MLflow is down", heals=True)), AttemptResult(StepAnswer(result=7))])
     monkeypatch.setattr(child, "attempt", lambda _: next(ends))
-    assert launcher.run("language.depths_of", {}, {}, pause_s=0.0) == 7
+    assert launcher.run(small_steps.Waits(recipe=Recipe.load(TINY)), pause_s=0.0) == 7
 
 
 def attempted(call: Call) -> AttemptResult:
@@ -144,8 +145,7 @@ def test_a_tracking_server_that_is_down_may_heal(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
-    arguments = inputs | {"out": str(tmp_path / "out"), "recipe": workshop.recipe.to_json()}
-    call = Call(step="source.pretrain", arguments=arguments)
+    call = Call.of(pretraining(inputs, tmp_path / "out", workshop.recipe), Path(inputs["run"]))
     ended: AttemptResult = forked.start(attempted, call, log=tmp_path / "log").returns()
     assert ended.heals
     assert "127.0.0.1" in str(ended.reason)
@@ -154,10 +154,10 @@ def test_a_tracking_server_that_is_down_may_heal(
 def test_a_step_whose_input_failed_is_left_out(tmp_path: Path) -> None:
     before, out = tmp_path / "before", tmp_path / "out"
     write_failure(before, "text of 'tr': no text")
-    given = {"text_folder": str(before)}, {"out": str(out)}
+    job = TokenizerJob(recipe=Recipe.load(TINY), text=before, out=out)
     with pytest.raises(InputFailedError, match="no text"):
-        launcher.run("data.train_tokenizer", *given)
-    launcher.run("data.train_tokenizer", *given, isolated=True)
+        launcher.run(job)
+    launcher.run(job, isolated=True)
     assert failure_reason(out) == "text of 'tr': no text"
 
 

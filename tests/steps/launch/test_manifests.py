@@ -7,11 +7,13 @@ import kubernetes_validate
 import pytest
 
 from lingraft.config.cluster import Cluster, Profile, Toleration
-from lingraft.steps.launch.calls import Call
+from lingraft.config.recipe import Recipe
 from lingraft.steps.launch.handover import Handover
 from lingraft.steps.launch.pods import LABEL, STEP
 from lingraft.steps.launch.workload import job
 from tests.manifests.policy import pod_violations
+from tests.steps.launch import small_steps
+from tests.workshop import TINY
 
 PROFILE = Profile(
     accelerator="nvidia.com/gpu",
@@ -28,7 +30,7 @@ PROFILE = Profile(
 
 @pytest.fixture
 def launched(tmp_path: Path) -> dict[str, Any]:
-    handover = Handover(tmp_path, Call(step="source.pretrain", arguments={}), {}, {})
+    handover = Handover(tmp_path, small_steps.Waits(recipe=Recipe.load(TINY)), None)
     metadata = {"name": "one", "labels": {LABEL: handover.key, **STEP}, "annotations": {"lingraft.io/attempt": "1"}}
     cluster = Cluster(storage_secret="bucket", service_account="trainer")
     return job(metadata, cluster, PROFILE, handover.attempt())

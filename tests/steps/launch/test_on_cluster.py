@@ -87,20 +87,14 @@ def test_an_error_of_the_step_is_its_launchers(bench: Bench) -> None:
         *(pytest.param(few, marks=pytest.mark.nightly) for few in ([500, 503], [DROP, DROP], [410])),
     ],
 )
-@pytest.mark.parametrize("within_watches", [True, False], ids=["told while it watches", "told when it watches again"])
-def test_the_api_server_may_fail_and_forget_meanwhile(bench: Bench, faults: list[int], within_watches: bool) -> None:
+def test_the_api_server_may_fail_meanwhile(bench: Bench, faults: list[int]) -> None:
     bench.lasts()
-    bench.server.faults["watch", "jobs"] = [*faults]
     bench.server.faults["GET", "pods"] = [DROP, 500]
 
-    def restart(_: str) -> None:
-        if within_watches:
-            bench.server.expire()
-        else:
-            bench.server.forget()
-            bench.server.hang_up()
+    def fail(_: str) -> None:
+        bench.server.faults["GET", "jobs"] = [*faults]
 
-    bench.when(bench.trains, restart)
+    bench.when(bench.trains, fail)
     assert bench.run()["steps"] == LONG["steps"]
     assert len(bench.jobs()) == 1
 

@@ -13,14 +13,15 @@ import pytest
 from lingraft import ranks
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.cluster import Cluster, Profile, Toleration
-from lingraft.steps.launch.calls import Call, LaunchError
+from lingraft.config.recipe import Recipe
+from lingraft.steps.launch.calls import LaunchError
 from lingraft.steps.launch.handover import Handover
 from lingraft.steps.launch.pods import STEP
 from lingraft.steps.launch.workload import train_job
-from tests.steps.launch.api_server import DROP
+from tests.steps.launch import small_steps
 from tests.steps.launch.bench import LONG, SHORT, Bench, a_bench, launched
 from tests.tracking_stores import quiet
-from tests.workshop import Workshop, changed
+from tests.workshop import TINY, Workshop, changed
 
 pytestmark = quiet
 PROFILE = Profile(
@@ -38,7 +39,7 @@ PROFILE = Profile(
 
 @pytest.fixture
 def made(tmp_path: Path) -> dict[str, Any]:
-    handover = Handover(tmp_path / "launched", Call(step="source.pretrain", arguments={}), {}, {})
+    handover = Handover(tmp_path / "launched", small_steps.Waits(recipe=Recipe.load(TINY)), None)
     metadata = {"name": "name", "labels": dict(STEP), "annotations": {"lingraft.io/attempt": "1"}}
     return train_job(metadata, Cluster(service_account="trainer"), PROFILE, handover.attempt())
 
@@ -80,7 +81,6 @@ def bench(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.integration
 def test_two_nodes_learn_what_one_process_learns(bench: Bench, workshop: Workshop) -> None:
     bench.recipe = workshop.recipe.model_copy(update={"cluster": bench.recipe.cluster})
-    bench.server.faults["watch", "trainjobs"] = [500, DROP, 410]
     bench.server.faults["POST", "trainjobs"] = [503]
     assert bench.run(pause_s=0.0)["steps"] == workshop.recipe.pretraining.steps
     found = Artifact.load(bench.folder / "out", Kind.PRIMARY)

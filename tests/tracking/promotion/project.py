@@ -209,7 +209,7 @@ class Project:
         )
         items = {MASKED: found(masked), MASKED_INITIAL: found(0.05)}
         hashes = {"primary": primary, "embeddings": made.fingerprint, "blocks": blocks}
-        return results.save(result, Kind.EVALUATION, folder, items, aligned_with=primary, data_hashes=hashes)
+        return results.save(result, folder, {"aligned_with": primary, "data_hashes": hashes}, items)
 
     def fill(self) -> None:
         """Promote a primary, German twice, so that the second is champion, and a bundle of it with an endpoint."""

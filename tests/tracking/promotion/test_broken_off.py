@@ -11,7 +11,7 @@ from lingraft.artifacts.names import primary_name, task_name
 from lingraft.stages import results
 from lingraft.stages.results import SourceResult
 from lingraft.steps.source import fetch_source, register_source
-from lingraft.tracking.metrics_queue import UnreachableError
+from lingraft.tracking.client import UnreachableError
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.decisions import DecisionOutcome
 from lingraft.tracking.promotion.promote import rollback
@@ -36,7 +36,7 @@ class Source:
         self.tasks = [self._task(seed, value) for seed in (1, 2)]
         self.evaluation = project.folder / f"judged-{value}"
         mark = self.primary.fingerprint
-        results.save(_judged(mark), Kind.EVALUATION, self.evaluation, language="en", aligned_with=mark)
+        results.save(_judged(mark), self.evaluation, {"language": "en", "aligned_with": mark})
 
     def _task(self, seed: int, value: float) -> Artifact:
         facts = {"task": "topic", "settings": {"kind": "documents"}, "metric": "accuracy", "labels": []}

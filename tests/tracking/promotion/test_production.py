@@ -21,8 +21,8 @@ from lingraft.serving.publishing.publications import Publications
 from lingraft.serving.publishing.publish import publish, rollback, served_languages, withdraw
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
-from lingraft.tracking.promotion.bundles import recorded_champion
 from lingraft.tracking.promotion.champion import ChampionFollower
+from lingraft.tracking.promotion.decisions import recorded_champion
 from lingraft.tracking.promotion.renewal import renew
 from lingraft.tracking.versions import champion_of
 from tests.tracking.promotion.prepared import Prepared, opened
@@ -84,7 +84,16 @@ class Production(contextlib.ExitStack):
             return
         allowed = AllowedChanges(drop_languages=tuple(sorted(named)), new_primary=new_primary)
         with tracking.stage(self.project.run, "bundle-topic") as stage:
-            made = renew(stage, self.project.bundle, self.marks[-1], brought, self.export, {}, allowed, "a run")
+            made = renew(
+                stage=stage,
+                name=self.project.bundle,
+                primary=self.marks[-1],
+                brought=brought,
+                make=self.export,
+                tags={},
+                allowed=allowed,
+                asked_by="a run",
+            )
         self.bundles.append(made.made.folder)
         self.asked(named)
 

@@ -33,7 +33,16 @@ def renewed(project: Project, brought: Mapping[str, Path], primary: str = "", **
         return project.export(mark, folders)
 
     with tracking.stage(project.run, "bundle-topic") as stage:
-        return renew(stage, project.bundle, mark, brought, make, {}, AllowedChanges(**allowed), "a test")  # type: ignore[arg-type]
+        return renew(
+            stage=stage,
+            name=project.bundle,
+            primary=mark,
+            brought=brought,
+            make=make,
+            tags={},
+            allowed=AllowedChanges(**allowed),  # type: ignore[arg-type]
+            asked_by="a test",
+        )
 
 
 def held(renewal: Renewal) -> dict[str, str]:
@@ -85,7 +94,16 @@ def test_of_two_runs_at_once_neither_takes_the_others_language_away(project: Pro
         return project.export(project.mark, folders)
 
     with tracking.stage(project.run, "bundle-topic") as stage:
-        found = renew(stage, project.bundle, project.mark, {"tr": turkish}, make, {}, AllowedChanges(), "me")
+        found = renew(
+            stage=stage,
+            name=project.bundle,
+            primary=project.mark,
+            brought={"tr": turkish},
+            make=make,
+            tags={},
+            allowed=AllowedChanges(),
+            asked_by="me",
+        )
     assert (found.refused, [*held(found)], [len(folders) for folders in made]) == (None, ["de", "el", "tr"], [2, 3])
 
 

@@ -173,7 +173,7 @@ def test_torchrun_is_refused_for_commands_that_do_not_train(project: Project) ->
 
 @pytest.mark.nightly
 def test_the_commands_of_the_page_on_several_gpus_train(workshop: Workshop, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "several-gpus.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "several-gpus.md").read_text(encoding="utf-8")
     commands = re.findall(r"^(?:lingraft|torchrun) .*$", page, re.MULTILINE)
     Project(workshop, tmp_path)
     for name, folders in (("blocks", workshop.blocks), ("tokenizer", workshop.tokenizers)):

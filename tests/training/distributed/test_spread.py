@@ -14,9 +14,11 @@ from components.step import step
 from lingraft import ranks
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.errors import RecipeError, TrainingError
+from lingraft.jobs.job import PretrainingJob
 from lingraft.signals import EXIT_CODES
 from lingraft.stages import pretrain
-from lingraft.steps import data, source
+from lingraft.steps import data
+from lingraft.steps.run_job import run_job
 from lingraft.training import metrics
 from lingraft.training.schedule import TrainingMetrics, ignore_metrics
 from pipelines import build, local
@@ -121,7 +123,10 @@ def test_a_spread_step_has_one_tracking_run_with_its_whole_curve(workshop: Works
     recipe = shop.recipe.to_json()
     with sqlite_store(tmp_path) as uri:
         data.open_run(recipe, "source", run)
-        shown = source.pretrain(recipe, run, shop.blocks["en"], shop.tokenizers["en"], tmp_path / "out")
+        job = PretrainingJob(
+            recipe=recipe, blocks=shop.blocks["en"], tokenizer=shop.tokenizers["en"], out=tmp_path / "out"
+        )
+        shown = run_job(job, run)
         stage = runs_of(MlflowClient(uri), shop.recipe.name)["source"][1]["pretrain"]
         history = MlflowClient(uri).get_metric_history(stage.info.run_id, "loss")
     assert shown["steps"] == 9

@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from lingraft.artifacts.artifact import read_manifest
-from lingraft.training.learning_curve import HISTORY_FILE
-from lingraft.training.schedule import TrainingMetrics
+from lingraft.training.schedule import HISTORY_FILE, TrainingMetrics
 from tests.fixtures import forked, once
 from tests.training.distributed import jobs
 from tests.training.distributed.launch import free_port

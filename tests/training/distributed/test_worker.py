@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lingraft.data import pool
-from lingraft.training.distributed import worker
+from lingraft.stages import worker
 
 
 @pytest.mark.parametrize(

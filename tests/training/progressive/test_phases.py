@@ -16,12 +16,10 @@ from lingraft.data.blocks import open_split
 from lingraft.model.flops import UpdateShape
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
-from lingraft.stages.adapt import adapt, mini_of
+from lingraft.stages.adapt import adapt, adaptation_run, mini_of
 from lingraft.stages.initialise import initial_rows
 from lingraft.training import masked_lm
-from lingraft.training.learning_curve import read_curve
-from lingraft.training.progressive import progressive_run
-from lingraft.training.schedule import ignore_metrics
+from lingraft.training.schedule import ignore_metrics, read_curve
 from tests.training.progressive.project import (
     DEPTHS,
     DEV_LOSS,
@@ -179,8 +177,17 @@ def test_rows_and_moments_are_handed_over_to_the_bit_and_all_else_is_frozen(
     steps = [recipe.steps_over(depth)[Stage.ADAPT] for depth in DEPTHS]
     minis = [mini_of(primary, step, None) for step in steps]
     rows = initial_rows(recipe, primary, load_embeddings(workshop.embeddings["de"]).tokenizer)
-    given = settings.progressive, steps, minis, rows, open_split(data, "train"), settings
-    points = list(progressive_run(recipe, *given, dev_loss=iter([3.0, 3.0, 3.0, 3.0]).__next__).points)
+    run = adaptation_run(
+        recipe=recipe,
+        steps=steps,
+        minis=minis,
+        rows=rows,
+        blocks=open_split(data, "train"),
+        settings=settings,
+        dev_loss=iter([3.0, 3.0, 3.0, 3.0]).__next__,
+        switch=settings.progressive,
+    )
+    points = list(run.points)
     assert {point.depth for point in points} == {*DEPTHS}
     assert same_tensors(primary.encoder.body_tensors(), before)
     assert same_tensors(primary.encoder.vocabulary.state_dict(), own)

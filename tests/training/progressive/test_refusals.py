@@ -104,7 +104,8 @@ def test_a_mini_model_that_is_not_asked_for_is_refused(workshop: Workshop, tmp_p
 
 
 def depths_of(recipe: Recipe, compare: bool, folder: Path) -> Sequence[int]:
-    return language.depths_of(recipe.to_json(), "de", compare=compare, out=folder)
+    choice = language.DepthChoice(recipe=recipe, language="de", compare=compare, out=folder)
+    return language.choose_depths(choice)
 
 
 def test_pipelines_do_not_compare_it_with_what_stands_in_its_own_place(workshop: Workshop, tmp_path: Path) -> None:

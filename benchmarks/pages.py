@@ -1,0 +1,42 @@
+"""Files beside a page of a benchmark: records, compressed, and pictures of few colours, so that docs/ stays small."""
+
+import io
+import json
+import lzma
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from lingraft.artifacts.files import write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RECORD_SUFFIX = ".json.xz"
+_COLOURS = 128
+"""Enough for lines, their smoothed edges and text."""
+_DOTS_PER_INCH = 130
+
+
+def read_record(path: Path) -> Any:
+    """Return the value in a JSON file, compressed if its name ends in .xz."""
+    content = path.read_bytes()
+    return json.loads(lzma.decompress(content) if path.suffix == ".xz" else content)
+
+
+def write_record(path: Path, value: Any) -> None:
+    """Write a value as JSON, compressed if the file's name ends in .xz; equal values give equal bytes."""
+    content = (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    write_bytes(path, lzma.compress(content, preset=9) if path.suffix == ".xz" else content)
+
+
+def write_picture(path: Path, picture: "Figure | bytes") -> None:
+    """Write a figure, or a picture as PNG, as a PNG with a palette, which takes a quarter of the bytes."""
+    if not isinstance(picture, bytes):
+        stream = io.BytesIO()
+        picture.savefig(stream, dpi=_DOTS_PER_INCH, format="png")
+        picture = stream.getvalue()
+    with Image.open(io.BytesIO(picture)) as image:
+        few = image.convert("RGB").quantize(_COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few.save(path, "PNG", optimize=True)

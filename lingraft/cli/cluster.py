@@ -1,0 +1,124 @@
+"""Commands for a Kubernetes cluster: what it lacks for a recipe, and bringing an endpoint to it."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lingraft.cli.options import RecipeOption
+from lingraft.errors import DeploymentError
+
+if TYPE_CHECKING:
+    from lingraft.deployment.rollout import Rollout
+    from lingraft.doctor import Finding
+
+# Commands import what they need, so that --help does not wait for PyTorch and MLflow.
+
+
+def doctor(
+    recipe: RecipeOption,
+    namespace: Annotated[str, typer.Option(help="Where runs are to take place.")] = "lingraft",
+) -> None:
+    """Look at the cluster that kubectl is set to, and say what it lacks for a recipe, and what to do about it.
+
+    Ends with 1 if anything is lacking; a warning is about what only you can tell.
+    """
+    from lingraft.config.recipe import Recipe
+    from lingraft.doctor import examine
+    from lingraft.steps.launch.on_cluster import connect
+
+    cluster = Recipe.load(recipe).cluster
+    (api, _) = connect()
+    lacking = 0
+    for finding in examine(api, namespace, cluster):
+        print(_line(finding), flush=True)
+        lacking += finding.is_lacking
+    sys.exit(1 if lacking else 0)
+
+
+def _line(finding: "Finding") -> str:
+    if finding.is_good:
+        return f"ok       {finding.what}"
+    weight = "LACKING" if finding.is_lacking else "warning"
+    return f"{weight}  {finding.what}: {finding.gap}\n         {finding.remedy}"
+
+
+def deploy(
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Bundles: models:/NAME/VERSION or models:/NAME@champion, one a task.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Of the InferenceService.")] = "lingraft",
+    namespace: Annotated[str | None, typer.Option(help="Where; kubectl's own if absent.")] = None,
+    image: Annotated[str | None, typer.Option(help="With a tag or digest; that of this version if absent.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Have pods take up new champions while they run.")] = False,
+    mode: Annotated[str, typer.Option(help="Standard (a Deployment) or Knative, which canaries need.")] = "Standard",
+    replicas: Annotated[int, typer.Option(help="Pods at least.")] = 1,
+    max_replicas: Annotated[int | None, typer.Option(help="Pods at most; as many as at least if absent.")] = None,
+    concurrency: Annotated[int, typer.Option(help="Requests at once for one pod, by which the number grows.")] = 32,
+    prometheus: Annotated[str | None, typer.Option(help="Its address; Standard scales by what it tells KEDA.")] = None,
+    cpu: Annotated[str, typer.Option(help="Of each pod.")] = "2",
+    memory: Annotated[str, typer.Option(help="Of each pod.")] = "2Gi",
+    gpus: Annotated[int, typer.Option(help="Of each pod; name an image with the gpu extra.")] = 0,
+    canary: Annotated[int | None, typer.Option(help="Percent of traffic; the rest stays where it is.")] = None,
+    promote: Annotated[bool, typer.Option("--promote", help="Give the canary all traffic.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Go back to what had all traffic before.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifest, and change nothing.")] = False,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until it is ready; 0: do not.")] = 600.0,
+) -> None:
+    """Serve registered bundles on the cluster that kubectl is set to, and wait until they are ready.
+
+    Pods bring the bundles from the registry, verified, and are ready when every language gives its golden answers.
+    """
+    if [bool(models), promote, rollback].count(True) != 1:
+        raise DeploymentError("name bundles (models:/NAME/VERSION), or give one of --promote and --rollback.")
+    given: dict[str, object] = {
+        "name": name,
+        "models": models or (),
+        "follow": follow,
+        "mode": mode,
+        "replicas": replicas,
+        "max_replicas": max_replicas or replicas,
+        "concurrency": concurrency,
+        "prometheus": prometheus,
+        "cpu": cpu,
+        "memory": memory,
+        "gpus": gpus,
+        "canary": canary,
+    }
+    if image:
+        given["image"] = image
+    if dry_run:
+        _print(given)
+        return
+    rollout = _rollout(name, namespace)
+    if promote:
+        rollout.promote()
+    elif rollback:
+        rollout.rollback()
+    else:
+        from lingraft.deployment.deployment import validate_deployment
+        from lingraft.deployment.manifest import inference_service
+
+        rollout.apply(inference_service(validate_deployment(**given)))
+    if wait:
+        print(f"{name} is ready: {rollout.until_ready(wait) or 'KServe tells no address'}")
+
+
+def _print(given: dict[str, object]) -> None:
+    import json
+
+    import yaml
+
+    from lingraft.deployment.deployment import validate_deployment
+    from lingraft.deployment.manifest import inference_service
+
+    plain = json.loads(json.dumps(inference_service(validate_deployment(**given))))  # or YAML would have anchors
+    print(yaml.safe_dump(plain, sort_keys=False, width=120), end="")
+
+
+def _rollout(name: str, namespace: str | None) -> "Rollout":
+    from lingraft.deployment.rollout import Rollout
+    from lingraft.steps.launch.on_cluster import connect
+
+    api, own = connect()
+    return Rollout(api, namespace or own, name)

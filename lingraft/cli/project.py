@@ -1,0 +1,176 @@
+"""Commands for a whole recipe: writing one, its cost, and the paper's comparison."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lingraft.cli.options import RecipeOption, print_artifact
+from lingraft.config.systems import System
+from lingraft.model.flops import CostError
+
+if TYPE_CHECKING:
+    from lingraft.reports.cost.accelerators import Accelerator
+
+# Commands import what they need, so that --help does not wait for PyTorch and MLflow.
+
+
+def init(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of text: a file or folder for each language, named after it, such as en.txt, de.jsonl.gz, "
+            "corpus.sw.txt or tr/."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The recipe's file.")] = Path("recipe.toml"),
+    source: Annotated[
+        str | None,
+        typer.Option("--source", help="Source language. Absent: en if it is there, else the one with the most text."),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The project's name. Absent: the folder's.")] = None,
+    hours: Annotated[
+        float, typer.Option("--hours", min=0.01, help="About how long training may take on this machine.")
+    ] = 0.5,
+    force: Annotated[bool, typer.Option("--force", help="Replace a recipe that is there.")] = False,
+) -> None:
+    """Write a recipe for a folder of text: languages, task and sizes by what is there, every line explained.
+
+    Text: .txt (a document a line, or documents between blank lines), .jsonl ({"text": ..., "label": ...} a line), both
+    also as .gz, .xz or .zst, .parquet, or folders of these; sub-folders are labels. With a label for every document,
+    the recipe has a task, learned in the source language and judged in all. Encoder, vocabulary, updates, blocks and
+    batches follow from the amount of text, from this machine and from --hours.
+
+    Text that cannot be read or is too short is listed, with file and line, and no recipe is written.
+    """
+    from lingraft.console import say
+    from lingraft.errors import ArtifactError
+
+    if out.exists() and not force:
+        raise ArtifactError(f"{out} exists already. Choose another --out, or replace it with --force.")
+    say(f"Looking at {folder}")
+    from lingraft.new_recipe import NewRecipe
+
+    made = NewRecipe.of(folder, source=source, name=name, hours=hours)
+    made.write(out, force)
+    print(f"{made.summary()}\nwritten   {out}")
+    print(f"\nNext:\n  python -m pipelines demo --recipe {out} --out {made.recipe.name}-results")
+
+
+def cost(
+    recipe: Annotated[Path, typer.Option("--recipe", help="TOML recipe; the ones we ship are in recipes/.")],
+    accelerator: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME[:PEAK_TFLOPS[:UTILISATION[:PRICE]]], once a kind: V100 (the default, at the paper's rate), T4, "
+            "A100, L4, H100, H200, or any name with its dense peak."
+        ),
+    ] = None,
+    utilisation: Annotated[
+        float | None,
+        typer.Option(help="Share of the peak, of accelerators that state none; 0.4 is assumed (V100: the paper's)."),
+    ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(help="Artifact trained on one such accelerator: its manifest gives the utilisation."),
+    ] = None,
+    price: Annotated[
+        float | None, typer.Option(help="Of an hour, of accelerators that state none, in any currency.")
+    ] = None,
+    gpus: Annotated[int, typer.Option(help="Accelerators of each kind, with one job at a time on each.")] = 1,
+    languages: Annotated[int | None, typer.Option(help="Target languages; the recipe's if absent.")] = None,
+    system: Annotated[
+        list[System] | None,
+        typer.Option(metavar="SYSTEM", help=f"{', '.join(System)}, once each; all that the recipe allows if absent."),
+    ] = None,
+    depth: Annotated[
+        list[int] | None, typer.Option(help="Layers of the mini-model, once each; adaptation.depth if absent.")
+    ] = None,
+    examples: Annotated[
+        list[str] | None, typer.Option(help="TASK=NUMBER of training examples, once a task: counts its finetuning.")
+    ] = None,
+    as_machine: Annotated[bool, typer.Option("--json", help="Print JSON, unrounded, in place of tables.")] = False,
+) -> None:
+    """Price a recipe before training: FLOPs of each system and step, V100-days, and hours and money on your GPUs.
+
+    FLOPs are those of the paper's equations A1, A3 and A4. With several accelerators, one job at a time runs on each:
+    first pretraining (and step 1b), then the languages side by side.
+
+    Try: lingraft cost --recipe recipes/base.toml --accelerator H100 --gpus 8
+    """
+    from lingraft.config.recipe import Recipe
+    from lingraft.reports.cost.accelerators import Accelerator
+    from lingraft.reports.cost.bill import bills, searched
+    from lingraft.reports.cost.table import CostReport, as_json, as_text, language_names
+
+    settings = Recipe.load(recipe)
+    count = len(settings.targets) if languages is None else languages
+    _require_one("--languages", count)
+    _require_one("--gpus", gpus)
+    found, left_out = bills(settings, system or (), depth or (), _examples(examples or []))
+    kinds = [Accelerator.parse(text, utilisation, price) for text in accelerator or ["V100"]]
+    if measured is not None:
+        kinds = [_measured(kinds, measured, utilisation)]
+    costs = CostReport(
+        recipe=settings,
+        bills=found,
+        omitted=left_out,
+        search=searched(settings),
+        languages=language_names(settings, count),
+        accelerators=kinds,
+        gpus=gpus,
+    )
+    print(json.dumps(as_json(costs), indent=2) if as_machine else as_text(costs))
+
+
+def _require_one(option: str, given: int) -> None:
+    if given < 1:
+        raise CostError(f"{option} {given} must be 1 or more.")
+
+
+def _examples(given: list[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for text in given:
+        name, _, number = text.partition("=")
+        if not (name and number.isdecimal()) or name in counts:
+            raise CostError(f"--examples {text!r} must be TASK=NUMBER, such as xnli=392702, once a task.")
+        counts[name] = int(number)
+    return counts
+
+
+def _measured(kinds: "list[Accelerator]", trained: Path, utilisation: float | None) -> "Accelerator":
+    if len(kinds) > 1 or utilisation is not None:
+        raise CostError(
+            f"--measured {trained} gives the utilisation of one --accelerator. Give one only, and no --utilisation."
+        )
+    return kinds[0].with_measured_utilisation(trained)
+
+
+def paper(
+    recipe: RecipeOption,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for everything that is made; a run that was stopped goes on there.")
+    ],
+    allow_holes: Annotated[
+        bool, typer.Option("--allow-holes", help="Begin although some text or examples are missing or wrong.")
+    ] = False,
+) -> None:
+    """Compare the systems that the recipe's [paper] names in all languages and tasks, and write tables and figures.
+
+    All text and task examples are checked first, and everything that is wrong with them is told at once. A job that
+    failed later is a hole in the tables, with its reason, and no error; the same command tries it again.
+    """
+    from lingraft import preflight
+    from lingraft.comparison import runner as comparison
+    from lingraft.config.recipe import Recipe
+    from lingraft.reports.paper.report import PAGE_FILE
+
+    settings = Recipe.load(recipe)
+    if allow_holes:
+        preflight.require_some_ready(settings, settings.targets, out, source=True)
+    else:
+        preflight.require_ready(settings, out)
+    made = comparison.run(settings, out)
+    print_artifact(made)
+    print((made.folder / PAGE_FILE).resolve())

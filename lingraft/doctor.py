@@ -1,0 +1,248 @@
+"""Gaps of a cluster for a recipe, before its first run: each with what to do about it.
+
+Whatever keeps us from looking, a missing right or a lost connection, is a finding too, and the other looks go on.
+"""
+
+import base64
+import copy
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from kubernetes import client
+from kubernetes.client.rest import ApiException
+from kubernetes.utils.quantity import parse_quantity
+
+from lingraft.artifacts.storage import RemotePath, list_names
+from lingraft.config.cluster import Cluster, Profile
+from lingraft.errors import LingraftError
+from lingraft.steps.launch.pods import TRACKING_KEYS, resources
+from lingraft.steps.launch.watch_job import UNREACHABLE, is_absent
+from lingraft.steps.launch.workload import KINDS, TRAIN_JOB, WorkloadKind, required_rights
+
+_PIPELINE_ACCOUNT = "lingraft-pipeline"
+_SERVICE = re.compile(r"(?P<name>[^.]+)(\.(?P<namespace>[^.]+)(?P<svc>\.svc(\..+)?)?)?")
+_ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"  # MLflow has to reach its store, and asks a silent one several times
+_TIMEOUT_S = 30.0
+_SHOWN = 300  # characters of an answer
+_UNREACHABLE = "cannot be reached"
+
+
+class Finding(NamedTuple):
+    """Result of one look."""
+
+    what: str
+    gap: str = ""
+    """Sentence on what is wrong; empty if nothing is."""
+    remedy: str = ""
+    may_be_well: bool = False
+    """Whether the gap is only a warning, since from here nobody can tell."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is to be done."""
+        return not self.gap
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether a run would fail, or wait for ever."""
+        return not (self.is_good or self.may_be_well)
+
+
+def examine(api: client.ApiClient, namespace: str, cluster: Cluster) -> Iterator[Finding]:
+    """Yield everything that was looked at, in the order in which to mend it; without an API server, only that.
+
+    Runs are to take place in the namespace, and ask for what `cluster` of a recipe says.
+    """
+    core = client.CoreV1Api(api)
+    remedy = "Apply an overlay: kubectl apply -k manifests/overlays/prod"
+    for first in _check_exists(f"namespace {namespace}", remedy, core.read_namespace, namespace):
+        yield first
+        if not first.gap.startswith(_UNREACHABLE):
+            yield from _Examination(api, core, namespace, cluster).findings()
+
+
+def _checked(what: str, remedy: str, looks: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield findings up to where something keeps us from looking; `remedy` is for what is not there."""
+    try:
+        yield from looks
+    except (ApiException, *UNREACHABLE) as error:
+        if is_absent(error):
+            yield Finding(what, "is not there", remedy)
+        elif not isinstance(error, ApiException):
+            yield Finding(what, f"{_UNREACHABLE}: {error}", "Check KUBECONFIG and the network.")
+        elif error.status in {401, 403}:
+            yield Finding(what, f"we may not look: {error.reason}", "Ask with the rights of an administrator.")
+        else:
+            gap = f"the API server answers {error.status} ({error.reason})"
+            yield Finding(what, gap, "Ask again; its log says why.")
+
+
+def _check_exists(what: str, remedy: str, read: Callable[..., object], *names: str) -> Iterator[Finding]:
+    def look() -> Iterator[Finding]:
+        read(*names)
+        yield Finding(what)
+
+    return _checked(what, remedy, look())
+
+
+@dataclass(frozen=True)
+class _Examination:
+    api: client.ApiClient
+    core: client.CoreV1Api
+    namespace: str
+    cluster: Cluster
+
+    def findings(self) -> Iterator[Finding]:
+        cluster, claim = self.cluster, f"volume claim {self.cluster.storage_claim}"
+        training = {"training": cluster.training} | {str(stage): profile for stage, profile in cluster.stages.items()}
+        launched = sorted({profile.launched for profile in training.values() if profile.launched})
+        profiles = {"light": cluster.light} | ({"launcher": cluster.launcher} if launched else {}) | training
+        yield from self._kinds("TrainJob" in launched)
+        remedy = "Apply an overlay, or name yours in cluster.storage_claim of the recipe."
+        yield from _checked(claim, remedy, self._claim(claim))
+        if cluster.results and "://" in cluster.results:
+            yield _check_object_store(cluster.results)
+        yield from _checked("nodes", "Add nodes to the cluster.", self._nodes(profiles))
+        read = client.SchedulingV1Api(self.api).read_priority_class
+        remedy = "Apply an overlay, or name one that `kubectl get priorityclasses` has."
+        for name in sorted({each.priority_class for each in profiles.values() if each.priority_class}):
+            yield from _check_exists(f"priority class {name}", remedy, read, name)
+        if launched:
+            what = f"{_PIPELINE_ACCOUNT} may launch steps"
+            remedy = "Apply manifests/base/launcher.yaml, and submit runs with that service account."
+            yield from _checked(what, remedy, self._rights(what, remedy, [KINDS[kind] for kind in launched]))
+        yield from self._tracking()
+
+    def _kinds(self, together: bool) -> Iterator[Finding]:
+        kinds = {
+            "workflows.argoproj.io": "Install Kubeflow Pipelines, with this namespace as one of its profiles.",
+            "inferenceservices.serving.kserve.io": "Install KServe 0.17 or later, to serve what is learned.",
+        }
+        train_job = {f"{TRAIN_JOB.plural}.{TRAIN_JOB.group}": "Install Kubeflow Trainer 2.3 or later."}
+        read = client.ApiextensionsV1Api(self.api).read_custom_resource_definition
+        for name, remedy in (kinds | (train_job if together else {})).items():
+            yield from _check_exists(f"kind {name}", remedy, read, name)
+        if together:
+            get = client.CustomObjectsApi(self.api).get_cluster_custom_object
+            names = (TRAIN_JOB.group, TRAIN_JOB.version, "clustertrainingruntimes", self.cluster.runtime)
+            remedy = "Apply manifests/overlays/prod/training.yaml, or name yours in cluster.runtime of the recipe."
+            yield from _check_exists(f"training runtime {self.cluster.runtime}", remedy, get, *names)
+
+    def _claim(self, what: str) -> Iterator[Finding]:
+        claim = self.core.read_namespaced_persistent_volume_claim(self.cluster.storage_claim, self.namespace)
+        gap, waits = "", False
+        if claim.status.phase != "Bound":
+            listed = client.StorageV1Api(self.api).list_storage_class().items
+            modes = {each.metadata.name: each.volume_binding_mode for each in listed}
+            name = claim.spec.storage_class_name
+            gap = f"is {claim.status.phase}, of storage class {name!r}; the cluster has {sorted(modes)}"
+            waits = modes.get(name) == "WaitForFirstConsumer"
+        remedy = "Choose one of them in an overlay's storage.yaml; a class may wait for the first pod that mounts it."
+        yield Finding(what, gap, remedy, waits)
+        if self.cluster.parallel_languages > 1 and "ReadWriteMany" not in claim.spec.access_modes:
+            gap = f"can be mounted on one node only ({', '.join(claim.spec.access_modes)})"
+            remedy = "On a cluster of several nodes, choose a storage class that can do ReadWriteMany."
+            yield Finding(f"{what} on several nodes", gap, remedy)
+
+    def _nodes(self, profiles: Mapping[str, Profile]) -> Iterator[Finding]:
+        nodes = self.core.list_node().items
+        for name, profile in profiles.items():
+            selector = profile.node_selector.items()
+            labelled = [node for node in nodes if selector <= (node.metadata.labels or {}).items()]
+            obstacles = [_obstacle(node, profile) for node in labelled]
+            counts = [f"{count} {obstacle}" for obstacle, count in Counter(filter(None, obstacles)).items()]
+            fitting = obstacles.count("")
+            gap = f"{fitting} of {len(labelled)} nodes with its labels {dict(selector) or '(any)'} could take its pod"
+            grows = bool(selector) and (fitting > 0 or not labelled)
+            remedy = "Tolerate the taints in the profile, check the device plugin, or ask for less."
+            if grows:
+                remedy = "That is well where the pool grows on demand; else check the labels, or add nodes to it."
+            what = f"{'a node' if profile.nodes == 1 else f'{profile.nodes} nodes'} for profile {name!r}"
+            yield Finding(what, "" if fitting >= profile.nodes else "; ".join([gap, *counts]), remedy, grows)
+
+    def _rights(self, what: str, remedy: str, kinds: Iterable[WorkloadKind]) -> Iterator[Finding]:
+        user = f"system:serviceaccount:{self.namespace}:{_PIPELINE_ACCOUNT}"
+        reviews = client.AuthorizationV1Api(self.api)
+        groups = ["system:serviceaccounts", "system:authenticated", f"system:serviceaccounts:{self.namespace}"]
+        missing = []
+        for right in required_rights(kinds):
+            kind, _, part = right.resource.partition("/")
+            asked = client.V1ResourceAttributes(
+                namespace=self.namespace, group=right.group, resource=kind, subresource=part or None, verb=right.verb
+            )
+            spec = client.V1SubjectAccessReviewSpec(user=user, groups=groups, resource_attributes=asked)
+            if not reviews.create_subject_access_review(client.V1SubjectAccessReview(spec=spec)).status.allowed:
+                missing.append(str(right))
+        yield Finding(what, f"it may not {', '.join(missing)}" if missing else "", remedy)
+
+    def _tracking(self) -> Iterator[Finding]:
+        """Look whether steps are told where MLflow is, and it answers there and reaches its store."""
+        secret, key = self.cluster.tracking_secret, TRACKING_KEYS[0]
+        remedy = f"Create it: kubectl -n {self.namespace} create secret generic {secret} --from-literal={key}=..."
+        told: list[str] = []
+
+        def read() -> Iterator[Finding]:
+            data = self.core.read_namespaced_secret(secret, self.namespace).data or {}
+            told.append(base64.b64decode(data.get(key, "")).decode(errors="replace"))
+            yield Finding(f"Secret {secret}", "" if key in data else f"has no key {key}", remedy)
+
+        yield from _checked(f"Secret {secret}", remedy, read())
+        url = urlsplit("".join(told))
+        service = _SERVICE.fullmatch(url.hostname or "")
+        if url.scheme not in {"http", "https"} or not url.hostname:
+            yield Finding("MLflow", f"cannot be asked: {secret} names no server, such as http://mlflow:5000", remedy)
+        elif service and (service["svc"] or service["namespace"] in (None, self.namespace)):
+            yield self._mlflow(url, service["name"], service["namespace"] or self.namespace)
+
+    def _mlflow(self, url: SplitResult, service: str, namespace: str) -> Finding:
+        """Ask by the API server's proxy with the Host header of steps: MLflow answers only to names that it knows."""
+        host, path = url.netloc.rpartition("@")[2], url.path.rstrip("/")
+        settings = copy.copy(self.api.configuration)
+        settings.safe_chars_for_path_param, settings.retries = "/:", False
+        get = client.CoreV1Api(client.ApiClient(settings, "Host", host)).connect_get_namespaced_service_proxy_with_path
+        port = host.partition(":")[2] or {"http": "80", "https": "443"}[url.scheme]
+        name = f"{'https:' if url.scheme == 'https' else ''}{service}:{port}"
+        what = f"MLflow with its store of artifacts at {url.scheme}://{host}{path}"
+        remedy = f"Look at its pods and their log; docs/operations/install.md names the Secrets that {service} needs."
+        try:
+            get(name, namespace, f"{path}{_ARTIFACTS}".lstrip("/"), _request_timeout=(_TIMEOUT_S, _TIMEOUT_S))
+        except UNREACHABLE as error:
+            remedy = "Network policies that let only steps in keep the API server out as well."
+            return Finding(what, f"does not answer: {error}", remedy, may_be_well=True)
+        except ApiException as error:
+            text = " ".join(re.sub(r"<[^>]+>", " ", str(error.body or error.reason)).split())
+            # The API server passes no name and password on.
+            return Finding(what, f"answers {error.status}: {text[:_SHOWN]}", remedy, may_be_well=error.status == 401)
+        return Finding(what)
+
+
+def _check_object_store(uri: str) -> Finding:
+    remedy = "Check the address, and the keys in the environment."
+    try:
+        place = RemotePath.of(uri)
+        list_names(place if place.exists() else replace(place, path=PurePosixPath(place.path).parts[0]))
+    except LingraftError as error:
+        return Finding(f"object store {uri}", f"cannot be read: {error}", remedy)
+    return Finding(f"object store {uri}")
+
+
+def _obstacle(node: Any, profile: Profile) -> str:
+    """Say why a node could never take a pod; empty if it could."""
+    if node.spec.unschedulable:
+        return "cordoned"
+    for taint in node.spec.taints or ():
+        tolerated = any(each.tolerates(taint.key, taint.value or "", taint.effect) for each in profile.tolerations)
+        if not tolerated and taint.effect != "PreferNoSchedule":
+            return f"with a taint that it does not tolerate ({taint.key}={taint.value or ''}:{taint.effect})"
+    gives, wanted = node.status.allocatable or {}, resources(profile)["requests"]
+    short = [
+        f"{quantity} {resource}"
+        for resource, quantity in wanted.items()
+        if parse_quantity(gives.get(resource, "0")) < parse_quantity(quantity)
+    ]
+    return f"without {', '.join(short)}" if short else ""

@@ -1,0 +1,57 @@
+"""The base of whatever a pipeline launches: a recipe, values, and folders that are declared as inputs or outputs."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import pydantic
+
+from lingraft.config.recipe import Recipe
+
+
+class Role(StrEnum):
+    """Role of a field that is a folder or file."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+
+
+Input = Annotated[Path, Role.INPUT]
+OptionalInput = Annotated[Path | None, Role.INPUT]
+"""An input that may be absent. An empty folder counts as absent, since KFP has no optional inputs inside loops."""
+InputList = Annotated[tuple[Path, ...], Role.INPUT]
+Output = Annotated[Path, Role.OUTPUT]
+
+
+def _parsed(given: Recipe | str) -> Recipe:
+    return Recipe.parse(given) if isinstance(given, str) else given
+
+
+RecipeField = Annotated[Recipe, pydantic.BeforeValidator(_parsed), pydantic.PlainSerializer(Recipe.to_json)]
+"""A recipe, or its JSON."""
+
+
+class Launchable(pydantic.BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
+    """A unit of work that may run in a process or pod of its own."""
+
+    failed_result: ClassVar[Any] = None
+    """Result that the launcher returns if the work failed and others may go on."""
+    recipe: RecipeField
+    records_failure: bool = False
+    """Whether it handles failed inputs, and writes the reason of a failure to its outputs, so that others go on."""
+
+    def folders(self, role: Role) -> dict[str, list[Path]]:
+        """Return the folders and files of a role by field; fields without any are left out."""
+        found = {}
+        for name, field in type(self).model_fields.items():
+            if role in field.metadata:
+                value = getattr(self, name)
+                paths = [*value] if isinstance(value, tuple) else [value]
+                found[name] = [path for path in paths if path is not None]
+        return {name: paths for name, paths in found.items() if paths}
+
+
+def none_if_empty(folder: Path | None) -> Path | None:
+    """Return an optional input; None if it is absent or an empty folder."""
+    is_empty = folder is None or (folder.is_dir() and not any(folder.iterdir()))
+    return None if is_empty else folder

@@ -1,0 +1,64 @@
+"""The library's one way to wait for something that fails for a while and to try it again."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from lingraft.errors import TrackingError
+
+_FIRST_PAUSE_S = 0.5
+LAST_PAUSE_S = 15.0
+
+Result = TypeVar("Result")
+
+
+def backoff(last_s: float = LAST_PAUSE_S) -> Iterator[float]:
+    """Yield the seconds to wait before each retry: doubled every time, up to `last_s`."""
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, last_s)
+
+
+def retry(
+    call: Callable[[], Result],
+    is_transient: Callable[[Exception], bool],
+    within_s: float,
+    before_pause: Callable[[Exception, float], object],
+    last_pause_s: float = LAST_PAUSE_S,
+) -> Result:
+    """Return what `call` returns; repeat it with growing pauses while its error is transient and time is left.
+
+    Args:
+        call: what to do. It may be repeated after it has succeeded and only its answer was lost.
+        is_transient: whether the same call may succeed later; any other error is raised at once.
+        within_s: seconds after which a transient error is raised, too. A pause that would end later is not begun.
+        before_pause: called with each error that is followed by a retry, and with the seconds that are left.
+        last_pause_s: longest pause.
+    """
+    deadline_s = time.monotonic() + within_s
+    for pause_s in backoff(last_pause_s):
+        try:
+            return call()
+        except Exception as error:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= pause_s or not is_transient(error):
+                raise
+            before_pause(error, left_s)
+        time.sleep(pause_s)
+    raise AssertionError("backoff() does not end")
+
+
+def seconds_from_environment(variable: str, default_s: float) -> float:
+    """Return the seconds that an environment variable says to wait.
+
+    Raises:
+        TrackingError: its value is not a number of seconds.
+    """
+    value = os.environ.get(variable, str(default_s))
+    if not value.replace(".", "", 1).isdecimal():
+        raise TrackingError(
+            f"{variable} is {value!r}, but must be a number of seconds, such as {default_s:g}. Set it so."
+        )
+    return float(value)

@@ -1,0 +1,77 @@
+"""Tables as aligned text and as Markdown, and numbers with their nouns and units."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: "1 layer", "2 layers"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage with one decimal."""
+    return f"{share:.1%}"
+
+
+def megabytes(size: int) -> str:
+    """Return bytes in MB, without the unit: one decimal, and two significant digits for less than 1."""
+    number = size / 1e6
+    decimals = 1 if number >= 1 or size == 0 else 1 - math.floor(math.log10(number))
+    return f"{number:,.{decimals}f}"
+
+
+def flops_unit(flops: float) -> tuple[str, float]:
+    """Return the largest unit in which a number of FLOPs is 1 or more, such as EFLOP, and its size in FLOPs."""
+    power = sum(flops >= 1000**n for n in range(1, len(_PREFIXES)))
+    return f"{_PREFIXES[power]}FLOP", 1000.0**power
+
+
+def format_flops(flops: float) -> str:
+    """Return FLOPs with one decimal and the unit that fits, such as "54.1 EFLOP"."""
+    unit, scale = flops_unit(flops)
+    return f"{flops / scale:.1f} {unit}"
+
+
+def aligned(rows: Sequence[Sequence[str]], left: int = 1, gap: str = "  ") -> list[str]:
+    """Return rows as lines whose columns align.
+
+    Args:
+        rows: cells of every row, as many in each.
+        left: columns that align to the left; the others, of numbers, align to the right.
+        gap: between columns.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        gap.join(
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def text_table(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Return aligned lines with a rule below the first row, which holds the titles; see `aligned`."""
+    head, *body = aligned(rows, left)
+    return [head, "-" * len(head), *body]
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]], numbers: bool = False) -> str:
+    """Return a table in Markdown.
+
+    Args:
+        header: titles of the columns.
+        rows: cells, which may hold any character.
+        numbers: whether all columns but the first align to the right.
+    """
+    return "\n".join(_markdown_lines(header, rows, numbers))
+
+
+def _markdown_lines(header: Sequence[str], rows: Iterable[Sequence[object]], numbers: bool) -> Iterator[str]:
+    yield "| " + " | ".join(header) + " |"
+    yield "| ---" + (" | ---:" if numbers else " | ---") * (len(header) - 1) + " |"
+    for row in rows:
+        yield "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) + " |"

