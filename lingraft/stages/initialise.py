@@ -166,6 +166,22 @@ def require_start(learned: Embeddings, initial: Path | None) -> None:
         )
 
 
+def masked_loss(primary: Primary, blocks: Blocks) -> Callable[[InitialRows], float]:
+    """Return a measure of a language's rows: the primary's masked loss in nats with them, on some of its blocks."""
+    encoder = primary.encoder
+    most, top = min(len(blocks), max(1, _JUDGED_TOKENS // blocks.block_tokens)), encoder.shape.layers
+    blocks_NT = blocks.take(torch.arange(most) * len(blocks) // most)
+
+    def loss(rows: InitialRows) -> float:
+        own = swap(encoder, make_vocabulary(rows.table_VD, rows.bias_V, rows.special))
+        try:
+            return mean_loss(encoder, blocks_NT, (top,))[top]
+        finally:
+            swap(encoder, own)
+
+    return loss
+
+
 def _from_text(
     recipe: Recipe, primary: Primary, pieces: Tokenizer, blocks: Path | None, source_vectors: Path | None
 ) -> tuple[AlignedRows, dict[str, str]]:
@@ -189,26 +205,10 @@ def _from_text(
         seed=recipe.adaptation.seed,
         resource=resource,
         table=table,
-        loss=_loss(primary, open_split(data, "dev")),
+        loss=masked_loss(primary, open_split(data, "dev")),
     )
     say(f"alignment of {language!r}: {found.quality.summary}")
     return found, {"source_vectors": artifact_fingerprint(source_vectors), **input_hashes(data), **translations}
-
-
-def _loss(primary: Primary, blocks: Blocks) -> Callable[[InitialRows], float]:
-    """A measure of a language's rows: the masked loss of the primary with them, on some of the language's blocks."""
-    encoder = primary.encoder
-    most, top = min(len(blocks), max(1, _JUDGED_TOKENS // blocks.block_tokens)), encoder.shape.layers
-    blocks_NT = blocks.take(torch.arange(most) * len(blocks) // most)
-
-    def loss(rows: InitialRows) -> float:
-        own = swap(encoder, make_vocabulary(rows.table_VD, rows.bias_V, rows.special))
-        try:
-            return mean_loss(encoder, blocks_NT, (top,))[top]
-        finally:
-            swap(encoder, own)
-
-    return loss
 
 
 def _translations(
