@@ -24,17 +24,23 @@ from lingraft import ranks
 Item = TypeVar("Item")
 
 _LINE_EVERY_S = 10.0
+_MEANINGFUL_S = 1.0
+"""Seconds after which the rate of some work says something about the rest of it."""
+_said_at_s = time.monotonic()
+"""When the last line was said: short works in a row are not to be silent together for longer than a long one."""
 
 
 def say(message: str) -> None:
     """One line of plain text on standard error; of several processes that train together, from the leader alone."""
+    global _said_at_s
+    _said_at_s = time.monotonic()
     if ranks.is_rank_zero():
         with contextlib.suppress(OSError):  # a log on a full disk must not end a training
             tqdm.write(message, file=sys.stderr)
 
 
 def with_progress(items: Iterable[Item], title: str, unit: str, total: int | None = None) -> Iterator[Item]:
-    """Pass items on and count them; a terminal gets a bar that goes when done, a log a line every ten seconds.
+    """Pass items on and count them; a terminal gets a bar that goes when done, a log a line after ten silent seconds.
 
     Args:
         items: what is worked through.
@@ -43,19 +49,21 @@ def with_progress(items: Iterable[Item], title: str, unit: str, total: int | Non
         total: how many there are, where that is known; without it there is no time left to show.
     """
     terminal = sys.stderr.isatty() and ranks.is_rank_zero()
-    began = said_at = time.monotonic()
+    began_s = time.monotonic()
     with tqdm(items, desc=title, unit=unit, total=total, file=sys.stderr, leave=False, disable=not terminal) as bar:
         for number, item in enumerate(bar, start=1):
-            if not terminal and time.monotonic() - said_at > _LINE_EVERY_S:
-                said_at = time.monotonic()
-                say(f"{title}: {unit} {number}{_pace(number, total, said_at - began)}")
+            if not terminal and time.monotonic() - _said_at_s > _LINE_EVERY_S:
+                say(f"{title}: {unit} {number}{_pace(number, total, time.monotonic() - began_s)}")
             yield item
 
 
 def _pace(number: int, total: int | None, elapsed_s: float) -> str:
+    out_of = f"/{total}" if total else ""
+    if elapsed_s < _MEANINGFUL_S:
+        return out_of
     rate = number / elapsed_s
     left = f", {(total - number) / rate:.0f} s left" if total else ""
-    return f"{f'/{total}' if total else ''}, {rate:,.0f} a second{left}"
+    return f"{out_of}, {f'{rate:,.0f}' if rate >= 10 else f'{rate:.1f}'} a second{left}"
 
 
 _MINUTE_S = 60
@@ -106,7 +114,10 @@ class TotalProgress:
             if each.like:
                 self._like[each.kind] = each.like
         self._running: list[RunningStep] = []
-        self._started = 0
+        self.started = 0
+        """Steps that have begun."""
+        self.reused = 0
+        """Steps whose result was there already."""
         self._took_s: dict[str, list[float]] = {}
         """By kind: seconds of each step that has ended, divided by the number that ran at once."""
         self._has_trained = False
@@ -127,14 +138,14 @@ class TotalProgress:
             title: names it in its headline.
         """
         with self._lock:
-            self._started += 1
+            self.started += 1
             if self._waiting[kind]:
                 self._waiting[kind] -= 1
             step = RunningStep(kind, self._clock())
             self._running.append(step)
             left = self._left()
-            total = self._started + self._waiting.total()
-            step.headline = f"step {self._started} of {total}: {title}{f', {left}' if left else ''}"
+            total = self.started + self._waiting.total()
+            step.headline = f"step {self.started} of {total}: {title}{f', {left}' if left else ''}"
             return step
 
     def train(self, step: RunningStep, left_s: float, total_s: float) -> str:
@@ -162,9 +173,15 @@ class TotalProgress:
         with self._lock:
             self._running.remove(step)
             if reused:
+                self.reused += 1
                 return
             took_s = step.told[-1] if step.told else self._clock() - step.started_s
             self._took_s.setdefault(step.kind, []).append(took_s / self._at_once.get(step.kind, 1))
+
+    def left(self) -> str:
+        """About how long all steps still take, such as 'about 4 min left'; empty if that cannot be known yet."""
+        with self._lock:
+            return self._left()
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
@@ -176,7 +193,7 @@ class TotalProgress:
             _SHOWN.reset(token)
 
     def _left(self) -> str:
-        """Estimate of the time that all steps still take, such as 'about 4 min left'; empty if unknown."""
+        """Compute `left`, for callers that hold the lock."""
         lefts = [self._left_of(step) for step in self._running]
         for kind, count in self._waiting.items():
             expected_s = self._expected_s(kind)

@@ -19,6 +19,7 @@ from lingraft.console import PlannedStep, TotalProgress, format_duration
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import NotRegisteredError, RequestError
 from lingraft.new_recipe.machine import Machine
+from lingraft.reports.fonts import missing_fonts
 from lingraft.reports.run.note import REPORT
 from lingraft.reports.run.page import PAGE_FILE, write
 from lingraft.reports.run.records import RunRecords, SampleAnswer
@@ -29,7 +30,7 @@ from pipelines import build, local
 from pipelines.plan import planned_steps
 
 TIME_FILE = "time.json"
-"""File in the folder of results with the time that the last whole run took."""
+"""File in the folder of results with the time of the last run that did everything itself."""
 _BF16_GAIN = 2.3
 """Speed of cores with bf16 units, such as AMX, relative to the machine's assumed rate."""
 
@@ -68,15 +69,18 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     bundles = _fetch_bundles(recipe, out / "bundle")
     tasks = [task for task in recipe.tasks if task.name in bundles]
     answers = [answered for task in tasks for answered in ask_examples(recipe, task, bundles[task.name])]
-    report = write_report(records.model_copy(update={"answers": tuple(answers)}), out / "report")
+    records = records.model_copy(update={"answers": tuple(answers)})
+    report = write_report(records, out / "report")
     if bundles:
         command = [str(Path(sys.executable).with_name("lingraft")), "serve", *map(str, bundles.values())]
         print(f"Serve:  {shlex.join(command)}\n        and try it on http://localhost:8080/ui")
     print(f"Report: {(report / PAGE_FILE).resolve()} (recall per class, costs, what to do next)")
+    if hint := missing_fonts(records.model_dump_json()):
+        print(f"        {hint}")
     elapsed_s = time.monotonic() - started
-    if whole:
+    if whole and not progress.reused:
         write_json(out / TIME_FILE, {"elapsed_s": round(elapsed_s, 1)})
-    print(f"Time: {elapsed_s:.0f} s")
+    print(f"Time: {_time_taken(elapsed_s, progress)}")
 
 
 def announcement(
@@ -107,16 +111,24 @@ def announcement(
     ]
     machine = Machine.here()
     training_s = sum(each.flops or 0.0 for each in plan) / machine.flops_per_s
-    roughly = (
-        f"{format_duration(training_s / _BF16_GAIN)} to {format_duration(training_s)} on {machine.cores} CPU cores"
-    )
-    if machine.gpu:
-        roughly = f"{format_duration(training_s)} on a GPU"
+    bounds_s = [training_s] if machine.gpu else [training_s / _BF16_GAIN, training_s]
+    roughly = " to ".join(dict.fromkeys(map(format_duration, bounds_s)))  # both may be the same few seconds
+    where = "a GPU" if machine.gpu else f"{machine.cores} CPU cores"
     return [
         *lines,
-        f"Training the models takes roughly {roughly}; each step then says how much is left in all.",
+        f"Training the models takes roughly {roughly} on {where}; each step then says how much is left in all.",
         f"Results go to {out}. After a stop, run the same again to go on.",
     ]
+
+
+def _time_taken(elapsed_s: float, progress: TotalProgress) -> str:
+    """Return the seconds of this run, and how much of the work earlier runs have done, whose time is not known."""
+    if not progress.reused:
+        return f"{elapsed_s:.0f} s"
+    return (
+        f"{elapsed_s:.0f} s for this run; {progress.reused} of {progress.started} steps had been done before, and the "
+        "time of earlier runs is not in it"
+    )
 
 
 def _is_registered(recipe: Recipe) -> bool:

@@ -32,8 +32,9 @@ from pipelines.plan import ONE_TRAINING, planned_steps
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
 _EXCEPTION = re.compile(r"^\s*(\w+\.)*\w+(Error|Exception|Expired): ")
 """The last line of a traceback."""
-_STOPPED = re.compile(r"^\s*lingraft\.signals\.Interruption: ")
-_PROGRESS = re.compile(r"^\s*.*: (step \d+/\d+, loss |(batch|document) \d+)")
+_STOPPED = re.compile(r"^\s*(stopped|lingraft\.signals\.Interruption): ")
+"""The last line of a step's process that was asked to stop, then of its launcher."""
+_PROGRESS = re.compile(r"^\s*.*: (step \d+/\d+, loss |(batch|document|part|question) \d+)")
 _NUMBER_FORMAT = re.compile(r"^\s*precision (fp32|bf16)\b")
 _OUTCOME = re.compile(rf"^\s*{OUTCOME_PREFIX}")
 _TRAINING = re.compile(r": step (\d+)/(\d+), .*, (\d+) s left$")
@@ -58,6 +59,7 @@ class _Screen(io.TextIOBase):
         self.exception: str | None = None
         """The last one of any other class, for steps that fail without an error of ours."""
         self.stopped: str | None = None
+        """What the first step that stopped said."""
         self.rest = ""
 
     def write(self, text: str) -> int:
@@ -69,7 +71,7 @@ class _Screen(io.TextIOBase):
             elif _EXCEPTION.match(line):
                 self.exception = line.strip()
             elif _STOPPED.match(line):
-                self.stopped = _STOPPED.sub("", line)
+                self.stopped = self.stopped or _STOPPED.sub("", line)
             elif _OUTCOME.match(line):
                 self.show(line.strip())
         return len(text)
@@ -127,16 +129,18 @@ class _RunningSteps:
             self._unsignalled.discard(step.pid)
 
     def _show_progress(self, counted: RunningStep, line: str) -> None:
-        left = ""
-        if (found := _TRAINING.search(line)) and counted.kind in ONE_TRAINING:
+        left, is_progress = "", bool(_PROGRESS.match(line))
+        if found := _TRAINING.search(line):
             done, steps, left_s = map(int, found.groups())
             total_s = left_s * steps / (steps - done) if done < steps else 0.0
-            left = self._progress.train(counted, left_s, total_s) if total_s else ""
+            left = self._progress.train(counted, left_s, total_s) if total_s and counted.kind in ONE_TRAINING else ""
+        elif is_progress:
+            left = self._progress.left()
         is_news = False
         if found := _NUMBER_FORMAT.match(line):
             is_news = found[1] not in self._number_formats  # each process prints it once
             self._number_formats.add(found[1])
-        if is_news or _PROGRESS.match(line):
+        if is_news or is_progress:
             self._screen.show(f"          {line}{f'; all steps: {left}' if left else ''}")
 
     def stop(self, signal_number: int, _: FrameType | None) -> None:
@@ -179,7 +183,7 @@ def set_up(out: Path) -> None:
         ArtifactError: `out` cannot be written.
     """
     make_folder(out)
-    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{out.resolve() / 'mlflow.db'}")
+    os.environ.setdefault(environment.TRACKING, f"sqlite:///{out.resolve() / environment.LOCAL_STORE}")
     environment.set_up()
     os.environ.setdefault(SEARCH_STORAGE, f"sqlite:///{out.resolve() / 'optuna.db'}")
     os.environ.setdefault(sync.RESULTS_VARIABLE, str(out.resolve() / "results"))
@@ -219,8 +223,7 @@ def run(
 
 
 def _interruption(steps: _RunningSteps, screen: _Screen) -> Interruption:
-    said = f" The step said: {screen.stopped}" if screen.stopped else ""
-    return Interruption(steps.signal_number, f"asked to stop. Run the same again to go on.{said}")
+    return Interruption(steps.signal_number, screen.stopped or "asked to stop. Run the same again to go on.")
 
 
 @contextlib.contextmanager

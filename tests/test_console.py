@@ -83,10 +83,24 @@ def test_counted_items_pass_through_and_a_log_gets_a_line_every_ten_seconds(
 ) -> None:
     clock = iter(range(0, 1000, 4))
     monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(console, "_said_at_s", 0.0)
     assert list(with_progress("abcdef", "judge documents", "batch", 6)) == list("abcdef")
     lines = capsys.readouterr().err.splitlines()
     assert lines
-    assert all(re.fullmatch(r"judge documents: batch \d/6, [\d,]+ a second, \d+ s left", line) for line in lines)
+    assert all(re.fullmatch(r"judge documents: batch \d/6, [\d.,]+ a second, \d+ s left", line) for line in lines)
+
+
+def test_many_short_works_in_a_row_are_not_silent_for_longer_than_a_long_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(10_000))
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock) / 2)
+    monkeypatch.setattr(console, "_said_at_s", 0.0)
+    for seed in range(12):
+        list(with_progress("abcdef", f"judge seed {seed}", "batch", 6))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 3
+    assert len({line.partition(":")[0] for line in lines}) == len(lines)
 
 
 def test_counted_items_are_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

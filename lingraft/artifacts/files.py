@@ -128,6 +128,17 @@ def require_new(folder: Path) -> None:
     _temporary_sibling(folder).rmdir()
 
 
+def require_writable(folder: Path) -> None:
+    """Refuse a folder of results before long work; it is not made, and may hold something.
+
+    Raises:
+        ArtifactError: no file can be written where it is or would be.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    with _explain_errors(folder, _NO_PLACE), tempfile.TemporaryFile(dir=there) as stream:
+        stream.write(b"\0")
+
+
 def _temporary_sibling(folder: Path) -> Path:
     with _explain_errors(folder, _NO_PLACE):
         if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):

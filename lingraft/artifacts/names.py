@@ -1,7 +1,12 @@
 """Names of a project's models in the registry."""
 
+from pathlib import Path
+
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import PRIMARY
+
+SEED = "seed-"
+"""Prefix of the alias and the folder of a task; the finetuning seed follows."""
 
 
 def primary_name(recipe: Recipe) -> str:
@@ -52,3 +57,8 @@ def bundle_name(recipe: Recipe, name: str) -> str:
 def bundle_kinds(recipe: Recipe) -> tuple[str, ...]:
     """Return what pipelines bundle: every task by its name, and the primary itself if the recipe says so."""
     return (*(task.name for task in recipe.tasks), *((PRIMARY,) if recipe.serve_primary else ()))
+
+
+def task_folders(recipe: Recipe, tasks: Path) -> list[Path]:
+    """Return a folder for each task and finetuning seed; without tasks none, and `tasks` need not exist."""
+    return [tasks / task.name / f"{SEED}{seed}" for task in recipe.tasks for seed in task.finetuning.seeds]

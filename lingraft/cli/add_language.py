@@ -1,17 +1,22 @@
 """The command `lingraft add-language`, which runs all stages of a new language."""
 
+import os
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from lingraft.cli.options import MiniOption, PrimaryOption, SourceEvaluationOption, TasksOption, VectorsOption
+from lingraft.cli.options import MiniOption, SourceEvaluationOption, TasksOption, VectorsOption, announce_registry
+from lingraft.errors import ArtifactError, RecipeError
 
 # What the command needs is imported by it, so that --help does not wait for torch.
 
+_SOURCE = "source"
+"""Folder, within that of the results, of what --results brings."""
+
 
 def add_language(
-    primary: PrimaryOption,
     text: Annotated[
         list[Path],
         typer.Option(
@@ -20,6 +25,17 @@ def add_language(
         ),
     ],
     language: Annotated[str, typer.Option("--lang", help="Tag of the language to add, such as 'de' or 'pt-BR'.")],
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of results of `make demo` or `python -m pipelines`, such as .demo: brings primary, tasks, "
+            "recipe and all else that the language needs.",
+        ),
+    ] = None,
+    primary: Annotated[
+        Path | None,
+        typer.Option(help="From `lingraft pretrain` or `lingraft import`, where there are no such results."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of all results, named as the language if absent; what it has already is not redone."),
@@ -52,31 +68,102 @@ def add_language(
         int | None, typer.Option(help="Of initial rows, order of text, and masks. Absent: the recipe's, else 1.")
     ] = None,
     vectors: VectorsOption = None,
+    project: Annotated[
+        str | None, typer.Option(help="Name of the recipe, where --results has those of several projects.")
+    ] = None,
 ) -> None:
     """Add a language to a primary in one resumable command: text to swapped, judged and exported model.
 
-    A command that was stopped goes on with the stage that it was at.
+    The primary is that of --results, or of --primary with --task for each task and seed. A command that was stopped
+    goes on with the stage that it was at.
     """
+    out = out or Path(language)
+    given: dict[str, Any] = {
+        "primary": primary,
+        "tasks": task or [],
+        "mini": mini,
+        "vectors": vectors,
+        "source_evaluation": source_evaluation,
+        "recipe": recipe,
+    }
+    if results:
+        given |= _from_results(results, project, out, given)
+    elif primary is None:
+        raise RecipeError(
+            "there is no primary to add the language to. Give --results, the folder that `make demo` or `python -m "
+            "pipelines` has filled, or --primary."
+        )
     from lingraft.new_language.recipe import Wanted
     from lingraft.new_language.run import add_language as run
 
-    made = run(
-        primary=primary,
-        text=[*text, *(more_text or [])],
-        language=language,
-        out=out or Path(language),
-        tasks=task or [],
-        mini=mini,
-        recipe=recipe,
-        wanted=Wanted(
-            depth=depth,
-            vocabulary=vocabulary,
-            steps=steps,
-            batch_blocks=batch,
-            learning_rate=learning_rate,
-            seed=seed,
-        ),
-        vectors=vectors,
-        source_evaluation=source_evaluation,
+    wanted = Wanted(
+        depth=depth,
+        vocabulary=vocabulary,
+        steps=steps,
+        batch_blocks=batch,
+        learning_rate=learning_rate,
+        seed=seed,
     )
-    print(made.summary())
+    print(run(text=[*text, *(more_text or [])], language=language, out=out, wanted=wanted, **given).summary())
+    if results:
+        command = shlex.join(["lingraft", "registry", "add", str(out)])
+        print(f"to serve it beside the others: MLFLOW_TRACKING_URI={os.environ['MLFLOW_TRACKING_URI']} {command}")
+
+
+def _from_results(results: Path, project: str | None, out: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Inputs that a folder of results brings, downloaded once; a recipe that is given goes before its own.
+
+    Raises:
+        RecipeError: something is given that the results bring.
+        ArtifactError: there are no results in the folder.
+        PromotionError: they are of several projects, and none was named.
+        NotRegisteredError: something that belongs to the primary is missing.
+    """
+    from lingraft.artifacts.names import task_folders
+    from lingraft.config.recipe import Recipe
+    from lingraft.jobs.job import SOURCE_RECIPE, SourceDirs
+
+    if doubled := [name for name, value in given.items() if value and name != "recipe"]:
+        raise RecipeError(f"--results brings {', '.join(doubled)} itself. Leave these out, or leave out --results.")
+    _use_registry_of(results)
+    folders, recorded = SourceDirs.under(out / _SOURCE), out / _SOURCE / SOURCE_RECIPE
+    if not recorded.exists():
+        announce_registry()
+        _bring(project, out / _SOURCE)
+    own = Recipe.parse(recorded.read_text(encoding="utf-8"), str(recorded))
+    present = [folder if any(folder.iterdir()) else None for folder in (folders.mini, folders.vectors)]
+    return {
+        "primary": folders.primary,
+        "tasks": task_folders(own, folders.tasks),
+        "mini": present[0],
+        "vectors": present[1],
+        "source_evaluation": folders.evaluation,
+        "recipe": given["recipe"] or own,
+    }
+
+
+def _use_registry_of(results: Path) -> None:
+    """Have MLflow look where a local run keeps its registry, unless it kept it where the environment says.
+
+    Raises:
+        ArtifactError: the folder has no registry, and the environment names none.
+    """
+    from lingraft.tracking.environment import LOCAL_STORE, TRACKING
+
+    database = results.resolve() / LOCAL_STORE
+    if database.is_file():
+        os.environ[TRACKING] = f"sqlite:///{database}"
+    elif not os.environ.get(TRACKING):
+        raise ArtifactError(
+            f"{results} has no results: {database} is not there. Give the folder that was --out (or DEMO) of a run, "
+            f"or set {TRACKING} if the run had it set."
+        )
+
+
+def _bring(project: str | None, out: Path) -> None:
+    from lingraft.cli.registry import chosen_project
+    from lingraft.tracking import retrying_client
+    from lingraft.tracking.promotion.registered_source import bring_source
+
+    with retrying_client() as client:
+        bring_source(client, chosen_project(client, project), out)

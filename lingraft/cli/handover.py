@@ -120,6 +120,8 @@ def report(
 ) -> None:
     """Write the report as one HTML page, and print its table."""
     from lingraft.config.recipe import Recipe
+    from lingraft.console import say
+    from lingraft.reports.fonts import missing_fonts
     from lingraft.reports.run.page import write
     from lingraft.reports.run.records import RunRecords
     from lingraft.reports.run.table import table
@@ -131,3 +133,5 @@ def report(
     records = RunRecords.of(load_source(source), languages, found, settings)
     print_artifact(write(records, out))
     print(table(records))
+    if hint := missing_fonts(records.model_dump_json()):
+        say(hint)

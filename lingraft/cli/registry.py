@@ -52,7 +52,7 @@ def ls(project: ProjectOption = None) -> None:
     from lingraft.tracking.versions import champion_of, versions
 
     with retrying_client() as client:
-        chosen = _project(client, project)
+        chosen = chosen_project(client, project)
         primary = champion_of(client, primary_of(chosen))
         found = versions(client, chosen)
     for each in found:
@@ -85,7 +85,7 @@ def lineage(project: ProjectOption = None) -> None:
     from lingraft.tracking.versions import versions
 
     with retrying_client() as client:
-        chosen = _project(client, project)
+        chosen = chosen_project(client, project)
         found = versions(client, chosen)
         records = decisions.history(client, chosen)
     print(lineage_tree(found))
@@ -107,7 +107,7 @@ def verify(
     problems = []
     with retrying_client() as client:
         one = [_version(client, model, version)] if model else []
-        chosen = project_of(one[0]) if one else _project(client, project)
+        chosen = project_of(one[0]) if one else chosen_project(client, project)
         found = versions(client, chosen)
         for each in one or found:
             problem = find_damage(client, each, found)
@@ -232,7 +232,7 @@ def gc(
     from lingraft.tracking.versions import delete_version, versions
 
     with retrying_client() as client:
-        chosen = _project(client, project)
+        chosen = chosen_project(client, project)
         unneeded = stale_versions(client, chosen, versions(client, chosen), time.time_ns() // 1_000_000, days)
         for each in unneeded:
             if yes:
@@ -283,7 +283,12 @@ def _version(client: "RetryingClient", model: str, number: int | None) -> "Versi
     return found
 
 
-def _project(client: "RetryingClient", given: str | None) -> str:
+def chosen_project(client: "RetryingClient", given: str | None) -> str:
+    """Name of the project that is meant: the one given, or the only one.
+
+    Raises:
+        PromotionError: there is no such project, or several, or none.
+    """
     from lingraft.tracking.versions import projects
 
     known = projects(client)

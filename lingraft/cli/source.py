@@ -32,8 +32,10 @@ def import_primary(
 ) -> None:
     """Turn a checkpoint from Hugging Face into a primary (safetensors only), and print its [encoder] for a recipe."""
     from lingraft.config.encoder import EncoderShape
+    from lingraft.data.languages import warn_of_unknown_codes
     from lingraft.huggingface.importing import import_hf, recipe_section
 
+    warn_of_unknown_codes([language])
     made = import_hf(source, out, language, revision)
     print_artifact(made)
     print(recipe_section(made.manifest.detail("shape", EncoderShape)))
@@ -50,9 +52,11 @@ def text(
     """Read one language's text, clean it where the recipe asks for it, and split it into train, dev and test."""
     from lingraft.config.recipe import Recipe
     from lingraft.data.cleaning.corpus_stats import format_table
+    from lingraft.data.languages import warn_of_unknown_codes
     from lingraft.jobs.job import TextJob
 
     settings = Recipe.load(recipe)
+    warn_of_unknown_codes([language])
     if folder:
         settings = settings.with_folder(folder)
     made = TextJob(recipe=settings, language=language, out=out).make()

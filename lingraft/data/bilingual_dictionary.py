@@ -16,7 +16,7 @@ import hashlib
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from gzip import GzipFile
 from pathlib import PurePosixPath
 
@@ -71,24 +71,33 @@ def translation_hashes(recipe: Recipe, language: str) -> dict[str, str]:
     Raises:
         TextError: a file is missing or cannot be read.
     """
-    sentences, words = (named.get(language) for named in (recipe.alignment.parallel, recipe.alignment.dictionary))
-    if not recipe.adaptation.initialisation.needs_text or not (sentences or words):
+    words = recipe.alignment.dictionary.get(language)
+    if not recipe.adaptation.initialisation.needs_text:
         return {}
-    if sentences:
-        places = [parse_path(name) for name in ([sentences] if isinstance(sentences, str) else sentences)]
-    else:
-        places = _files_of_dictionary(str(words))
-    hashes = "".join(_sha256_of(place) for place in places)
+    if language in recipe.alignment.parallel or words is None:
+        return parallel_hashes(recipe, language)
+    place = parse_path(words)
+    return _hash_files(_find_freedict_files(place) if _is_freedict(place) else [place])
+
+
+def parallel_hashes(recipe: Recipe, language: str) -> dict[str, str]:
+    """Hash the sentences of [alignment] that a language's alignment is measured over, whatever its rows start from.
+
+    Returns:
+        The SHA-256 of their files' contents under "translations"; an empty dict if there are none.
+
+    Raises:
+        TextError: a file is missing or cannot be read.
+    """
+    sentences = recipe.alignment.parallel.get(language)
+    if sentences is None:
+        return {}
+    return _hash_files([parse_path(name) for name in ([sentences] if isinstance(sentences, str) else sentences)])
+
+
+def _hash_files(places: Iterable[TextPath]) -> dict[str, str]:
+    hashes = "".join(map(_sha256_of, places))
     return {"translations": hashlib.sha256(hashes.encode()).hexdigest()}
-
-
-def _files_of_dictionary(file: str) -> list[TextPath]:
-    place = parse_path(file)
-    return [*_find_freedict_files(place)] if _is_freedict(place) else [place]
-
-
-def _is_freedict(place: TextPath) -> bool:
-    return str(place).endswith((_INDEX, *_ENTRIES)) or place.is_dir()
 
 
 def _sha256_of(place: TextPath) -> str:
@@ -158,6 +167,10 @@ def _read_wikdict(place: TextPath) -> Iterator[PairOrError]:
             f"{place} is not one of WikDict's files for two languages: {error}. Expected a table simple_translation "
             f"with the columns {' and '.join(_WIKDICT_COLUMNS)}."
         ) from error
+
+
+def _is_freedict(place: TextPath) -> bool:
+    return str(place).endswith((_INDEX, *_ENTRIES)) or place.is_dir()
 
 
 def _find_freedict_files(place: TextPath) -> tuple[TextPath, TextPath]:

@@ -222,7 +222,8 @@ def _read_file(path: TextPath, label: str | None, notes: Counter[str]) -> Iterat
 
 def _find(source: TextPath, language: str) -> TextPath:
     if not source.is_dir():
-        raise TextError(f"there is no folder {source} to read text from. {LAYOUT}")
+        wrong = f"{source} is a file, and not a folder" if source.exists() else f"there is no folder {source}"
+        raise TextError(f"{wrong} to read text from. {LAYOUT}")
     packed = [f"{language}{form}{packing}" for form in (_PLAIN, _JSONL) for packing in ("", *COMPRESSIONS)]
     present = list_names(source)
     found = [name for name in [language, *packed, f"{language}{_PARQUET}"] if name in present]

@@ -1,15 +1,23 @@
 """English names and canonical codes of languages, from the Unicode CLDR."""
 
+import difflib
+import re
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lingraft.errors import MissingExtraError
+from lingraft.console import say
 
 if TYPE_CHECKING:
     from babel import Locale
 
 _NO_LANGUAGES = {"mis", "mul", "und", "zxx"}
 """Codes for text in several languages, in none, or in an unknown one."""
+_PRIVATE = re.compile(r"q[a-t][a-z]")
+"""Codes that ISO 639 leaves to everybody."""
+_PRIVATE_SUBTAG = "-x-"
+_ALIKE = 0.6
+"""Least similarity, by difflib, of a code to one that may be meant."""
 
 
 def language_name(tag: str) -> str:
@@ -17,9 +25,6 @@ def language_name(tag: str) -> str:
 
     Args:
         tag: BCP 47 tag. A language that the Unicode CLDR does not know keeps its tag as its name.
-
-    Raises:
-        MissingExtraError: Babel is not installed.
     """
     english = _english()
     language, *subtags = tag.split("-")
@@ -35,9 +40,6 @@ def canonical_code(code: str) -> str | None:
 
     Args:
         code: ISO 639 code of two or three letters.
-
-    Raises:
-        MissingExtraError: Babel is not installed.
     """
     english = _english()
     from babel.core import get_global
@@ -46,13 +48,43 @@ def canonical_code(code: str) -> str | None:
     return found if found in english.languages and found not in _NO_LANGUAGES else None
 
 
+def warn_of_unknown_codes(tags: Iterable[str]) -> None:
+    """Say which tags have codes of no language that the Unicode CLDR knows, and which codes may be meant.
+
+    It knows some 600 of the 8,000 languages that have codes, so that an unknown one is no error. Private codes, such as
+    "qaa" or those behind "-x-", pass.
+    """
+    for tag in tags:
+        code = tag.split("-")[0]
+        private = _PRIVATE.fullmatch(code) or _PRIVATE_SUBTAG in tag
+        if not private and canonical_code(code) is None:
+            say(
+                f"{tag!r} is no code of a language that the Unicode CLDR knows, and is taken as it is."
+                f"{_meant(code)} Codes are those of ISO 639, such as 'de' or 'swh'; for one of your own take 'qaa' "
+                "to 'qtz'."
+            )
+
+
+def _meant(code: str) -> str:
+    """Return a question about the code that may be meant: that of a country's language, as "jp", or a similar one."""
+    from babel.languages import get_official_languages
+
+    known = map(str, _english().languages)
+    codes = [each for each in known if "_" not in each and each not in _NO_LANGUAGES]
+    alike = difflib.get_close_matches(code, codes, cutoff=_ALIKE)
+    alike.sort(key=lambda each: each[0] != code[0])  # of several that are as alike, one with the same first letter
+    found = [*get_official_languages(code.upper()), *alike]
+    return f" Is {found[0]!r} ({language_name(found[0])}) meant?" if found else ""
+
+
+def quoted(tags: Iterable[str]) -> str:
+    """Return tags for a sentence, such as "'de', 'it'": without quotes "it" would read as a word; empty for none."""
+    return ", ".join(map(repr, tags))
+
+
 @cache
 def two_letter_codes() -> dict[str, str]:
-    """Return the codes of two letters that the Unicode CLDR knows, with the English names of their languages.
-
-    Raises:
-        MissingExtraError: Babel is not installed.
-    """
+    """Return the codes of two letters that the Unicode CLDR knows, with the English names of their languages."""
     return {code: str(name) for code, name in _english().languages.items() if len(code) == 2}
 
 
@@ -64,8 +96,6 @@ def name_and_tag(tag: str) -> str:
 
 @cache
 def _english() -> "Locale":
-    try:
-        from babel import Locale
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("babel", "report") from error
+    from babel import Locale  # lazy: not every command names languages
+
     return Locale("en")

@@ -20,7 +20,7 @@ from lingraft.artifacts.names import mini_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.console import say
-from lingraft.data.bilingual_dictionary import translation_hashes
+from lingraft.data.bilingual_dictionary import parallel_hashes, translation_hashes
 from lingraft.jobs.launchable import Input, InputList, Launchable, OptionalInput, Output, Role, none_if_empty
 from lingraft.tasks.fingerprints import marks_of
 from lingraft.training.schedule import read_curve
@@ -33,6 +33,8 @@ Watch = Callable[["TrainingMetrics"], None]
 """A function that is called with every point of a learning curve."""
 _OF_TRAINING = ("source", "encoder", "precision")
 """Values of a recipe that every masked language modelling depends on."""
+_OF_EVALUATION = (*_OF_TRAINING, "system", "mini", "adaptation", "alignment")
+"""Values of a recipe that scores depend on, beside the tasks."""
 CHECKPOINTS = "checkpoints"
 EMBEDDINGS = "embeddings"
 """Folders in the output of an adaptation with its curve: the embeddings at each checkpoint, and the final ones."""
@@ -205,6 +207,32 @@ class LanguageDirs(NamedTuple):
             text=folder / "text" / language,
             tokenizer=folder / "tokenizer" / language,
             blocks=folder / "blocks" / language,
+        )
+
+
+SOURCE_RECIPE = "recipe.json"
+"""File with the recipe beside the folders of a source that was brought from a registry."""
+
+
+class SourceDirs(NamedTuple):
+    """Folders of a project's source; `mini` and `vectors` are empty where the recipe needs none."""
+
+    primary: Path
+    tasks: Path
+    """Folder of `<task>/seed-<seed>`."""
+    evaluation: Path
+    mini: Path
+    vectors: Path
+
+    @classmethod
+    def under(cls, folder: Path) -> "SourceDirs":
+        """Return the folders of a source that has one folder for all of it."""
+        return cls(
+            primary=folder / "primary",
+            tasks=folder / "tasks",
+            evaluation=folder / "evaluation",
+            mini=folder / "mini",
+            vectors=folder / "vectors",
         )
 
 
@@ -552,11 +580,21 @@ class SourceEvaluationJob(Job, frozen=True):
     kind = Kind.EVALUATION
     name_format = "evaluate-source"
     title_format = "evaluation of the source language"
+    sections = _OF_EVALUATION
     primary: Input
     tasks: InputList = ()
     """One folder for each task and seed."""
     text: Input
     blocks: Input
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        return {"tasks": _evaluated_tasks(self.recipe), **super().settings}
+
+    @override
+    def outside(self) -> Mapping[str, Any]:
+        return _test_marks(self.recipe, self.recipe.source)
 
     @override
     def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
@@ -578,6 +616,7 @@ class LanguageEvaluationJob(_LanguageJob, frozen=True):
     kind = Kind.EVALUATION
     name_format = "evaluate-{job.tag}-{job.depth}"
     title_format = "evaluation of {job.tag!r}"
+    sections = _OF_EVALUATION
     tagged_input = "embeddings"
     primary: Input
     embeddings: Input
@@ -595,6 +634,15 @@ class LanguageEvaluationJob(_LanguageJob, frozen=True):
         """Bottom layers of the primary that the embeddings were learned over."""
         return int(read_manifest(self.embeddings).detail("depth", int))
 
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        return {"tasks": _evaluated_tasks(self.recipe), **super().settings}
+
+    @override
+    def outside(self) -> Mapping[str, Any]:
+        return {**_test_marks(self.recipe, self.tag), **parallel_hashes(self.recipe, self.tag)}
+
     @override
     def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
         from lingraft.stages.evaluate import evaluate_language
@@ -611,6 +659,17 @@ class LanguageEvaluationJob(_LanguageJob, frozen=True):
             initial=none_if_empty(self.initial),
             source_evaluation=none_if_empty(self.source_evaluation),
         )
+
+
+def _evaluated_tasks(recipe: Recipe) -> list[dict[str, Any]]:
+    """Return the settings of tasks that scores depend on: neither questions to an endpoint nor names for people."""
+    irrelevant: Any = {"examples": True, "label_names": True, "finetuning": True}
+    return [task.model_dump(mode="json", exclude=irrelevant) for task in recipe.tasks]
+
+
+def _test_marks(recipe: Recipe, language: str) -> dict[str, Any]:
+    """Hashes of the test examples in a language, of tasks that have examples of their own."""
+    return {task.name: marks_of(task, ("test",), language) for task in recipe.tasks if task.covers(language)}
 
 
 def _work(layers: int, settings: "Training") -> float:

@@ -54,7 +54,7 @@ def add_language(
     out: PathLike,
     tasks: Sequence[PathLike] = (),
     mini: PathLike | None = None,
-    recipe: PathLike | None = None,
+    recipe: PathLike | Recipe | None = None,
     wanted: Wanted = NOTHING_WANTED,
     vectors: PathLike | None = None,
     source_evaluation: PathLike | None = None,
@@ -69,7 +69,7 @@ def add_language(
         out: folder of all results. What is there from an earlier call is kept, and not made again.
         tasks: finetuned from the primary, one artifact a task and seed.
         mini: MINIPOST's mini-model of the primary.
-        recipe: of the primary; brings the settings that `wanted` does not name.
+        recipe: of the primary, or its TOML file; brings the settings that `wanted` does not name.
         wanted: settings by name.
         vectors: static vectors of the source language (`lingraft vectors`), for a recipe with initialisation 'aligned'.
         source_evaluation: from `lingraft evaluate-source`; absent: alignment with the source is not measured.
@@ -94,7 +94,7 @@ def add_language(
     evaluation = Path(source_evaluation) if source_evaluation else None
     if evaluation:
         Reference.load(evaluation, source)  # refuses that of another primary
-    base = Recipe.load(Path(recipe)) if recipe else None
+    base = Recipe.load(Path(recipe)) if isinstance(recipe, Path | str) else recipe
     settled = LanguageRecipe.of(language, paths, Basis.of(source, fresh), wanted, base)
     run = _AddedLanguageRun(
         primary=Path(primary),
@@ -308,7 +308,8 @@ def _vectors_for(recipe: Recipe, vectors: PathLike | None) -> Path | None:
     if vectors is None:
         raise RecipeError(
             f"the recipe's adaptation.initialisation is '{how}', which compares the language with the source's static "
-            "vectors. Compute them (`lingraft vectors`, from the source's blocks), and give their folder (--vectors)."
+            "vectors. Give the results that have them (--results), or compute them (`lingraft vectors`, from the "
+            "source's blocks) and give their folder (--vectors)."
         )
     return Path(vectors)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lingraft.data.languages import canonical_code, two_letter_codes
+from lingraft.data.languages import canonical_code, quoted, two_letter_codes
 from lingraft.data.lines import COMPRESSIONS
 from lingraft.errors import TextError
 
@@ -40,11 +40,13 @@ def find_text(folder: Path) -> FoundText:
     """Find text by language in a folder: `de.txt`, `corpus.de.jsonl.gz`, `german/`, `pt_BR.parquet`, ...
 
     Raises:
-        TextError: there is no such folder, or it has text in fewer than two languages.
-        MissingExtraError: Babel is not installed.
+        TextError: there is no such folder, it is a file, or it has text in fewer than two languages.
     """
     if not folder.is_dir():
-        raise TextError(f"there is no folder {folder}. Give a folder with a file or folder of text for each language.")
+        wrong = f"{folder} is a file, and not a folder" if folder.exists() else f"there is no folder {folder}"
+        raise TextError(
+            f"{wrong}. Give a folder with a file or folder of text for each language, such as en.jsonl and de.jsonl."
+        )
     paths: dict[str, list[Path]] = {}
     others = {}
     for path in sorted(folder.iterdir()):
@@ -58,7 +60,7 @@ def find_text(folder: Path) -> FoundText:
         else:
             others[path.name] = "no language that is known is in its name"
     if len(paths) < 2:
-        found = f"1 language ({', '.join(paths)})" if paths else "no language"
+        found = f"1 language ({quoted(paths)})" if paths else "no language"
         unclear = "".join(f" {name} was left out: {reason}." for name, reason in others.items())
         raise TextError(
             f"{folder} has text in {found} by the names of its files and folders, and a project needs two or "

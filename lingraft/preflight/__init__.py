@@ -14,6 +14,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.console import say
 from lingraft.data import documents
+from lingraft.data.languages import warn_of_unknown_codes
 from lingraft.errors import TextError
 from lingraft.preflight import examples, labels, outputs, resources, samples, sizes
 from lingraft.preflight.samples import TextSample
@@ -106,6 +107,7 @@ def find_problems(
         taken: samples of their text by language, as the recipe splits it; they are taken now if None.
     """
     began = time.monotonic()
+    warn_of_unknown_codes(languages)
     if taken is None:
         taken = {language: samples.take_sample(recipe.text, recipe.split, language) for language in languages}
     for sample in taken.values():

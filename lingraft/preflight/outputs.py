@@ -1,11 +1,10 @@
 """Whether results can be written where they are to go: a folder, and the place that steps share."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from lingraft.artifacts.files import explain_write_errors
+from lingraft.artifacts.files import require_writable
 from lingraft.artifacts.remote import uri_of
 from lingraft.artifacts.storage import RemotePath
 from lingraft.artifacts.sync import RESULTS_VARIABLE
@@ -28,15 +27,9 @@ def output_problems(out: Path | None) -> Iterator[str]:
             if uri:
                 _try_write_remote(RemotePath.of(uri))
             else:
-                _try_write(Path(place))
+                require_writable(Path(place))
         except LingraftError as error:
             yield str(error)
-
-
-def _try_write(folder: Path) -> None:
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    with explain_write_errors(folder), tempfile.TemporaryFile(dir=there) as stream:
-        stream.write(b"\0")
 
 
 def _try_write_remote(place: RemotePath) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
 from lingraft.artifacts.failures import (
@@ -17,7 +19,7 @@ from lingraft.artifacts.failures import (
     write_failure,
 )
 from lingraft.artifacts.files import write_json
-from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name
+from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name, task_folders
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import PRIMARY
 from lingraft.console import say
@@ -28,7 +30,7 @@ from lingraft.reports.run.records import GateVerdict, RunRecords, TrackedRuns
 from lingraft.stages.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
 from lingraft.steps.promote import promote_version, requester
 from lingraft.steps.run_job import Scores
-from lingraft.steps.step_io import ScoresAndConfusion, confusion_of, dev_score_and_seed, recalls, task_folders
+from lingraft.steps.step_io import ScoresAndConfusion, confusion_of, dev_score_and_seed, recalls
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
 from lingraft.tracking.promotion.evidence import register_judged
 from lingraft.tracking.promotion.gate import refusal_reason
@@ -55,6 +57,11 @@ class EvaluateLanguage(LanguageEvaluationJob, frozen=True):
 
     failed_result: ClassVar[Any] = ({}, [], [])
     task_folder: Input
+
+    @property
+    @override
+    def inputs(self) -> dict[str, Path]:
+        return {name: folder for name, folder in super().inputs.items() if name != "task_folder"}
 
 
 class LanguageRegistration(Launchable, frozen=True):
@@ -112,7 +119,7 @@ def evaluate_language(given: EvaluateLanguage, run: Path) -> ScoresAndConfusion:
     """Evaluate one language."""
     job = given.model_copy(update={"tasks": tuple(task_folders(given.recipe, given.task_folder))})
     with tracking.stage(run.read_text(), job.name) as stage:
-        made = job.make()
+        made = job.get_or_make()
         result = load_language(job.out)
         scores = {f"masked_accuracy_{name}": score for name, score in result.masked.model_dump().items()}
         scores |= result.alignment_metrics

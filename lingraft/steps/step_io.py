@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.config.recipe import Recipe
 from lingraft.stages.results import TaskScores
 from lingraft.steps.run_job import Scores
 from lingraft.tasks.class_scores import class_scores
@@ -40,8 +39,3 @@ def dev_score_and_seed(task: Path) -> tuple[float, int]:
     """Return dev score and seed of a task; the champion has the highest, so all steps choose the same one."""
     manifest = Artifact.load(task, Kind.TASK).manifest
     return manifest.detail("dev_score", float), manifest.detail("seed", int)
-
-
-def task_folders(recipe: Recipe, tasks: Path) -> list[Path]:
-    """Return a folder for each task and finetuning seed; without tasks none, and `tasks` need not exist."""
-    return [tasks / task.name / f"seed-{seed}" for task in recipe.tasks for seed in task.finetuning.seeds]

@@ -22,6 +22,8 @@ REGISTRY = "MLFLOW_REGISTRY_URI"
 """Environment variable of MLflow: address of the registry, if it differs from that of the runs."""
 SETTINGS = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
 """Settings without progress bars between our lines, and without the thread that reports usage to MLflow's makers."""
+LOCAL_STORE = "mlflow.db"
+"""SQLite file of a local run's store, in the folder of its results."""
 _DEFAULT = "sqlite:///mlflow.db"
 """MLflow's own default address."""
 _DATABASE_SERVERS = {"postgresql", "mysql", "mssql"}

@@ -43,6 +43,8 @@ from lingraft.tracking.tags import cost_tags, run_description, truncate
 if TYPE_CHECKING:
     from lingraft.training.schedule import TrainingMetrics
 
+RECIPE_FILE = "recipe.json"
+"""Name of the recipe among the artifacts of a pipeline's run."""
 _SQLITE = "sqlite:///"
 _REQUEST = "lingraft.request"
 """Tag that identifies a run by the request that created it, if the answer to that request was lost."""
@@ -232,7 +234,7 @@ def _open_parent_run(
     with retrying_client(creates=True) as client:
         experiment = client.call(partial(_get_or_create_experiment, project))
         run_id = _create_run(client, experiment, tags)
-        client.api.log_dict(run_id, dict(recipe), "recipe.json")
+        client.api.log_dict(run_id, dict(recipe), RECIPE_FILE)
         client.call(lambda: _log_params(run_id, _flatten(parameters)))
         if client.repeated:
             client.call(partial(_delete_duplicates, run_id))

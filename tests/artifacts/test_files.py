@@ -16,6 +16,7 @@ from lingraft.artifacts.files import (
     explain_write_errors,
     make_folder,
     require_new,
+    require_writable,
     sha256_of,
     write_json,
     write_text,
@@ -213,3 +214,12 @@ def test_json_is_the_same_bytes_for_the_same_content(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     assert json.loads((tmp_path / "one").read_text(encoding="utf-8")) == {"a": "größer", "b": [1, 2.5, None]}
     assert "größer" in (tmp_path / "one").read_text(encoding="utf-8")
+
+
+def test_a_folder_that_cannot_be_is_refused_and_one_that_can_is_not_made(tmp_path: Path) -> None:
+    require_writable(tmp_path / "deep" / "out")
+    assert not [*tmp_path.iterdir()]
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "out", Path("/proc/x")):
+        with pytest.raises(ArtifactError, match=f"^cannot write {folder}: .*Choose another output"):
+            require_writable(folder)

@@ -1,10 +1,6 @@
-import sys
-
 import pytest
 
-from lingraft.data import languages
-from lingraft.data.languages import language_name, name_and_tag
-from lingraft.errors import MissingExtraError
+from lingraft.data.languages import language_name, name_and_tag, warn_of_unknown_codes
 
 
 @pytest.mark.parametrize(
@@ -27,8 +23,20 @@ def test_a_language_without_a_name_keeps_its_tag() -> None:
     assert name_and_tag("sw") == "Swahili (sw)"
 
 
-def test_a_missing_babel_is_named_with_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "babel", None)
-    languages._english.cache_clear()
-    with pytest.raises(MissingExtraError, match=r"babel is not installed.*lingraft\[report\]"):
-        language_name("de")
+@pytest.mark.parametrize(
+    ("tag", "meant"),
+    [("itt", "'it' (Italian)"), ("jp", "'ja' (Japanese)"), ("gr", "'el' (Greek)"), ("xq", "")],
+)
+def test_a_code_of_no_language_is_told_with_the_one_that_may_be_meant(
+    tag: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warn_of_unknown_codes(["de", tag])
+    said = capsys.readouterr().err
+    assert said.startswith(f"{tag!r} is no code of a language")
+    assert (f"Is {meant} meant?" if meant else "") in said
+    assert ("meant?" in said) == bool(meant)
+
+
+def test_known_and_private_codes_pass_in_silence(capsys: pytest.CaptureFixture[str]) -> None:
+    warn_of_unknown_codes(["de", "deu", "pt-BR", "zh-Hant", "swh", "quc", "qaa", "qtz-Latn", "zzz-x-own"])
+    assert capsys.readouterr().err == ""

@@ -51,6 +51,8 @@ _BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _ANY_BLOCK = re.compile(r"^```(sh|bash|console)?\n(lingraft|python|torchrun|kubectl|make|curl|apt|pip)", re.MULTILINE)
 _MAKE, _STAGE, _KUSTOMIZE = ("make ", "lingraft ", "kubectl apply -k ")
 _SERVE = "lingraft serve "
+_FROM_RESULTS = "lingraft add-language --results .demo "
+"""Begins the command that needs what a demo has left."""
 _DASHBOARD = re.compile(r"`(lingraft search dashboard [^`]+)`")
 _COMPILE, _ASK = "python -m pipelines compile ", "curl "
 _SUBMIT, _DEMO = "python -m pipelines submit ", "python -m pipelines demo "
@@ -145,7 +147,7 @@ def _work(folder: Path) -> None:
     shutil.copy(ROOT / "tests" / "tiny.toml", folder / "recipe.toml")
     make_checkpoint(folder / "my-encoder", "roberta")
     for command in _starting(_STAGE):
-        if not command.startswith(_SERVE):
+        if not command.startswith((_SERVE, _FROM_RESULTS)):
             _stage(command, folder)
 
 
@@ -168,6 +170,13 @@ def test_a_recipe_for_ones_own_text_leads_to_answers(worked: Path, tmp_path: Pat
     said = _run(f"export PYTHONPATH={ROOT}\n{command}", tmp_path)
     for language in ("en", "de", "tr"):
         assert re.search(rf"^\w+ \({language}\): .+\n    -> ({'|'.join(made_up.TOPICS)}) ", said, re.MULTILINE), said
+    [add] = _starting(_FROM_RESULTS)
+    made_up.write(tmp_path / "text", ("sw",))
+    said = _run(f"export PYTHONPATH={ROOT}\n{add.replace('.demo', 'my-results')}", tmp_path)
+    assert "topic: accuracy without any training example" in said
+    register = said.splitlines()[-1].partition(": ")[2]
+    registered = _run(f"export PYTHONPATH={ROOT}\n{register} --recipe my-recipe.toml", tmp_path)
+    assert re.search(r"-bundle-\S+ is champion: .*\bsw\b", registered), registered
 
 
 @pytest.mark.integration

@@ -1,13 +1,15 @@
 """What decides a job's result beside its inputs."""
 
 from pathlib import Path
+from typing import Any
 
 from lingraft.config.alignment import Alignment
 from lingraft.config.recipe import Recipe
 from lingraft.config.training import Initialisation
 from lingraft.data.bilingual_dictionary import translation_hashes
+from lingraft.jobs.job import Job, LanguageEvaluationJob, SourceEvaluationJob
 from tests import dictionaries
-from tests.workshop import TINY, changed
+from tests.workshop import TINY, Workshop, changed
 
 
 def test_translations_count_by_their_content_where_rows_are_aligned_by_them(tmp_path: Path) -> None:
@@ -33,3 +35,44 @@ def test_translations_count_by_their_content_where_rows_are_aligned_by_them(tmp_
     learned = changed(aligned, "alignment", parallel={}, dictionary=named[0])
     assert mark != translation_hashes(learned, "de")["translations"]
     assert translation_hashes(aligned, "tr") == translation_hashes(drawn, "de") == {}
+
+
+def judging(workshop: Workshop, recipe: Recipe) -> tuple[Job, Job]:
+    """Evaluation of the source, and of German."""
+    common: dict[str, Any] = {
+        "recipe": recipe,
+        "primary": workshop.primary,
+        "tasks": tuple(workshop.tasks.values()),
+        "out": Path("out"),
+    }
+    source = SourceEvaluationJob(text=workshop.texts["en"], blocks=workshop.blocks["en"], **common)
+    german = LanguageEvaluationJob(
+        embeddings=workshop.embeddings["de"], text=workshop.texts["de"], blocks=workshop.blocks["de"], **common
+    )
+    return source, german
+
+
+def test_what_the_endpoint_is_asked_about_does_not_decide_scores(workshop: Workshop) -> None:
+    def keys(recipe: Recipe) -> list[object]:
+        return [job.shared_provenance for job in judging(workshop, recipe)]
+
+    def with_task(**changes: object) -> Recipe:
+        return workshop.recipe.model_copy(update={"tasks": (workshop.recipe.task().model_copy(update=changes),)})
+
+    asked = with_task(examples={"en": "mu na pe", "tr": "so tu"}, label_names={"garden": "Gardens"})
+    assert keys(asked) == keys(workshop.recipe)
+    for other in (with_task(languages=("de",)), changed(workshop.recipe, "adaptation", seed=9)):
+        assert all(one != same for one, same in zip(keys(other), keys(workshop.recipe), strict=True))
+
+
+def test_the_sentences_that_alignment_is_measured_over_decide_a_languages_scores(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.tsv"
+    recipe = workshop.recipe.model_copy(update={"alignment": Alignment(parallel={"de": str(file)})})
+    file.write_text("a house\tein Haus\n")
+    before = [job.shared_provenance for job in judging(workshop, recipe)]
+    file.write_text("a tree\tein Baum\n")
+    after = [job.shared_provenance for job in judging(workshop, recipe)]
+    assert before[0] == after[0]
+    assert before[1] != after[1]

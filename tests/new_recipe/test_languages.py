@@ -66,7 +66,13 @@ def test_names_that_are_tags_make_a_folder_of_one_each(tmp_path: Path) -> None:
 def test_fewer_than_two_languages_are_refused_with_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "de.txt").write_text("")
     (tmp_path / "text.txt").write_text("")
-    with pytest.raises(TextError, match=r"text in 1 language \(de\) .* text\.txt was left out: no language that"):
+    with pytest.raises(TextError, match=r"text in 1 language \('de'\) .* text\.txt was left out: no language that"):
         find_text(tmp_path)
     with pytest.raises(TextError, match="there is no folder"):
         find_text(tmp_path / "absent")
+
+
+def test_a_file_in_place_of_a_folder_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "en.jsonl").write_text("")
+    with pytest.raises(TextError, match=r"en\.jsonl is a file, and not a folder\. Give a folder with"):
+        find_text(tmp_path / "en.jsonl")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lingraft.config.recipe import Recipe
+from lingraft.console import PlannedStep, TotalProgress
 from lingraft.errors import PromotionError
 from pipelines import build, demo
 from pipelines.plan import planned_steps
@@ -23,7 +24,10 @@ def test_a_task_without_a_bundle_is_said_to_have_none(tmp_path: Path, capsys: py
 
 
 def test_a_misspelt_language_to_drop_is_refused_before_the_first_pipeline(tmp_path: Path) -> None:
-    with sqlite_store(tmp_path), pytest.raises(PromotionError, match=r"--drop-language names dee, but .* names de, tr"):
+    with (
+        sqlite_store(tmp_path),
+        pytest.raises(PromotionError, match=r"--drop-language names 'dee', but .* names 'de', 'tr'"),
+    ):
         demo.run(Recipe.load(TINY), tmp_path / "out", compare=False, drop_languages=["dee"])
     assert not [*tmp_path.glob("out/*.log")]
 
@@ -41,5 +45,17 @@ def test_the_first_screen_says_what_is_done_for_whom_how_long_and_where(tmp_path
     )
     assert re.search(r"takes roughly \d+ (s|min)( to \d+ min)? on ", lines[5])
     assert str(tmp_path) in lines[6]
+    short = demo.announcement(recipe, pipelines, [], tmp_path)  # both estimates are then the shortest that is told
+    assert any("takes roughly 10 s on " in line for line in short)
     again = demo.announcement(recipe, pipelines[2:], planned_steps(pipelines[2], {}), tmp_path)
     assert not [line for line in again if "pretrain" in line or "search" in line]
+
+
+def test_the_time_says_what_it_leaves_out_where_earlier_runs_have_done_some_of_it() -> None:
+    progress = TotalProgress([PlannedStep("pretrain")] * 2)
+    progress.end(progress.start("pretrain", "pretrain"))
+    assert demo._time_taken(12.3, progress) == "12 s"
+    progress.end(progress.start("pretrain", "pretrain"), reused=True)
+    assert demo._time_taken(12.3, progress) == (
+        "12 s for this run; 1 of 2 steps had been done before, and the time of earlier runs is not in it"
+    )

@@ -11,12 +11,13 @@ from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.failures import LanguagesFailedError, failure_reason, write_failure, write_outcome
 from lingraft.artifacts.names import bundle_kinds, bundle_name, embeddings_name, primary_name
+from lingraft.artifacts.sync import RESULTS_VARIABLE
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import Finetuning, Task, TaskFile, TaskKindName
 from lingraft.errors import DepthError, PromotionError, TrackingError
 from lingraft.reports.run.records import RunRecords
 from lingraft.serving.bundle import Bundle
-from lingraft.stages import results
+from lingraft.stages import evaluate, results
 from lingraft.steps import data, language, source
 from lingraft.steps import search as search_steps
 from lingraft.tracking.promotion.lineage import lineage_tree
@@ -180,6 +181,20 @@ def test_macro_f1_and_recall_per_class_are_metrics_of_the_evaluations_run(regist
     }
 
 
+def test_a_language_is_not_evaluated_again_for_other_examples(
+    registered: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RESULTS_VARIABLE, str(tmp_path / "shared"))
+    run, recipe, (embeddings, _) = registered.begin(tmp_path / "run"), registered.shop.recipe, registered.judged(1)
+    asked = recipe.task().model_copy(update={"examples": {"en": "mu na pe"}})
+    others = recipe.model_copy(update={"tasks": (asked,)})
+    first = registered.evaluate(run, "de", embeddings, tmp_path / "first")
+    monkeypatch.delattr(evaluate, "evaluate_language")
+    assert registered.evaluate(run, "de", embeddings, tmp_path / "second", others.to_json()) == first
+    kept, made = (Artifact.load(tmp_path / name, Kind.EVALUATION).manifest for name in ("second", "first"))
+    assert kept == made
+
+
 def test_zero_shot_scores_are_told_by_task_beside_those_as_initialised(registered: Registered, tmp_path: Path) -> None:
     shop, run = registered.shop, registered.begin(tmp_path / "run")
     scores, labels, matrix = registered.evaluate(run, "de", shop.embeddings["de"], tmp_path / "out")
@@ -275,9 +290,11 @@ def test_a_language_to_drop_that_nothing_knows_is_refused_before_anything_is_com
     registered.bundle(run, [accepted(registered, run, tmp_path)], tmp_path / "bundle")
     assert "de" in languages_of(model, tmp_path / "champion")
     data.check_inputs(registered.recipe, "language", ["tr"], ["de", "tr"])
-    with pytest.raises(PromotionError, match=r"--drop-language names dee, but .* have .*de.*, and the run names tr\."):
+    with pytest.raises(
+        PromotionError, match=r"--drop-language names 'dee', but .* have .*'de'.*, and the run names 'tr'\."
+    ):
         data.check_inputs(registered.recipe, "language", ["tr"], ["de", "dee"])
-    with pytest.raises(PromotionError, match="--drop-language names en, the source language"):
+    with pytest.raises(PromotionError, match="--drop-language names 'en', the source language"):
         data.check_inputs(registered.recipe, "language", ["tr"], ["en"])
 
 

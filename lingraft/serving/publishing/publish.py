@@ -10,6 +10,7 @@ from pathlib import Path
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.bundle.format import bundle_languages
 from lingraft.bundle.language_part import language_files, language_version
+from lingraft.data.languages import quoted
 from lingraft.errors import PublicationError
 from lingraft.serving.publishing.publications import Publication, Publications
 
@@ -96,7 +97,7 @@ def withdraw(folder: Path, task: str, language: str, by: str) -> Publication:
     publications = Publications(folder)
     served = served_languages(publications)
     if language not in served.get(task, ()):
-        listed = "; ".join(f"{name}: {', '.join(sorted(known))}" for name, known in sorted(served.items()))
+        listed = "; ".join(f"{name}: {quoted(sorted(known))}" for name, known in sorted(served.items()))
         silence = " No server has answered there; what it was started with is not known."
         raise PublicationError(
             f"{language!r} of {task!r} is not served, so it cannot be withdrawn. {folder} has {listed or 'nothing'}."

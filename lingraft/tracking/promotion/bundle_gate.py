@@ -10,6 +10,7 @@ import pydantic
 from lingraft.artifacts.artifact import Kind, Manifest
 from lingraft.bundle.format import bundle_examples, bundle_languages
 from lingraft.config.gate import PARITY_TOLERANCE
+from lingraft.data.languages import quoted
 from lingraft.errors import ArtifactError, PromotionError
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion.gate import Check
@@ -155,8 +156,8 @@ class BundleChange:
         """
         if strange := sorted(set(allowed.drop_languages) - set(self.lost)):
             raise PromotionError(
-                f"--drop-language names {', '.join(strange)}, but this takes none of them out of production: the "
-                f"champion has {', '.join(self.served) or 'none'}; {', '.join(self.lost) or 'none'} would leave."
+                f"--drop-language names {quoted(strange)}, but this takes none of them out of production: the "
+                f"champion has {quoted(self.served) or 'none'}; {quoted(self.lost) or 'none'} would leave."
             )
 
     def checks(self, allowed: AllowedChanges) -> list[Check]:
@@ -180,16 +181,14 @@ class BundleChange:
     def _languages(self, before: BundleContent, allowed: AllowedChanges) -> Check:
         unnamed = [language for language in self.lost if language not in allowed.drop_languages]
         if not unnamed:
-            dropped = f", but for {', '.join(self.lost)}, which somebody named" if self.lost else ""
+            dropped = f", but for {quoted(self.lost)}, which somebody named" if self.lost else ""
             return Check(name="languages", passed=True, says=f"all languages of {before.title} stay{dropped}")
         new = (
-            f"{self.after.title} has {', '.join(self.after.languages)}"
-            if self.after
-            else "and no bundle takes its place"
+            f"{self.after.title} has {quoted(self.after.languages)}" if self.after else "and no bundle takes its place"
         )
         options = " ".join(f"--drop-language {language}" for language in unnamed)
         says = (
-            f"{', '.join(unnamed)} would leave production: {before.title} has {', '.join(self.served)}, {new}. Run the "
+            f"{quoted(unnamed)} would leave production: {before.title} has {quoted(self.served)}, {new}. Run the "
             f"language pipeline, which takes them along, or ask for it by name: {options}"
         )
         return Check(name="languages", passed=False, says=says)
@@ -198,11 +197,11 @@ class BundleChange:
         served = self.before.embeddings if self.before else {}
         wanted = [language for language in after.languages if language != after.source]
         refused = [
-            f"{language} ({str(after.embeddings.get(language))[:12]})"
+            f"{language!r} ({str(after.embeddings.get(language))[:12]})"
             for language in wanted
             if after.embeddings.get(language) not in {*accepted, served.get(language)} - {None}
         ]
-        says = f"the gate has accepted the embeddings of {', '.join(wanted) or 'no other language'}"
+        says = f"the gate has accepted the embeddings of {quoted(wanted) or 'no other language'}"
         if refused:
             says = (
                 f"the gate has not accepted the embeddings of {', '.join(refused)} in {after.title}. Promote them "
@@ -243,7 +242,7 @@ def _parity(content: BundleContent) -> Check:
     measured = ", ".join(f"{language} {found:.2g}" for language, found in content.parity.items())
     if unknown or far:
         says = (
-            f"{content.title} does not agree with PyTorch within {PARITY_TOLERANCE:g} in {', '.join([*far, *unknown])} "
+            f"{content.title} does not agree with PyTorch within {PARITY_TOLERANCE:g} in {quoted([*far, *unknown])} "
             f"({measured or 'no parity is known'}). Export it again"
         )
         return Check(name="parity", passed=False, says=says)

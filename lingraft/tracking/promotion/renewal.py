@@ -10,6 +10,7 @@ from lingraft.artifacts.names import bundle_kinds, bundle_name
 from lingraft.bundle.format import bundle_languages
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
+from lingraft.data.languages import quoted
 from lingraft.errors import PromotionError, SupersededError
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion import decisions
@@ -114,15 +115,15 @@ def require_droppable(
     """
     if recipe.source in drop_languages:
         raise PromotionError(
-            f"--drop-language names {recipe.source}, the source language, which every bundle has. Leave it out."
+            f"--drop-language names {recipe.source!r}, the source language, which every bundle has. Leave it out."
         )
     names = [bundle_name(recipe, each) for each in bundle_kinds(recipe)]
     served = dict.fromkeys(each for name in names for each in languages_in_production(client, recipe.name, name))
     if unknown := [each for each in drop_languages if each not in {*served, *languages}]:
         listed = [each for each in served if each != recipe.source]
         raise PromotionError(
-            f"--drop-language names {', '.join(unknown)}, but the bundles in production have "
-            f"{', '.join(listed) or 'no language besides the source'}, and the run names {', '.join(languages)}. "
+            f"--drop-language names {quoted(unknown)}, but the bundles in production have "
+            f"{quoted(listed) or 'no language besides the source'}, and the run names {quoted(languages)}. "
             "Correct the name, or leave it out."
         )
 
@@ -150,9 +151,9 @@ def _select_embeddings(
     absent = [language for language in wanted if language not in brought]
     found = dict(_find_embeddings(stage, before, primary, absent)) if absent else {}
     if found:
-        say(f"Taken along from {' and '.join(each.title for each in before)}: {', '.join(found)}.")
+        say(f"Taken along from {' and '.join(each.title for each in before)}: {quoted(found)}.")
     if lost := [language for language in absent if language not in found]:
-        say(f"The registry has no embeddings of {', '.join(lost)} for primary {primary[:12]}: adapt them again.")
+        say(f"The registry has no embeddings of {quoted(lost)} for primary {primary[:12]}: adapt them again.")
     for language, version in found.items():
         download(stage.client, version, Kind.EMBEDDINGS, folder / language)
     return [brought.get(language, folder / language) for language in wanted if language in {*brought, *found}]

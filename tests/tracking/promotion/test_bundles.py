@@ -78,9 +78,11 @@ def test_a_bundle_with_one_language_more_becomes_champion(project: Project) -> N
 def test_a_language_leaves_by_a_promotion_only_if_it_is_named(project: Project) -> None:
     number = project.register_bundle(7.0, hashes(project, "tr"))
     assert failed(project, number) == ["languages"]
-    with pytest.raises(PromotionError, match=r"de would leave production: .*--drop-language de"):
+    with pytest.raises(PromotionError, match=r"'de' would leave production: .*--drop-language de"):
         lingraft("promote", project.bundle, number)
-    with pytest.raises(PromotionError, match=r"--drop-language names dee, .* champion has en, de; de would leave"):
+    with pytest.raises(
+        PromotionError, match=r"--drop-language names 'dee', .* champion has 'en', 'de'; 'de' would leave"
+    ):
         lingraft("promote", project.bundle, number, "--drop-language", "dee")
     assert ", without de: done" in lingraft("promote", project.bundle, number, "--drop-language", "de")
     assert project.champion(project.bundle) == number
@@ -91,13 +93,13 @@ def test_a_language_leaves_by_a_rollback_only_if_it_is_named(project: Project) -
     number = project.register_bundle(7.0, hashes(project, "de", "tr"))
     project.promote(project.bundle, number)
     for arguments in ((), ("--dry-run",)):
-        with pytest.raises(PromotionError, match=r"is not taken back. tr would leave production"):
+        with pytest.raises(PromotionError, match=r"is not taken back. 'tr' would leave production"):
             lingraft("rollback", project.bundle, *arguments)
     assert project.champion(project.bundle) == number
     lingraft("rollback", project.bundle, "--drop-language", "tr")
     assert project.champion(project.bundle) == 1
     # Before the first version there was none, so the next one would take all.
-    with pytest.raises(PromotionError, match="en, de would leave production"):
+    with pytest.raises(PromotionError, match="'en', 'de' would leave production"):
         project.rollback(project.bundle)
     assert project.rollback(project.bundle, drop_languages=("en", "de")).after is None
 

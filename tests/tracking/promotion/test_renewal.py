@@ -115,7 +115,7 @@ def test_a_new_primary_comes_with_all_languages_or_with_names(project: Project) 
     german = learned(project, "de", primary=mark)
     refused = renewed(project, {"de": german}, mark, new_primary=True).refused
     assert refused
-    assert "tr would leave production" in refused
+    assert "'tr' would leave production" in refused
     assert project.champion(project.bundle) == 1
     turkish = learned(project, "tr", primary=mark)
     assert "Ask for the new one by name: --new-primary" in str(renewed(project, {"tr": turkish}, mark).refused)

@@ -1,0 +1,84 @@
+"""`lingraft add-language --results`: all that a language needs comes from what a local run left."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.cli import app
+from lingraft.config.training import Initialisation
+from lingraft.errors import ArtifactError, RecipeError
+from lingraft.jobs.job import SourceEvaluationJob, VectorsJob
+from lingraft.model.loading import load_embeddings
+from lingraft.steps import data, source
+from lingraft.steps.run_job import run_job
+from tests.new_language.given import files_of
+from tests.tracking_stores import quiet, sqlite_store
+from tests.workshop import Workshop, changed
+
+pytestmark = quiet
+BRIEFLY = "--steps", 4, "--batch", 8
+
+
+def add(*arguments: object) -> str:
+    """What the command prints; its errors are raised."""
+    given = ["add-language", "--lang", "tr", *map(str, arguments)]
+    return CliRunner().invoke(app, given, catch_exceptions=False).stdout
+
+
+@pytest.fixture
+def results(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a run of the source pipeline leaves whose recipe aligns new languages with the source."""
+    aligned = changed(workshop.recipe, "adaptation", initialisation=Initialisation.ALIGNED)
+    folder, tasks = tmp_path / "results", tuple(workshop.tasks.values())
+    folder.mkdir()
+    run, evaluation, vectors = (folder / name for name in ("run", "evaluation", "vectors"))
+    common: dict[str, Any] = {"recipe": aligned, "blocks": workshop.blocks["en"]}
+    with sqlite_store(folder):
+        data.open_run(aligned.to_json(), "source", run)
+        run_job(VectorsJob(tokenizer=workshop.tokenizers["en"], out=vectors, **common), run)
+        judging = SourceEvaluationJob(
+            primary=workshop.primary, tasks=tasks, text=workshop.texts["en"], out=evaluation, **common
+        )
+        source.evaluate_source(judging, run)
+        source.register_source(aligned.to_json(), run, workshop.primary, tasks, evaluation, [vectors])
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///not-there.db")  # the folder goes before it
+    return folder
+
+
+def test_one_option_brings_all_that_a_language_with_aligned_rows_needs(
+    workshop: Workshop, text: Path, results: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "tr"
+    said = add("--results", results, "--text", text, "--out", out, *BRIEFLY)
+    assert "topic: accuracy without any training example" in said
+    assert "counterparts in the source language found" in said
+    assert f"MLFLOW_TRACKING_URI=sqlite:///{results / 'mlflow.db'} lingraft registry add {out}" in said
+    initial = load_embeddings(out / "initial").manifest
+    assert initial.details["alignment"]["resource"] == "text alone"
+    assert Artifact.load(out / "source" / "primary", Kind.PRIMARY).fingerprint == initial.aligned_with
+    before = files_of(out)
+    (results / "mlflow.db").rename(results / "mlflow.db.away")  # what was brought once is not brought again
+    (results / "mlflow.db").touch()
+    assert add("--results", results, "--text", text, "--out", out, *BRIEFLY) == said
+    assert files_of(out) == before
+
+
+def test_a_folder_without_results_is_named_with_what_is_missing(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(ArtifactError, match=r"has no results: .*mlflow\.db is not there\. Give the folder that was"):
+        add("--results", tmp_path, "--text", text)
+
+
+def test_without_a_primary_the_results_of_the_demo_are_asked_for(text: Path) -> None:
+    with pytest.raises(RecipeError, match=r"no primary .* Give --results, the folder that `make demo`"):
+        add("--text", text)
+
+
+def test_what_the_results_bring_is_not_given_beside_them(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"--results brings primary, vectors itself\. Leave these out"):
+        add("--results", tmp_path, "--primary", "p", "--vectors", "v", "--text", text)
