@@ -43,6 +43,7 @@ from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.reports.run.records import RunRecords
 from lingraft.stages.evaluate import evaluate_language
+from lingraft.stages.initialise import masked_loss
 from lingraft.stages.results import load_language
 from lingraft.stages.task_scores import evaluate_tasks, load_tasks
 from lingraft.stages.vectors import vectors_of
@@ -137,6 +138,7 @@ class Demo:
         recipe, block_tokens = self.recipe, self.recipe.encoder.block_tokens
         source, lane = load_primary(self.primary, recipe.primary_shape), self.lane(language)
         pieces, text = Tokenizer.load(lane.tokenizer), load_text(lane.text, language)
+        blocks = load_blocks(lane.blocks, pieces, block_tokens)
         found = align_rows(
             source=source.encoder.vocabulary,
             source_pieces=source.tokenizer,
@@ -144,6 +146,7 @@ class Demo:
             source_vectors=self._source_half,
             target_vectors=half_vectors(text, pieces, block_tokens, TARGET_HALF),
             seed=recipe.adaptation.seed,
+            loss=masked_loss(source, open_split(blocks, "dev")),
         )
         rows = make_vocabulary(found.rows.table_VD, found.rows.bias_V, found.rows.special)
         judged = evaluate_tasks(
@@ -151,7 +154,7 @@ class Demo:
         )
         swap(source.encoder, rows)
         top = source.encoder.shape.layers
-        test_NT = open_split(load_blocks(lane.blocks, pieces, block_tokens), "test").all()
+        test_NT = open_split(blocks, "test").all()
         return Scores(masked_lm.accuracy(source.encoder, test_NT, (top,))[top], judged[0].scores.score.mean)
 
     @cached_property

@@ -1,6 +1,6 @@
 """Tokens per second of a pretraining and an adaptation against the number of processes, and what agreeing costs.
 
-    python -m benchmarks.scale_out --layouts 1x2 2x1 --shape small [--out docs/benchmarks/scale-out.json]
+    python -m benchmarks.scale_out --layouts 1x2 2x1 --shape small [--out scale-out.json]
 
 A layout is processes x CPU threads of each; on GPUs, one a process, the threads matter little. Every layout trains the
 same global batch by the library's own loop, checkpoints excepted; layouts alternate, and medians are printed. `--out`

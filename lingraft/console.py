@@ -185,7 +185,7 @@ class TotalProgress:
             self._took_s.setdefault(step.kind, []).append(took_s / self._at_once.get(step.kind, 1))
 
     def left(self) -> str:
-        """Return the time that all steps still take, such as 'about 4 min left'; empty if it cannot be known yet."""
+        """Estimate of the time that all steps still take, such as 'about 4 min left'; empty if unknown."""
         with self._lock:
             return self._left()
 

@@ -43,7 +43,7 @@ from lingraft.errors import ArtifactError
 from lingraft.jobs.job import CHECKPOINTS, EMBEDDINGS, Job, LanguageDirs, Watch, unwatched
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
-from lingraft.stages.alignment_probe import FEWEST_PAIRS, Reference, probe_of, reference_tensors
+from lingraft.stages.alignment_probe import FEWEST_PAIRS, PART, Reference, probe_of, reference_tensors
 from lingraft.stages.results import SeedScores
 from lingraft.tables import counted
 from lingraft.training import masked_lm, precision
@@ -132,7 +132,7 @@ def evaluate_language(
     target: LanguageDirs,
     curve: Path,
     language: str,
-    source: LanguageDirs | None = None,
+    reference: Path | None = None,
 ) -> EvalResult:
     """Evaluate the learning curves of one language in one arm: on masked tokens and on each task that covers the
     language.
@@ -145,16 +145,16 @@ def evaluate_language(
         target: folders of the language's text, tokenizer and blocks.
         curve: folder of the adaptation, with its checkpoints.
         language: tag of the language.
-        source: folders of the source language, to measure alignment with.
+        reference: from `ReferenceJob`, of the same primary; alignment is measured with it.
     """
-    inputs = (*target, *(source or ()), models.primary, curve / EMBEDDINGS)
+    inputs = (*target, *([reference] if reference else ()), models.primary, curve / EMBEDDINGS)
     layers = models.planned.layers
     measures: dict[str, Callable[[], EmbeddingsScorer]] = {}
     if models.includes(MASKED):
         measures[MASKED] = partial(_masked_scorer, arm, models, target, language)
-    if source and models.only == ALIGNMENT:
+    if reference and models.only == ALIGNMENT:
         measures[ALIGNMENT] = partial(
-            _language_alignment_scorer, arm=arm, models=models, source=source, target=target, language=language
+            _language_alignment_scorer, arm=arm, models=models, reference=reference, target=target, language=language
         )
     for covered in models.tasks_in(language):
         measures[covered.name] = partial(
@@ -224,13 +224,13 @@ class ArmEvaluation(Job, frozen=True):
     target: LanguageDirs
     curve: Path
     language: str
-    source: LanguageDirs | None = None
+    reference: Path | None = None
 
     @property
     @override
     def inputs(self) -> dict[str, Path]:
-        of_source = {f"source {name}": at for name, at in self.source._asdict().items()} if self.source else {}
-        return self.target._asdict() | self.models.inputs() | {"embeddings": self.curve / EMBEDDINGS} | of_source
+        reference = {"reference": self.reference} if self.reference else {}
+        return self.target._asdict() | self.models.inputs() | {"embeddings": self.curve / EMBEDDINGS} | reference
 
     @property
     @override
@@ -251,7 +251,7 @@ class ArmEvaluation(Job, frozen=True):
             target=self.target,
             curve=self.curve,
             language=self.language,
-            source=self.source,
+            reference=self.reference,
         )
         return save_eval_result(found, out or self.out)
 
@@ -286,6 +286,40 @@ class PrimaryEvaluation(Job, frozen=True):
         return save_eval_result(evaluate_source(self.models, self.source), out or self.out)
 
 
+class ReferenceJob(Job, frozen=True):
+    """Hidden states of the source language, which alignment compares languages with: one job for all arms of a
+    primary.
+    """
+
+    kind = Kind.EVALUATION
+    models: FinetunedModels
+    source: LanguageDirs
+
+    @property
+    @override
+    def inputs(self) -> dict[str, Path]:
+        return self.source._asdict() | {"primary": self.models.primary}
+
+    @property
+    @override
+    def settings(self) -> dict[str, Any]:
+        return {"precision": self.recipe.precision}
+
+    @property
+    @override
+    def work(self) -> float:
+        return float(self.models.planned.layers)
+
+    @override
+    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+        primary, language = self.models.load(), self.recipe.source
+        text = load_text(self.source.text, language)
+        blocks = load_blocks(self.source.blocks, primary.tokenizer, self.recipe.encoder.block_tokens)
+        with _evaluation_precision(self.recipe):
+            tensors = reference_tensors(primary, text, blocks, (self.models.planned.layers,), ("test",))
+        return save_eval_result(EvalResult(language=language), out or self.out, {PART: tensors})
+
+
 def language_evaluation(
     arm: Arm,
     models: FinetunedModels,
@@ -293,7 +327,7 @@ def language_evaluation(
     curve: Path,
     language: str,
     out: Path,
-    source: LanguageDirs | None = None,
+    reference: Path | None = None,
 ) -> Job:
     """Return the job that evaluates a language in an arm, as `evaluate_language` describes it."""
     return ArmEvaluation(
@@ -303,7 +337,7 @@ def language_evaluation(
         target=target,
         curve=curve,
         language=language,
-        source=source,
+        reference=reference,
         out=models.output_dir(out),
         own_name=f"judge-{language}-{arm.name}",
         own_title=f"judging of {language!r}{_task_suffix(models)}: {arm.title}",
@@ -321,6 +355,20 @@ def source_evaluation(models: FinetunedModels, source: LanguageDirs, out: Path) 
         out=models.output_dir(out),
         own_name=f"judge-source-{planned.name}",
         own_title=f"judging of the source language{_task_suffix(models)}: {planned.title}",
+        records_failure=True,
+    )
+
+
+def alignment_reference(models: FinetunedModels, source: LanguageDirs, out: Path) -> Job:
+    """Return the job that computes what a primary's languages are compared with, of models restricted to alignment."""
+    planned = models.planned
+    return ReferenceJob(
+        recipe=planned.recipe,
+        models=models,
+        source=source,
+        out=models.output_dir(out),
+        own_name=f"reference-{planned.name}",
+        own_title=f"hidden states of the source language: {planned.title}",
         records_failure=True,
     )
 
@@ -382,17 +430,20 @@ def _masked_scorer(arm: Arm, models: FinetunedModels, target: LanguageDirs, lang
 
 
 def _language_alignment_scorer(
-    arm: Arm, models: FinetunedModels, source: LanguageDirs, target: LanguageDirs, language: str
+    arm: Arm, models: FinetunedModels, reference: Path, target: LanguageDirs, language: str
 ) -> EmbeddingsScorer:
     primary = models.load()
     tokenizer = Tokenizer.load(target.tokenizer, language)
-    source_blocks = load_blocks(source.blocks, primary.tokenizer, arm.recipe.encoder.block_tokens)
-    text = load_text(source.text, arm.recipe.source)
-    reference = Reference(reference_tensors(arm.recipe, primary, text, source_blocks, ("test",)), "")
+    evaluated = Artifact.load(reference, Kind.EVALUATION)
     blocks = open_split(load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens), "test")
     text = load_text(target.text, language)
     probe = probe_of(
-        reference=reference, split="test", source=primary.tokenizer, pieces=tokenizer, text=text, blocks=blocks
+        reference=Reference(evaluated.tensors(PART), evaluated.manifest.fingerprint_of(PART)),
+        split="test",
+        source=primary.tokenizer,
+        pieces=tokenizer,
+        text=text,
+        blocks=blocks,
     )
     if probe is None:
         raise ArtifactError(

@@ -1,8 +1,8 @@
 """Results of the comparison's evaluations, and their merge into the records that tables and figures are drawn from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pydantic
 from pydantic import Field
@@ -18,6 +18,9 @@ from lingraft.reports.paper.published import DISTANCES, SCORES
 from lingraft.reports.paper.records import Cell, LanguageFacts, PaperRecords, SourceCell, TaskFacts
 from lingraft.stages.results import RESULT_FILE, Result
 from lingraft.tasks.loading import kind_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _OF = "comparison"
 _DISTANCES_FROM = "en"
@@ -50,14 +53,18 @@ class EvalResult(Result):
         )
 
 
-def save_eval_result(judged: EvalResult, out: Path) -> Artifact:
-    """Write an evaluation as an artifact.
+def save_eval_result(
+    judged: EvalResult, out: Path, parts: "Mapping[str, Mapping[str, Tensor]] | None" = None
+) -> Artifact:
+    """Write an evaluation as an artifact, with tensors by part and name beside it.
 
     Raises:
         ArtifactError: `out` cannot be written.
     """
     with artifact.create(out, Kind.EVALUATION) as draft:
         (draft.folder / RESULT_FILE).write_text(judged.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        for name, tensors in (parts or {}).items():
+            draft.tensors(name, tensors)
         draft.facts = {"language": judged.language, "details": {"of": _OF}}
     return Artifact.load(out, Kind.EVALUATION)
 

@@ -113,7 +113,7 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
         )
     for part in comparison.by_seed().values():
         for primary in part.primaries:
-            yield from _pretraining_jobs(primary, out)
+            yield from _pretraining_jobs(primary, out, part.measures_alignment)
         for language in part.recipe.targets:
             for primary in part.primaries:
                 yield from _initialisation_jobs(primary, language, out)
@@ -126,11 +126,15 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
             yield from _task_jobs(part, task, out)
 
 
-def _pretraining_jobs(primary: PlannedPrimary, out: Path) -> Iterator[Job]:
-    models = _finetuned_models(primary, out).restricted_to(MASKED)
+def _pretraining_jobs(primary: PlannedPrimary, out: Path, measures_alignment: bool) -> Iterator[Job]:
+    finetuned = _finetuned_models(primary, out)
+    models = finetuned.restricted_to(MASKED)
     source = LanguageDirs.under(out, primary.recipe.source)
     yield jobs.pretraining(primary, source.blocks, source.tokenizer, models.primary)
-    yield evaluate.source_evaluation(models, source, _evaluations_dir(primary.name, out))
+    evaluations = _evaluations_dir(primary.name, out)
+    yield evaluate.source_evaluation(models, source, evaluations)
+    if measures_alignment:
+        yield evaluate.alignment_reference(finetuned.restricted_to(ALIGNMENT), source, evaluations)
     for arm in primary.arms:
         if arm.recipe.builds_mini:
             yield jobs.mini_building(arm, models.primary, source.blocks, _mini_dir(arm, out))
@@ -181,12 +185,14 @@ def _adaptation_jobs(arm: Arm, models: FinetunedModels, language: str, out: Path
 
 def _alignment_job(arm: Arm, models: FinetunedModels, language: str, out: Path) -> Job:
     """Evaluation of a language's alignment with the source."""
-    source = LanguageDirs.under(out, arm.recipe.source)
-    target = LanguageDirs.under(out, language)
-    curve = _adaptation_dir(arm, language, out)
-    place = _evaluations_dir(arm.name, out) / language
     return evaluate.language_evaluation(
-        arm=arm, models=models, target=target, curve=curve, language=language, out=place, source=source
+        arm=arm,
+        models=models,
+        target=LanguageDirs.under(out, language),
+        curve=_adaptation_dir(arm, language, out),
+        language=language,
+        out=_evaluations_dir(arm.name, out) / language,
+        reference=models.output_dir(_evaluations_dir(arm.primary, out)),
     )
 
 

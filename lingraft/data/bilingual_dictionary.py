@@ -10,40 +10,41 @@
 The words of a pair come in the order of the file, whichever language that begins with.
 """
 
+import binascii
 import contextlib
 import hashlib
 import re
 import sqlite3
-import string
-from collections import Counter, deque
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from gzip import GzipFile
 from pathlib import PurePosixPath
 
 from lingraft.artifacts.storage import RemotePath, TextPath, explain_read_errors, list_names, parse_path
 from lingraft.config.recipe import Recipe
 from lingraft.data.lines import read_lines
-from lingraft.data.parallel_text import Pair, PairOrError, filter_pairs, read_pairs
+from lingraft.data.parallel_text import Pair, PairOrError, filter_pairs
 from lingraft.errors import LingraftError, TextError, raise_errors
 
 _INDEX, _ENTRIES, _SQLITE = ".index", (".dict.dz", ".dict"), (".sqlite3", ".sqlite", ".db")
+_CHUNK_BYTES = 1 << 20
 _BETWEEN_TRANSLATIONS = " | "
 _WIKDICT_COLUMNS = ("written_rep", "trans_list")
-_DIGITS = {digit: value for value, digit in enumerate(string.ascii_uppercase + string.ascii_lowercase + "0123456789+/")}
-"""Values of the digits of numbers in dictd's index, which begin with the most significant digit."""
+_ZERO, _MOST_DIGITS = "A", 12
+"""The digit 0 of dictd's numbers, which are in base 64, and how many digits they have at most."""
 _ABOUT_THE_DATABASE = re.compile(r"00-?database")
 _PRONUNCIATION = re.compile(r"\s/\S.*")
 """Pronunciation between slashes, and an abbreviation with its own pronunciation behind it."""
 _ASIDE = re.compile(r"<[^<>]*>|\[[^\[\]]*\]|\([^()]*\)|\{[^{}]*\}")
 _PLACEHOLDER = re.compile(r"(?<!\w)(sb|sth|jd[mns]?|etw)\.('s)?")
 """Placeholders for someone or something in FreeDict's German dictionaries."""
-_NO_TRANSLATION = re.compile(r'\s*(["“„«]|[A-Za-z]+:)')
+_NO_TRANSLATION = re.compile(r'\s*(["“„«]|[A-Za-z]++:)')
 """Beginning of a line without a translation, such as "Synonyms: ...", "see: ..." or a quoted example."""
 _SENSE = re.compile(r"\s*\d+\.\s")
 _BETWEEN = re.compile("[,;،؛、，；]")
 _ALTERNATIVE = re.compile(r"\s*/\s*\S+")
+_BRACKET = re.compile(r"[<\[({]")
 _AROUND = ' .!?:"“”„«»'
-_HYPHENS = str.maketrans({"\N{HYPHEN}": "-", "\N{NON-BREAKING HYPHEN}": "-"})
 
 
 def read_word_pairs(file: str, left_out: Counter[str] | None = None) -> Iterator[Pair]:
@@ -62,54 +63,49 @@ def read_word_pairs(file: str, left_out: Counter[str] | None = None) -> Iterator
 
 
 def translation_hashes(recipe: Recipe, language: str) -> dict[str, str]:
-    """Hash the sentences or words of [alignment] that a language is aligned by.
+    """Hash the files of [alignment] that a language is aligned by.
 
     Returns:
-        The SHA-256 under "translations"; an empty dict if the initialisation uses neither sentences nor words.
+        The SHA-256 of their contents under "translations"; an empty dict if the initialisation uses none.
 
     Raises:
-        TextError: a file is missing or damaged.
+        TextError: a file is missing or cannot be read.
     """
-    sentences, words = (named.get(language) for named in (recipe.alignment.parallel, recipe.alignment.dictionary))
-    if not recipe.adaptation.initialisation.needs_text or not (sentences or words):
+    words = recipe.alignment.dictionary.get(language)
+    if not recipe.adaptation.initialisation.needs_text:
         return {}
-    pairs = HashedPairs(read_pairs(sentences) if sentences else read_word_pairs(str(words)))
-    deque(pairs, maxlen=0)
-    return pairs.hashes
+    if language in recipe.alignment.parallel or words is None:
+        return parallel_hashes(recipe, language)
+    place = parse_path(words)
+    return _hash_files(_find_freedict_files(place) if _is_freedict(place) else [place])
 
 
 def parallel_hashes(recipe: Recipe, language: str) -> dict[str, str]:
     """Hash the sentences of [alignment] that a language's alignment is measured over, whatever its rows start from.
 
     Returns:
-        The SHA-256 under "translations"; an empty dict if there are none.
+        The SHA-256 of their files' contents under "translations"; an empty dict if there are none.
 
     Raises:
-        TextError: a file is missing or damaged.
+        TextError: a file is missing or cannot be read.
     """
     sentences = recipe.alignment.parallel.get(language)
-    if not sentences:
+    if sentences is None:
         return {}
-    pairs = HashedPairs(read_pairs(sentences))
-    deque(pairs, maxlen=0)
-    return pairs.hashes
+    return _hash_files([parse_path(name) for name in ([sentences] if isinstance(sentences, str) else sentences)])
 
 
-class HashedPairs:
-    """Iterator over pairs that hashes them as they pass, so that learning and hashing read the file once."""
+def _hash_files(places: Iterable[TextPath]) -> dict[str, str]:
+    hashes = "".join(map(_sha256_of, places))
+    return {"translations": hashlib.sha256(hashes.encode()).hexdigest()}
 
-    def __init__(self, pairs: Iterator[Pair]) -> None:
-        self._pairs, self._digest = pairs, hashlib.sha256()
 
-    def __iter__(self) -> Iterator[Pair]:
-        for pair in self._pairs:
-            self._digest.update(repr((pair.source, pair.target)).encode())
-            yield pair
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        """SHA-256 of the pairs that have passed so far, under the key "translations"."""
-        return {"translations": self._digest.hexdigest()}
+def _sha256_of(place: TextPath) -> str:
+    digest = hashlib.sha256()
+    with explain_read_errors(place), place.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def word_pairs_or_errors(file: str) -> Iterator[PairOrError]:
@@ -118,7 +114,7 @@ def word_pairs_or_errors(file: str) -> Iterator[PairOrError]:
         place = parse_path(file)
         if file.endswith(_SQLITE):
             yield from _read_wikdict(place)
-        elif file.endswith((_INDEX, *_ENTRIES)) or place.is_dir():
+        elif _is_freedict(place):
             yield from _read_freedict(*_find_freedict_files(place))
         else:
             yield from _read_text(place)
@@ -173,6 +169,10 @@ def _read_wikdict(place: TextPath) -> Iterator[PairOrError]:
         ) from error
 
 
+def _is_freedict(place: TextPath) -> bool:
+    return str(place).endswith((_INDEX, *_ENTRIES)) or place.is_dir()
+
+
 def _find_freedict_files(place: TextPath) -> tuple[TextPath, TextPath]:
     """Return the index file and the entries file of a dictionary, given either of them or their folder."""
     path = PurePosixPath(str(place))
@@ -208,54 +208,59 @@ def _read_freedict(index: TextPath, entries: TextPath) -> Iterator[PairOrError]:
         except EOFError as error:
             raise TextError(f"{entries} is truncated: {error}. Copy or download it again.") from error
     done: set[int] = set()
+    name = str(index)
     for number, line in enumerate(read_lines(index), start=1):
-        at, columns = f"{index}, line {number}", line.split("\t")
-        if _ABOUT_THE_DATABASE.match(columns[0]):
+        headword, *places = line.split("\t")
+        if _ABOUT_THE_DATABASE.match(headword):
             continue
+        at = f"{name}, line {number}"
         try:
-            _, start, length = columns[0], *map(_decode_number, columns[1:3])
-            text = raw[start : start + length].decode("utf-8")
+            start, length = map(_decode_number, places[:2])
             if not length or start + length > len(raw):
                 raise ValueError("the entry lies behind the end")
+            # Several headwords may share an entry.
+            if start not in done:
+                done.add(start)
+                yield from _parse_entry(raw[start : start + length].decode("utf-8"), at)
         except ValueError as error:
             yield TextError(f"{at}: {line[:80]!r} points at no entry of {entries} ({error}). Copy both files again.")
-            continue
-        # Several headwords may share an entry.
-        if start not in done:
-            done.add(start)
-            yield from _parse_entry(text, at)
 
 
 def _decode_number(text: str) -> int:
-    value = 0
-    for character in text:
-        if character not in _DIGITS:
-            raise ValueError(f"{text!r} is no number of dictd's")
-        value = value * len(_DIGITS) + _DIGITS[character]
-    return value
+    """Return a number of dictd's index: digits of base 64, the most significant first."""
+    try:
+        return int.from_bytes(binascii.a2b_base64(text.rjust(_MOST_DIGITS, _ZERO), strict_mode=True), "big")
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no number of dictd's") from error
 
 
-def _parse_entry(text: str, at: str) -> Iterator[Pair]:
-    """Yield the pairs of an entry: a headword with its pronunciation, then lines of translations, perhaps numbered."""
+def _parse_entry(text: str, at: str) -> list[Pair]:
+    """Return the pairs of an entry: a headword with its pronunciation, then lines of translations, perhaps numbered."""
     head, *lines = text.strip().splitlines() or [""]
-    senses = (_SENSE.sub("", f"{line} ").lstrip(" .") for line in lines if not _NO_TRANSLATION.match(line))
-    translations = [word for sense in senses for word in _split_words(sense)]
-    for word in _split_words(_PRONUNCIATION.sub("", head)) or [""]:
-        for translation in translations or [""]:
-            yield Pair(word, translation, at)
+    translations = [
+        word
+        for line in lines
+        if not _NO_TRANSLATION.match(line)
+        for word in _split_words(_SENSE.sub("", f"{line} ").lstrip(" .") if "." in line else line)
+    ]
+    words = _split_words(_PRONUNCIATION.sub("", head))
+    return [Pair(word, translation, at) for word in words or [""] for translation in translations or [""]]
 
 
 def _split_words(listed: str) -> list[str]:
     """Return the words or phrases of a comma-separated list; of alternatives such as "a/b c", the first: "a c"."""
-    plain = _strip_asides(listed).translate(_HYPHENS)
-    first = _PLACEHOLDER.sub("", _ALTERNATIVE.sub("", plain))
-    # What follows a full stop is an idiom or a derived word with its translation.
-    words = (" ".join(each.split()).strip(_AROUND) for each in _BETWEEN.split(first.split(". ")[0]))
-    return [word for word in words if word]
+    plain = _strip_asides(listed).replace("\N{HYPHEN}", "-").replace("\N{NON-BREAKING HYPHEN}", "-")
+    # Most lists are one plain word: what they have no sign of is not looked for.
+    if "/" in plain:
+        plain = _ALTERNATIVE.sub("", plain)
+    if "." in plain:
+        # What follows a full stop is an idiom or a derived word with its translation.
+        plain = _PLACEHOLDER.sub("", plain).split(". ")[0]
+    return [word for each in _BETWEEN.split(plain) if (word := " ".join(each.split()).strip(_AROUND))]
 
 
 def _strip_asides(text: str) -> str:
-    before = ""
-    while before != text:
-        before, text = text, _ASIDE.sub(" ", text)
+    found = 1
+    while found and _BRACKET.search(text):
+        text, found = _ASIDE.subn(" ", text)
     return text

@@ -1,6 +1,5 @@
 """English names and canonical codes of languages, from the Unicode CLDR."""
 
-import contextlib
 import difflib
 import re
 from collections.abc import Iterable
@@ -8,7 +7,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lingraft.console import say
-from lingraft.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from babel import Locale
@@ -27,9 +25,6 @@ def language_name(tag: str) -> str:
 
     Args:
         tag: BCP 47 tag. A language that the Unicode CLDR does not know keeps its tag as its name.
-
-    Raises:
-        MissingExtraError: Babel is not installed.
     """
     english = _english()
     language, *subtags = tag.split("-")
@@ -45,9 +40,6 @@ def canonical_code(code: str) -> str | None:
 
     Args:
         code: ISO 639 code of two or three letters.
-
-    Raises:
-        MissingExtraError: Babel is not installed.
     """
     english = _english()
     from babel.core import get_global
@@ -60,22 +52,21 @@ def warn_of_unknown_codes(tags: Iterable[str]) -> None:
     """Say which tags have codes of no language that the Unicode CLDR knows, and which codes may be meant.
 
     It knows some 600 of the 8,000 languages that have codes, so that an unknown one is no error. Private codes, such as
-    "qaa" or those behind "-x-", pass. Without Babel nothing is said.
+    "qaa" or those behind "-x-", pass.
     """
-    with contextlib.suppress(MissingExtraError):
-        for tag in tags:
-            code = tag.split("-")[0]
-            private = _PRIVATE.fullmatch(code) or _PRIVATE_SUBTAG in tag
-            if not private and canonical_code(code) is None:
-                say(
-                    f"{tag!r} is no code of a language that the Unicode CLDR knows, and is taken as it is."
-                    f"{_meant(code)} Codes are those of ISO 639, such as 'de' or 'swh'; for one of your own take 'qaa' "
-                    "to 'qtz'."
-                )
+    for tag in tags:
+        code = tag.split("-")[0]
+        private = _PRIVATE.fullmatch(code) or _PRIVATE_SUBTAG in tag
+        if not private and canonical_code(code) is None:
+            say(
+                f"{tag!r} is no code of a language that the Unicode CLDR knows, and is taken as it is."
+                f"{_meant(code)} Codes are those of ISO 639, such as 'de' or 'swh'; for one of your own take 'qaa' "
+                "to 'qtz'."
+            )
 
 
 def _meant(code: str) -> str:
-    """A question about the code that may be meant: of a country's language, as "jp" is often written, or alike."""
+    """Return a question about the code that may be meant: that of a country's language, as "jp", or a similar one."""
     from babel.languages import get_official_languages
 
     codes = [each for each in map(str, _english().languages) if "_" not in each and each not in _NO_LANGUAGES]
@@ -92,11 +83,7 @@ def quoted(tags: Iterable[str]) -> str:
 
 @cache
 def two_letter_codes() -> dict[str, str]:
-    """Return the codes of two letters that the Unicode CLDR knows, with the English names of their languages.
-
-    Raises:
-        MissingExtraError: Babel is not installed.
-    """
+    """Return the codes of two letters that the Unicode CLDR knows, with the English names of their languages."""
     return {code: str(name) for code, name in _english().languages.items() if len(code) == 2}
 
 
@@ -108,8 +95,6 @@ def name_and_tag(tag: str) -> str:
 
 @cache
 def _english() -> "Locale":
-    try:
-        from babel import Locale
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("babel", "report") from error
+    from babel import Locale  # lazy: not every command names languages
+
     return Locale("en")

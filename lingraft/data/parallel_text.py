@@ -93,15 +93,15 @@ def filter_pairs(pairs: Iterable[Pair], origin: str, left_out: Counter[str]) -> 
     Raises:
         TextError: there are no pairs, or more than `MOST_EMPTY` of them have an empty side.
     """
-    seen: set[bytes] = set()
+    seen: set[int] = set()
     count = empty = 0
     for pair in pairs:
         count += 1
-        if pair.empty:
+        if not pair.source or not pair.target:
             empty += 1
             left_out[EMPTY] += 1
             continue
-        key = hashlib.blake2b(f"{pair.source}\t{pair.target}".encode(), digest_size=8).digest()
+        key = hash((pair.source, pair.target))
         if key in seen:
             left_out[DUPLICATE] += 1
             continue

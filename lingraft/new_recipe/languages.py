@@ -41,7 +41,6 @@ def find_text(folder: Path) -> FoundText:
 
     Raises:
         TextError: there is no such folder, it is a file, or it has text in fewer than two languages.
-        MissingExtraError: Babel is not installed.
     """
     if not folder.is_dir():
         wrong = f"{folder} is a file, and not a folder" if folder.exists() else f"there is no folder {folder}"

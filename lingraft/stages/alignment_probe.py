@@ -96,18 +96,17 @@ class Reference:
 
 
 def reference_tensors(
-    recipe: Recipe, primary: Primary, text: Artifact, blocks: Artifact, splits: Sequence[SplitName] = JUDGED
+    primary: Primary, text: Artifact, blocks: Artifact, depths: Sequence[int], splits: Sequence[SplitName] = JUDGED
 ) -> dict[str, Tensor]:
-    """Compute a reference: the primary's hidden states after the recipe's adaptation depth and after the top layer.
+    """Compute a reference: the primary's hidden states of its own language.
 
     Args:
-        recipe: whose adaptation.depth is the bottom layer.
         primary: with its own vocabulary.
         text: of the source language.
         blocks: of the source language.
+        depths: layers after which states are taken, rising; the last is the top.
         splits: that languages are to be compared on.
     """
-    depths = sorted({recipe.adaptation.depth, primary.encoder.shape.layers})
     tensors = {_DEPTHS: torch.tensor(depths)}
     encoder = primary.encoder.to(precision.device())
     for split in splits:

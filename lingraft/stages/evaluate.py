@@ -72,7 +72,8 @@ def evaluate_source(
         },
         precision=source.manifest.recorded("precision", str),
     )
-    parts = {PART: reference_tensors(recipe, source, documents, data)}
+    depths = sorted({recipe.adaptation.depth, source.encoder.shape.layers})
+    parts = {PART: reference_tensors(source, documents, data, depths)}
     return results.save(result, out, _facts(result, _hashes(source, documents, data, models)), parts=parts)
 
 

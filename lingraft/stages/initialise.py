@@ -19,7 +19,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.config.training import Initialisation
 from lingraft.console import say
-from lingraft.data.bilingual_dictionary import HashedPairs, read_word_pairs
+from lingraft.data.bilingual_dictionary import read_word_pairs, translation_hashes
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.parallel_text import file_names, is_held_out, read_pairs
 from lingraft.data.shards import Blocks
@@ -166,36 +166,8 @@ def require_start(learned: Embeddings, initial: Path | None) -> None:
         )
 
 
-def _from_text(
-    recipe: Recipe, primary: Primary, pieces: Tokenizer, blocks: Path | None, source_vectors: Path | None
-) -> tuple[AlignedRows, dict[str, str]]:
-    """Rows that are computed from text, and fingerprints of what they were computed from."""
-    how, given = recipe.adaptation.initialisation, {"--blocks": blocks, "--vectors": source_vectors}
-    if blocks is None or source_vectors is None:
-        missing = ", ".join(option for option, folder in given.items() if folder is None)
-        raise RecipeError(
-            f"initialisation '{how}' of {pieces.language!r} needs the language's blocks (`lingraft blocks`) and the "
-            f"source's static vectors (`lingraft vectors`), but {missing} is missing."
-        )
-    data, language = load_blocks(blocks, pieces, recipe.encoder.block_tokens), pieces.language
-    resource, table, translations = _translations(recipe, primary.tokenizer, pieces)
-    found = align_rows(
-        source=primary.encoder.vocabulary,
-        source_pieces=primary.tokenizer,
-        target_pieces=pieces,
-        source_vectors=load_vectors(source_vectors, primary.tokenizer),
-        target_vectors=vectors_of(open_split(data, "train", sequential=True), pieces),
-        seed=recipe.adaptation.seed,
-        resource=resource,
-        table=table,
-        loss=_loss(primary, open_split(data, "dev")),
-    )
-    say(f"alignment of {language!r}: {found.quality.summary}")
-    return found, {"source_vectors": artifact_fingerprint(source_vectors), **input_hashes(data), **translations}
-
-
-def _loss(primary: Primary, blocks: Blocks) -> Callable[[InitialRows], float]:
-    """A measure of a language's rows: the masked loss of the primary with them, on some of the language's blocks."""
+def masked_loss(primary: Primary, blocks: Blocks) -> Callable[[InitialRows], float]:
+    """Return a measure of a language's rows: the primary's masked loss in nats with them, on some of its blocks."""
     encoder = primary.encoder
     most, top = min(len(blocks), max(1, _JUDGED_TOKENS // blocks.block_tokens)), encoder.shape.layers
     blocks_NT = blocks.take(torch.arange(most) * len(blocks) // most)
@@ -210,21 +182,55 @@ def _loss(primary: Primary, blocks: Blocks) -> Callable[[InitialRows], float]:
     return loss
 
 
+def _from_text(
+    recipe: Recipe, primary: Primary, pieces: Tokenizer, blocks: Path | None, source_vectors: Path | None
+) -> tuple[AlignedRows, dict[str, str]]:
+    """Rows that are computed from text, and fingerprints of what they were computed from."""
+    how, given = recipe.adaptation.initialisation, {"--blocks": blocks, "--vectors": source_vectors}
+    if blocks is None or source_vectors is None:
+        missing = ", ".join(option for option, folder in given.items() if folder is None)
+        raise RecipeError(
+            f"initialisation '{how}' of {pieces.language!r} needs the language's blocks (`lingraft blocks`) and the "
+            f"source's static vectors (`lingraft vectors`), but {missing} is missing."
+        )
+    data, language = load_blocks(blocks, pieces, recipe.encoder.block_tokens), pieces.language
+    translations = translation_hashes(recipe, language)
+    resource, table = _translations(recipe, primary.tokenizer, pieces)
+    found = align_rows(
+        source=primary.encoder.vocabulary,
+        source_pieces=primary.tokenizer,
+        target_pieces=pieces,
+        source_vectors=load_vectors(source_vectors, primary.tokenizer),
+        target_vectors=vectors_of(open_split(data, "train", sequential=True), pieces),
+        seed=recipe.adaptation.seed,
+        resource=resource,
+        table=table,
+        loss=masked_loss(primary, open_split(data, "dev")),
+    )
+    say(f"alignment of {language!r}: {found.quality.summary}")
+    return found, {"source_vectors": artifact_fingerprint(source_vectors), **input_hashes(data), **translations}
+
+
 def _translations(
     recipe: Recipe, source: Tokenizer, target: Tokenizer
-) -> tuple[AlignmentResource, TranslationTable | None, dict[str, str]]:
-    """The best resource that the recipe names for a language, translations learned from it, and its mark."""
-    files, language = recipe.alignment, target.language
+) -> tuple[AlignmentResource, TranslationTable | None]:
+    """The best resource that the recipe names for a language, and translations learned from it."""
+    files, language, left_out = recipe.alignment, target.language, Counter[str]()
     if sentences := files.parallel.get(language):
-        pairs = HashedPairs(read_pairs(sentences))
-        learned_from = (pair for pair in pairs if not is_held_out(pair))
+        learned_from = (pair for pair in read_pairs(sentences, left_out) if not is_held_out(pair))
         table = parallel_table(learned_from, source, target, file_names(sentences))
-        return AlignmentResource.PARALLEL, table, pairs.hashes
+        _report_pairs(file_names(sentences), table, left_out)
+        return AlignmentResource.PARALLEL, table
     if words := files.dictionary.get(language):
-        pairs = HashedPairs(read_word_pairs(words))
-        table = dictionary_table(pairs, source, target, words)
-        return AlignmentResource.DICTIONARY, table, pairs.hashes
-    return AlignmentResource.TEXT, None, {}
+        table = dictionary_table(read_word_pairs(words, left_out), source, target, words)
+        _report_pairs(words, table, left_out)
+        return AlignmentResource.DICTIONARY, table
+    return AlignmentResource.TEXT, None
+
+
+def _report_pairs(origin: str, table: TranslationTable, left_out: Counter[str]) -> None:
+    reasons = [f"{count:,} {reason}" for reason, count in (left_out + Counter(table.left_out)).items()]
+    say(f"{origin}: learned from {table.pairs:,} pairs; left out are {', '.join(reasons) or 'none'}.")
 
 
 def _loaded(initial: Path, how: Initialisation, primary: Primary, pieces: Tokenizer) -> InitialRows:

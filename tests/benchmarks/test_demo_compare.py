@@ -1,8 +1,18 @@
 """What the demo's comparison adds to it: halves of the pages that share none, and its table."""
 
-from benchmarks.demo_compare import SOURCE_HALF, TARGET_HALF, Scores, half_of, half_vectors, lines
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import demo_compare
+from benchmarks.demo_compare import SOURCE_HALF, TARGET_HALF, Demo, Scores, half_of, half_vectors, lines
 from lingraft.data.text import load_split, load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.jobs.job import LanguageDirs
+from lingraft.model.initialisation import aligned, alignment
+from lingraft.model.initialisation.aligned import AlignedRows
 from tests.workshop import Workshop
 
 
@@ -31,3 +41,29 @@ def test_a_row_without_training_has_no_scores_after_it() -> None:
         "| halves | tr | 20.0% | 60.0% | – | – |",
         "| halves | mean | 15.0% | 55.0% | – | – |",
     ]
+
+
+def test_halves_whose_rows_add_to_the_masked_loss_fall_back_as_in_production(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[AlignedRows] = []
+
+    def align_rows(**given: Any) -> AlignedRows:
+        found.append(aligned.align_rows(**given))
+        return found[-1]
+
+    monkeypatch.setattr(demo_compare, "align_rows", align_rows)
+    monkeypatch.setattr(alignment, "AGREEMENT", -1.0)
+    monkeypatch.setattr(aligned, "MOST_ADDED_LOSS", -10.0)
+    work = tmp_path / "compare"
+    shutil.copytree(workshop.primary, work / "primary")
+    for seed, folder in workshop.tasks.items():
+        shutil.copytree(folder, work / f"task-{seed}")
+    for language in ("en", "de"):
+        made = (workshop.texts, workshop.tokenizers, workshop.blocks)
+        for folders, out in zip(made, LanguageDirs.under(work, language), strict=True):
+            shutil.copytree(folders[language], out)
+    scores = Demo(workshop.recipe, work).halves("de")
+    assert found[0].quality.added_loss is not None
+    assert not found[0].quality.succeeded
+    assert 0 <= scores.masked_before <= 1

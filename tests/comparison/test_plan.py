@@ -165,7 +165,12 @@ def test_arms_that_differ_in_their_start_share_a_primary_and_nothing_that_follow
     starts = {job.name: job.inputs["initial"] for job in adaptations if "initial" in job.inputs}
     assert len({*starts.values()}) == len(starts) == 3 + 1
     assert all(made[place].kind is Kind.EMBEDDINGS for place in starts.values())
-    assert [job.made.name for job in planned].count("alignment") == len(adaptations)
+    compared = [job for job in planned if "reference" in job.inputs]
+    assert len(compared) == len(adaptations)
+    assert {job.made.name for job in compared} == {"alignment"}
+    [reference] = {job.inputs["reference"] for job in compared}
+    assert made[reference].inputs["primary"] == adaptations[0].inputs["primary"]
+    assert not {job.inputs["text"] for job in compared} & {made[reference].inputs["text"]}
 
 
 def test_things_are_found_by_name_and_others_refused(tmp_path: Path) -> None:

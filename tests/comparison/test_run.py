@@ -13,7 +13,6 @@ import torch
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.cache import ProvenanceMismatchError
-from lingraft.comparison import jobs
 from lingraft.comparison import runner as comparison
 from lingraft.comparison.evaluate import FinetunedModels, evaluate_language, evaluate_source
 from lingraft.comparison.plan import plan_comparison
@@ -22,7 +21,7 @@ from lingraft.errors import RecipeError
 from lingraft.jobs.job import LanguageDirs
 from lingraft.reports.paper.records import PaperRecords
 from lingraft.reports.paper.report import MARKDOWN_FILE, PAGE_FILE
-from lingraft.stages import build_mini, finetune, pretrain
+from lingraft.stages import adapt, build_mini, finetune, pretrain
 from lingraft.training import masked_lm
 from tests.comparison.compared import SMALL, Compared, closing_line
 from tests.comparison.project import ARMS, CHECKPOINTS, RECIPE, recipe
@@ -201,9 +200,8 @@ def counted(patch: pytest.MonkeyPatch, stop_after: int | None = None) -> Iterato
 
         patch.setattr(place, name, stage)
 
-    for module in (pretrain, build_mini, finetune):
+    for module in (pretrain, build_mini, adapt, finetune):
         watched(module, module.__name__.rpartition(".")[2])
-    watched(jobs, "adapt")
     yield done
 
 

@@ -17,7 +17,7 @@ from tests.workshop import Workshop, changed
 
 pytestmark = quiet
 ROOT = Path(lingraft.__file__).parents[1]
-MOST_FRAMES = 13
+MOST_FRAMES = 12
 
 
 def ours(frame: FrameType | None) -> Iterator[str]:

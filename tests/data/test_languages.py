@@ -1,10 +1,6 @@
-import sys
-
 import pytest
 
-from lingraft.data import languages
 from lingraft.data.languages import language_name, name_and_tag, warn_of_unknown_codes
-from lingraft.errors import MissingExtraError
 
 
 @pytest.mark.parametrize(
@@ -44,11 +40,3 @@ def test_a_code_of_no_language_is_told_with_the_one_that_may_be_meant(
 def test_known_and_private_codes_pass_in_silence(capsys: pytest.CaptureFixture[str]) -> None:
     warn_of_unknown_codes(["de", "deu", "pt-BR", "zh-Hant", "swh", "quc", "qaa", "qtz-Latn", "zzz-x-own"])
     assert capsys.readouterr().err == ""
-
-
-def test_a_missing_babel_is_named_with_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "babel", None)
-    languages._english.cache_clear()
-    with pytest.raises(MissingExtraError, match=r"babel is not installed.*lingraft\[report\]"):
-        language_name("de")
-    warn_of_unknown_codes(["itt"])

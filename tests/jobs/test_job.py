@@ -8,6 +8,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.training import Initialisation
 from lingraft.data.bilingual_dictionary import translation_hashes
 from lingraft.jobs.job import Job, LanguageEvaluationJob, SourceEvaluationJob
+from tests import dictionaries
 from tests.workshop import TINY, Workshop, changed
 
 
@@ -24,6 +25,15 @@ def test_translations_count_by_their_content_where_rows_are_aligned_by_them(tmp_
     assert mark != translation_hashes(changed(aligned, "alignment", parallel={}, dictionary={"de": str(words)}), "de")
     first.write_text("a house\tein Haus\na tree\tein Strauch\n")
     assert mark != translation_hashes(aligned, "de")
+    freedict = dictionaries.freedict(tmp_path / "freedict", {"sol": "zun"})
+    named = [{"de": str(freedict)}, {"de": f"{freedict}/freedict-xxa-xxb.index"}]
+    [mark] = {
+        translation_hashes(changed(aligned, "alignment", parallel={}, dictionary=each), "de")["translations"]
+        for each in named
+    }
+    dictionaries.freedict(freedict, {"sol": "mun"})
+    learned = changed(aligned, "alignment", parallel={}, dictionary=named[0])
+    assert mark != translation_hashes(learned, "de")["translations"]
     assert translation_hashes(aligned, "tr") == translation_hashes(drawn, "de") == {}
 
 

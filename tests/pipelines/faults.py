@@ -49,7 +49,7 @@ def _with_faults(whole: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def forward(self: MaskedLmLoss, *drawn: object) -> Tensor:
         loss = whole(self, *drawn)
         language = _adapted(sys.argv[1]) if sys.argv[0] == step.__name__ else None
-        wanted = language is not None and (Path(os.environ[FOLDER]) / language).exists()
+        wanted = language is not None and FOLDER in os.environ and (Path(os.environ[FOLDER]) / language).exists()
         return FAULTS[str(language)](loss) if wanted else loss
 
     return forward

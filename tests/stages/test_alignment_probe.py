@@ -162,7 +162,7 @@ def test_lines_held_out_of_parallel_text_are_measured_on_half_of_them_in_each_sp
 
 def test_a_reference_is_the_same_every_time(workshop: Workshop, primary: Primary, reference: Reference) -> None:
     blocks = Artifact.load(workshop.blocks["en"], Kind.BLOCKS)
-    again = alignment_probe.reference_tensors(workshop.recipe, primary, text_of(workshop, "en"), blocks)
+    again = alignment_probe.reference_tensors(primary, text_of(workshop, "en"), blocks, reference.depths)
     assert again.keys() == reference.tensors.keys()
     assert all(torch.equal(again[name], tensor) for name, tensor in reference.tensors.items())
 

@@ -86,7 +86,8 @@ class SentencePieceEngine:
         """Return the ids of many texts, computed on all cores."""
         if len(texts) < _FEW_TEXTS:
             return [self.encode(text) for text in texts]
-        return [list(ids) for ids in self._processor.encode(texts, num_threads=-1)]
+        encoded: list[list[int]] = self._processor.encode(texts, num_threads=-1)
+        return encoded
 
     def encode_spans(self, text: str) -> PieceSpans:
         """Return the ids of a text, with the characters that each piece stands for."""

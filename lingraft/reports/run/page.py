@@ -57,7 +57,7 @@ def write(records: RunRecords, out: Path) -> Artifact:
 
     Raises:
         ArtifactError: `out` cannot be written.
-        MissingExtraError: matplotlib, jinja2 or Babel is not installed.
+        MissingExtraError: matplotlib or jinja2 is not installed.
     """
     filters: dict[str, Callable[..., Any]] = {
         "percent": percent,

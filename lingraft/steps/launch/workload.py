@@ -94,7 +94,7 @@ class Right(NamedTuple):
 
 def required_rights(kinds: Iterable[WorkloadKind]) -> list[Right]:
     """Return all rights that launching workloads of some kinds, following them and telling of their pods takes."""
-    verbs = ("create", "get", "list", "watch", "delete")
+    verbs = ("create", "get", "list", "delete")
     of_pods = [Right("", "pods", "list"), Right("", "pods/log", "get"), Right("", "events", "list")]
     return [Right(kind.group, kind.plural, verb) for kind in kinds for verb in verbs] + of_pods
 

@@ -1,8 +1,9 @@
 """Piece translations are found in a made-up language: the source's own sentences with every piece renamed."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -12,7 +13,14 @@ from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import TextError
 from lingraft.model.initialisation import translation
-from lingraft.model.initialisation.translation import THINNED, TOO_LONG, UNKNOWN, dictionary_table, parallel_table
+from lingraft.model.initialisation.translation import (
+    LONG_PHRASE,
+    THINNED,
+    TOO_LONG,
+    UNKNOWN,
+    dictionary_table,
+    parallel_table,
+)
 
 WORDS = 120
 
@@ -23,11 +31,13 @@ class Words:
 
     known: tuple[str, ...]
     special: SpecialIds = DEFAULT_SPECIAL_IDS
+    encoded: Counter[str] = field(default_factory=Counter, compare=False)
 
     def __len__(self) -> int:
         return len(DEFAULT_SPECIAL_IDS) + len(self.known)
 
     def encode_all(self, texts: list[str]) -> list[list[int]]:
+        self.encoded.update(texts)
         ids = {word: index for index, word in enumerate(self.known, start=len(DEFAULT_SPECIAL_IDS))}
         return [
             [ids.get(word, DEFAULT_SPECIAL_IDS.unknown) for word in text.replace("+", " ").split()] for text in texts
@@ -154,3 +164,14 @@ def test_words_are_looked_up_in_the_spelling_that_the_tokenizer_knows() -> None:
     table = dictionary_table([Pair("Sol", "zun", ""), Pair("lun", "MUN", "")], source, target, "words")
     assert table.probabilities_TS[[target.id_of("Zun")], [source.id_of("sol")]].sum() == 1
     assert table.probabilities_TS[[target.id_of("mun")], [source.id_of("Lun")]].sum() == 1
+
+
+def test_a_dictionarys_words_are_encoded_once_each_and_long_phrases_are_left_out() -> None:
+    source, target = Words(("sol", "ti")), Words(("zun", "mun"))
+    pairs = [Pair("sol", f"mun {number}", "") for number in range(3000)]
+    pairs += [Pair("sol ti", "zun", ""), Pair("sol ti sol ti sol", "zun", ""), Pair("ti", "mun" * 6, "")]
+    table = dictionary_table(pairs, source, target, "words")
+    assert (table.pairs, table.left_out) == (3001, {LONG_PHRASE: 2})
+    # The first 2,000 pairs are looked at once more, to find which language comes first.
+    assert source.encoded == {"sol": 2001, "ti": 1, "Sol": 1, "Ti": 1, **{f"mun {number}": 1 for number in range(2000)}}
+    assert table.probabilities_TS[[target.id_of("zun")], [source.id_of("sol")]].sum() == pytest.approx(0.5)
