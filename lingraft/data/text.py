@@ -26,6 +26,7 @@ from lingraft.data.pool import parallel_map
 from lingraft.data.preprocessing import NOTHING_LEFT, PreparedDocument, Preprocessor, document_batches
 from lingraft.data.splits import SPLITS, SplitName, split_of
 from lingraft.errors import LingraftError, TextError, raise_errors
+from lingraft.tables import counted
 
 __all__ = ["SPLITS", "SplitName", "load_split", "load_text", "prepare", "read_split", "split_of"]
 
@@ -235,8 +236,10 @@ def empty_splits_error(documents: Mapping[SplitName, int] | Counter[str], langua
     missing = [split for split in SPLITS if not documents[split]]
     if not missing:
         return None
+    count = sum(documents.values())
     return (
-        f"{sum(documents.values())} documents in language {language!r} leave {' and '.join(missing)} empty "
+        f"{counted(count, 'document')} in language {language!r} {'leaves' if count == 1 else 'leave'} "
+        f"{' and '.join(missing)} empty "
         f"(dev_share {recipe.split.dev_share}, test_share {recipe.split.test_share}). "
         "Give more documents, or raise the shares in [split]."
     )

@@ -150,7 +150,7 @@ def test_text_without_a_word_is_refused(tmp_path: Path, content: str) -> None:
 
 def test_too_few_documents_for_every_split_are_counted_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "de.txt").write_text("Nur eins.\n")
-    with pytest.raises(TextError, match=r"1 documents in language 'de' leave \w+ and \w+ empty \(dev_share 0.1"):
+    with pytest.raises(TextError, match=r"1 document in language 'de' leaves \w+ and \w+ empty \(dev_share 0.1"):
         prepare(_folder(tmp_path), "de", tmp_path / "out")
 
 

@@ -112,7 +112,7 @@ def test_a_split_without_documents_or_without_a_block_is_found(text: Path) -> No
     (text / "de.txt").write_text("Nur eins.\n")
     (text / "de.jsonl").unlink()
     [missing] = refusal(recipe_on(text))
-    assert missing.startswith("de: 1 documents in language 'de' leave")
+    assert missing.startswith("de: 1 document in language 'de' leaves")
     made_up.write(text, ("de",), count=30)
     (text / "de.txt").unlink()
     encoder = {"width": 8, "layers": 2, "attention_heads": 2, "mlm_heads": [1, 2], "block_tokens": 1024}
