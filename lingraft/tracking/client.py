@@ -34,6 +34,8 @@ _TRANSIENT_STATUSES = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS,
 """HTTP statuses below 500 that may succeed when the request is repeated."""
 _ALREADY_EXISTS = ("RESOURCE_ALREADY_EXISTS", "ALREADY_EXISTS")
 """Error codes of a create request that lost a race: a second attempt finds what the other process created."""
+_LOST_RACES = ("IntegrityError", "UniqueViolation")
+"""Names, in messages of MLflow, of a database's errors for the same: two stages log the same dataset at once."""
 
 Result = TypeVar("Result")
 
@@ -186,6 +188,7 @@ def _is_transient(error: Any) -> bool:
         status = ERROR_CODE_TO_HTTP_STATUS.get(error.error_code, HTTPStatus.INTERNAL_SERVER_ERROR)
         return (
             error.error_code in _ALREADY_EXISTS
+            or any(name in error.message for name in _LOST_RACES)
             or _is_transient_status(status)
             or _is_transient(error.__cause__ or error.__context__)
         )

@@ -14,6 +14,8 @@ import pytest
 import torch
 from mlflow import MlflowClient
 from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import BAD_REQUEST
 
 from lingraft import tracking
 from lingraft._version import __version__
@@ -331,6 +333,20 @@ def test_a_stage_whose_run_vanished_does_not_pass_for_finished(parent: str) -> N
 
     with pytest.raises(TrackingError, match="did not do what was asked"):
         lose()
+
+
+def test_a_request_that_lost_a_race_in_the_database_is_repeated(store: Path) -> None:
+    """Stages that log the same dataset at once both insert it, and one of them fails."""
+    attempts = []
+
+    def log_inputs() -> int:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise MlflowException("(sqlite3.IntegrityError) UNIQUE constraint failed: datasets.name", BAD_REQUEST)
+        return len(attempts)
+
+    with tracking.retrying_client() as client:
+        assert client.call(log_inputs) == 2
 
 
 @everywhere
