@@ -29,7 +29,7 @@ MOST_PAIRS = 1_000_000
 _MOST_CHARACTERS = 16
 """Of a dictionary's words and phrases: a longer one is no single piece, and so would hardly count."""
 _MOST_UNKNOWN = 0.25
-"""Share of unknown pieces beyond which a sentence is not known: of any script, marks of spaces and digits mostly are."""
+"""Share of unknown pieces beyond which a sentence is not known; marks of spaces and digits are known in any script."""
 UNKNOWN = "pairs with a side that the tokenizer does not know"
 TOO_LONG = "pairs with a side of more than 256 different pieces"
 LONG_PHRASE = f"pairs with a side of more than {_MOST_CHARACTERS} characters"

@@ -137,7 +137,9 @@ def test_text_that_nothing_can_be_learned_from_is_refused_with_counts() -> None:
 
 
 @pytest.mark.parametrize("learn", [parallel_table, dictionary_table])
-def test_pieces_that_any_script_has_do_not_make_a_text_known(learn: Callable[..., translation.TranslationTable]) -> None:
+def test_pieces_that_any_script_has_do_not_make_a_text_known(
+    learn: Callable[..., translation.TranslationTable],
+) -> None:
     digits = Words(("_", "1", "2"))
     strange = [Pair("s1", f"_+{word}+{number}", "") for word in ("น้ำ", "水") for number in (1, 2)]
     strange += [Pair("s1", f"_+水+{number}+1+2", "") for number in (1, 2) if learn is dictionary_table]
