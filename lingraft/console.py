@@ -26,8 +26,10 @@ Item = TypeVar("Item")
 _LINE_EVERY_S = 10.0
 _MEANINGFUL_S = 1.0
 """Seconds after which the rate of some work says something about the rest of it."""
-_said_at_s = time.monotonic()
-"""When the last line was said: short works in a row are not to be silent together for longer than a long one."""
+_said_at_s = float("-inf")
+"""Time of the last line: short works in a row are not to be silent together for longer than a long one."""
+_worked_at_s = float("-inf")
+"""Time of the last item of such work: a work after a pause begins a new row."""
 
 
 def say(message: str) -> None:
@@ -49,11 +51,15 @@ def with_progress(items: Iterable[Item], title: str, unit: str, total: int | Non
         total: how many there are, where that is known; without it there is no time left to show.
     """
     terminal = sys.stderr.isatty() and ranks.is_rank_zero()
+    global _said_at_s, _worked_at_s
     began_s = time.monotonic()
+    if began_s - _worked_at_s > _LINE_EVERY_S:
+        _said_at_s = began_s
     with tqdm(items, desc=title, unit=unit, total=total, file=sys.stderr, leave=False, disable=not terminal) as bar:
         for number, item in enumerate(bar, start=1):
-            if not terminal and time.monotonic() - _said_at_s > _LINE_EVERY_S:
-                say(f"{title}: {unit} {number}{_pace(number, total, time.monotonic() - began_s)}")
+            _worked_at_s = time.monotonic()
+            if not terminal and _worked_at_s - _said_at_s > _LINE_EVERY_S:
+                say(f"{title}: {unit} {number}{_pace(number, total, _worked_at_s - began_s)}")
             yield item
 
 
@@ -179,7 +185,7 @@ class TotalProgress:
             self._took_s.setdefault(step.kind, []).append(took_s / self._at_once.get(step.kind, 1))
 
     def left(self) -> str:
-        """About how long all steps still take, such as 'about 4 min left'; empty if that cannot be known yet."""
+        """Estimate of the time that all steps still take, such as 'about 4 min left'; empty if unknown."""
         with self._lock:
             return self._left()
 

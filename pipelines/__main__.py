@@ -85,7 +85,9 @@ def run(
     built = make(settings)
     preflight.require_ready(settings, out, languages_of(pipeline, settings))
     arguments = {"compare": compare, **allowed} if pipeline == "language" else {}
-    local.run(built, out, **arguments)
+    outputs = local.run(built, out, **arguments)
+    if "report" in outputs:
+        print(f"Report: {outputs['report'].path}")
 
 
 @app.command()

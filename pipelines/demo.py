@@ -94,6 +94,7 @@ def announcement(
         plan: steps of the pipelines.
         out: folder for everything that is made.
     """
+    asked = ", ask it a question in each language" if any(task.examples for task in recipe.tasks) else ""
     source = name_and_tag(recipe.source)
     targets = ", ".join(map(name_and_tag, recipe.targets))
     settings = recipe.adaptation
@@ -107,7 +108,7 @@ def announcement(
     lines += [
         f"  - {targets}: learn embeddings over the bottom layers "
         f"({settings.initialisation}, {settings.steps:,} updates)",
-        "  - evaluate all of them, export and serve a bundle, ask it a question in each language",
+        f"  - evaluate all of them, export and serve a bundle{asked}",
     ]
     machine = Machine.here()
     training_s = sum(each.flops or 0.0 for each in plan) / machine.flops_per_s

@@ -18,6 +18,12 @@ class Terminal(io.StringIO):
         return True
 
 
+def new_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No work has been shown before; the clock of a test may begin at 0."""
+    for name in ("_said_at_s", "_worked_at_s"):
+        monkeypatch.setattr(console, name, float("-inf"))
+
+
 def points(steps: int, every: int = 20) -> Iterator[TrainingMetrics]:
     """Half a second and 1,000 tokens a step."""
     for step in range(every, steps + 1, every):
@@ -56,7 +62,7 @@ def test_a_training_over_several_depths_says_at_which_it_is(
 def test_a_log_gets_a_line_at_most_every_ten_seconds_and_the_last(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter(range(0, 10_000, 4))
+    clock = iter(range(0, 10_000, 3))
     monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
     list(show_progress(points(2000), 2000, "pretrain"))
     lines = capsys.readouterr().err.splitlines()
@@ -83,7 +89,7 @@ def test_counted_items_pass_through_and_a_log_gets_a_line_every_ten_seconds(
 ) -> None:
     clock = iter(range(0, 1000, 4))
     monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(console, "_said_at_s", 0.0)
+    new_row(monkeypatch)
     assert list(with_progress("abcdef", "judge documents", "batch", 6)) == list("abcdef")
     lines = capsys.readouterr().err.splitlines()
     assert lines
@@ -95,12 +101,22 @@ def test_many_short_works_in_a_row_are_not_silent_for_longer_than_a_long_one(
 ) -> None:
     clock = iter(range(10_000))
     monkeypatch.setattr(console.time, "monotonic", lambda: next(clock) / 2)
-    monkeypatch.setattr(console, "_said_at_s", 0.0)
+    new_row(monkeypatch)
     for seed in range(12):
         list(with_progress("abcdef", f"judge seed {seed}", "batch", 6))
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) >= 3
     assert len({line.partition(":")[0] for line in lines}) == len(lines)
+
+
+def test_a_short_work_after_a_pause_is_silent(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter([0.0, 0.1, 0.2, 60.0, 60.1, 60.2])
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(now))
+    new_row(monkeypatch)
+    assert list(with_progress("ab", "judge", "batch", 2)) + list(with_progress("cd", "judge", "batch", 2)) == [*"abcd"]
+    assert capsys.readouterr().err == ""
 
 
 def test_counted_items_are_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

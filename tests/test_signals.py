@@ -129,7 +129,7 @@ def test_a_watcher_that_fails_leaves_signals_as_they_were(
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
     before, plan = handlers(), planned(steps=20, warmup_steps=0)
-    point = plan.point(1, 1.0, 1.0, None)
+    point = TrainingMetrics(step=1, tokens=1, flops=1.0, elapsed_s=1.0, loss=1.0, learning_rate=0.1)
 
     def training() -> Iterator[TrainingMetrics]:
         with stop_signals():

@@ -69,8 +69,7 @@ def _meant(code: str) -> str:
     """Return a question about the code that may be meant: that of a country's language, as "jp", or a similar one."""
     from babel.languages import get_official_languages
 
-    known = map(str, _english().languages)
-    codes = [each for each in known if "_" not in each and each not in _NO_LANGUAGES]
+    codes = [each for each in map(str, _english().languages) if "_" not in each and each not in _NO_LANGUAGES]
     alike = difflib.get_close_matches(code, codes, cutoff=_ALIKE)
     alike.sort(key=lambda each: each[0] != code[0])  # of several that are as alike, one with the same first letter
     found = [*get_official_languages(code.upper()), *alike]

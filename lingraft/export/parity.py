@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from lingraft.artifacts.artifact import Draft, Kind
 from lingraft.bundle.format import FEATURES, OUTPUTS, Precision, body_file
@@ -131,7 +132,7 @@ def _score(exported: ExportedModel, net: Any, language: ExportedLanguage, rows: 
 
 def _onnx_outputs(body: Body, exported: ExportedModel, batch: TokenBatch) -> dict[str, Any]:
     """Compute the outputs with ONNX Runtime, from the vocabulary that the PyTorch model has at the moment."""
-    embedded_BTD = nn.functional.embedding(batch.tokens_BT, exported.encoder.vocabulary.table_VD.detach())
+    embedded_BTD = F.embedding(batch.tokens_BT, exported.encoder.vocabulary.table_VD.detach())
     types_BT = torch.zeros_like(batch.tokens_BT) if batch.types_BT is None else batch.types_BT
     return body.run(embedded_BTD.numpy(), batch.visible_BT.numpy(), types_BT.numpy() if body.has_segments else None)
 
@@ -162,9 +163,10 @@ class _OnnxEncoder(Encoder):
         self._body = body
         self._exported = exported
 
-    def masked_features(
+    def masked_logits(
         self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
     ) -> dict[int, Tensor]:
         visible_BT = torch.ones_like(tokens_BT, dtype=torch.bool) if visible_BT is None else visible_BT
         features_BTD = _onnx_outputs(self._body, self._exported, TokenBatch(tokens_BT, visible_BT, None))[FEATURES]
-        return {self.shape.layers: torch.from_numpy(features_BTD).flatten(0, 1)[positions_M]}
+        features_MD = torch.from_numpy(features_BTD).flatten(0, 1)[positions_M]
+        return {self.shape.layers: F.linear(features_MD, self.vocabulary.table_VD, self.vocabulary.bias_V)}

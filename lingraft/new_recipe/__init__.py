@@ -1,6 +1,7 @@
 """A recipe for a folder of text: languages by file names, labels if there are any, sizes that fit text and machine."""
 
 import contextlib
+import itertools
 import json
 import re
 import textwrap
@@ -33,6 +34,7 @@ _EXPANSION = {".gz": 3.0, ".xz": 4.0, ".zst": 3.5, ".parquet": 3.0}
 """Size of unpacked text in sizes of its file, about."""
 _FILES_OF_SHARE, _LINES_OF_SHARE = 8, 1000
 _EXAMPLE_CHARACTERS = 20, 160
+_SENTENCE_END = re.compile(r"[.!?]\s|[。！？।]")
 _SPECIAL_TOKENS = 4
 """Special tokens at a text's ends, with one to spare."""
 
@@ -234,7 +236,7 @@ def _project_name(folder: str) -> str:
 
 
 def _examples(taken: dict[str, TextSample], block_tokens: int) -> dict[str, str]:
-    """A line of each language's test documents, to ask the endpoint about.
+    """A line of each language's test documents, or the sentences that it begins with, to ask the endpoint about.
 
     A character is a token of its own where a language has many of them: a longer line may not fit the model.
     """
@@ -242,10 +244,17 @@ def _examples(taken: dict[str, TextSample], block_tokens: int) -> dict[str, str]
     longest = max(shortest, min(longest, block_tokens - _SPECIAL_TOKENS))
     found = {}
     for language, sample in taken.items():
-        lines = (" ".join(line.split()) for text in sample.texts["test"] for line in text.splitlines())
+        whole = [" ".join(line.split()) for text in sample.texts["test"] for line in text.splitlines()]
+        lines = itertools.chain(whole, (_first_sentences(line, longest) for line in whole))
         if line := next((line for line in lines if shortest <= len(line) <= longest and line.isprintable()), None):
             found[language] = line
     return found
+
+
+def _first_sentences(line: str, longest: int) -> str:
+    """The sentences that a line begins with, so many that they have at most `longest` characters."""
+    ends = [end.end() for end in _SENTENCE_END.finditer(line) if len(line[: end.end()].rstrip()) <= longest]
+    return line[: ends[-1]].rstrip() if ends else ""
 
 
 def _shrink_to_text(

@@ -71,10 +71,8 @@ class TrainingRun:
             TrainingError: too many losses or gradients are not finite.
             Interruption: the process was asked to stop, and a checkpoint was written.
         """
-        for point in self.earlier:
-            watch(point)
         with closing(self.points), closing(show_progress(self.points, self.steps, title)) as points:
-            for point in points:
+            for point in itertools.chain(self.earlier, points):
                 watch(point)
 
 

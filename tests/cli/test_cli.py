@@ -77,7 +77,7 @@ def test_version_is_the_packages() -> None:
     ("arguments", "words"),
     [
         (["text", "--recipe", "none.toml", "--language", "de", "--out", "x"], ["none.toml", "recipes/"]),
-        (["text", "--recipe", "tests/tiny.toml", "--language", "xx", "--out", "x"], ["'xx'", "targets"]),
+        (["text", "--recipe", "tests/tiny.toml", "--language", "fr", "--out", "x"], ["'fr'", "targets"]),
         (["tokenize", "--recipe", "tests/tiny.toml", "--text", "tests", "--out", "x"], ["tests", "manifest.json"]),
         (["verify", "docs"], ["docs", "manifest.json"]),
     ],

@@ -135,6 +135,7 @@ def test_progress_is_told_with_rate_and_time_left(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(console, "_LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(console, "_MEANINGFUL_S", 0.0)
     blocks.build(workshop.recipe, workshop.texts["de"], workshop.tokenizers["de"], tmp_path / "out")
     total = Artifact.load(workshop.texts["de"], Kind.TEXT).manifest.details["documents"]["train"]
     said = capsys.readouterr().err

@@ -40,7 +40,7 @@ def test_a_recipe_whose_rows_need_text_asks_for_the_sources_vectors(
 ) -> None:
     aligned = RECIPE.read_text().replace("[adaptation]\n", '[adaptation]\ninitialisation = "aligned"\n')
     (tmp_path / "aligned.toml").write_text(aligned)
-    with pytest.raises(RecipeError, match=r"static vectors. Compute them \(`lingraft vectors`.*\(--vectors\)"):
+    with pytest.raises(RecipeError, match=r"static vectors. Give .*\(--results\), or compute .*\(--vectors\)"):
         add_language(workshop.primary, text, "tr", tmp_path / "out", recipe=tmp_path / "aligned.toml")
     assert not (tmp_path / "out").exists()
 

@@ -212,3 +212,16 @@ def test_a_gpu_whose_memory_is_small_gets_micro_batches() -> None:
     assert fitted.shape is ENCODER_PRESETS[-1]
     assert fitted.micro_batch_blocks
     assert fitted.batch_blocks % fitted.micro_batch_blocks == 0
+
+
+def test_an_example_is_the_beginning_of_a_line_where_all_lines_are_too_long(tmp_path: Path) -> None:
+    sentences = {
+        "en": ("The ship is in the harbour. ", "We saw it there today. "),
+        "ja": ("船は港の近くで待っていますよね。", "夕方にパンを料理します。"),
+    }
+    for language, (first, second) in sentences.items():
+        rows = [{"text": f"{number} {first}{second * 5}", "label": "ab"[number % 2]} for number in range(200)]
+        (tmp_path / f"{language}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    examples = NewRecipe.of(tmp_path, machine=SMALL).recipe.task().examples
+    assert str(examples["en"]).endswith("The ship is in the harbour. We saw it there today.")
+    assert str(examples["ja"]).endswith("夕方にパンを料理します。")

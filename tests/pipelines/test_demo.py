@@ -45,6 +45,9 @@ def test_the_first_screen_says_what_is_done_for_whom_how_long_and_where(tmp_path
     )
     assert re.search(r"takes roughly \d+ (s|min)( to \d+ min)? on ", lines[5])
     assert str(tmp_path) in lines[6]
+    assert lines[4].endswith("serve a bundle, ask it a question in each language")
+    unasked = recipe.model_copy(update={"tasks": ()})
+    assert demo.announcement(unasked, pipelines, plan, tmp_path)[4].endswith("export and serve a bundle")
     short = demo.announcement(recipe, pipelines, [], tmp_path)  # both estimates are then the shortest that is told
     assert any("takes roughly 10 s on " in line for line in short)
     again = demo.announcement(recipe, pipelines[2:], planned_steps(pipelines[2], {}), tmp_path)

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,12 +47,20 @@ def test_a_local_run_lists_everything_that_is_wrong_and_begins_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_language_run_needs_no_text_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_language_run_needs_no_text_of_the_source_and_ends_with_its_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = made_up.write(tmp_path / "text", ("de", "tr"))
     begun: list[Path] = []
-    monkeypatch.setattr(local, "run", lambda pipeline, out, **_: begun.append(out))
+
+    def begin(_: object, out: Path, **__: object) -> dict[str, SimpleNamespace]:
+        begun.append(out)
+        return {"report": SimpleNamespace(path="the report")}
+
+    monkeypatch.setattr(local, "run", begin)
     run("language", recipe=TINY, out=tmp_path / "out", text=text)
     assert begun == [tmp_path / "out"]
+    assert "Report: the report\n" in capsys.readouterr().out
 
 
 def test_a_demo_on_text_without_labels_goes_on_without_the_task(

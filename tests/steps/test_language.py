@@ -307,7 +307,7 @@ def test_a_bundle_that_is_refused_ends_the_run_with_the_reason(registered: Regis
     registered.bundle(run, [shop.embeddings["tr"]], tmp_path / "bundle", recipe=recipe)
     outcome = tmp_path / "outcome"
     write_outcome("tr", tmp_path, outcome)
-    reason = r"refusing-bundle-topic: version 1 is registered, and not promoted: the gate has not accepted .* tr"
+    reason = r"refusing-bundle-topic: version 1 is registered, and not promoted: the gate has not accepted .* 'tr'"
     with pytest.raises(LanguagesFailedError, match=rf"stays as it is. {reason}"):
         language.require_languages(run, [outcome])
     assert MlflowClient().get_run(run.read_text()).info.status == "FAILED"

@@ -277,7 +277,7 @@ def _training_error(vocabulary: int, message: str) -> TokenizerError:
     """Return an error that explains SentencePiece's message in terms of the recipe."""
     start = f"a vocabulary of {vocabulary} pieces cannot be trained on this text: "
     if too_high := re.search(r"too high.* a value <= (\d+)", message):
-        way_out = "Lower tokenizer.vocabulary to that, or bring more text."
+        way_out = "Lower tokenizer.vocabulary (of `add-language`: --vocabulary) to that, or bring more text."
         return TooManyPiecesError(f"{start}it supports {too_high[1]} at most. {way_out}", int(too_high[1]))
     if too_low := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return TokenizerError(

@@ -100,8 +100,10 @@ def _ask_endpoint(task: Task) -> NextStep:
 
 def _further(records: RunRecords, recipe: Recipe, tracked: TrackedRuns) -> Iterator[NextStep]:
     run = "python -m pipelines run language --recipe RECIPE"
+    results = ""
     if not tracked.is_server:  # a local run keeps what it has made beside its store
-        run += f" --out {shlex.quote(str(Path(tracked.uri.removeprefix('sqlite:///')).parent))}"
+        results = shlex.quote(str(Path(tracked.uri.removeprefix("sqlite:///")).parent))
+        run += f" --out {results}"
     if not any(result.standard for result in records.languages):
         yield NextStep(
             f"Compare with standard adaptation over all {records.source.layers} layers.", (f"{run} --compare",)
@@ -111,3 +113,8 @@ def _further(records: RunRecords, recipe: Recipe, tracked: TrackedRuns) -> Itera
         "language pipeline again. What was made before is not made again.",
         (run,),
     )
+    if results:
+        yield NextStep(
+            "Or add a language by itself, and then register it as the last line says.",
+            (f"lingraft add-language --results {results} --text FILES --lang CODE --out NEW",),
+        )

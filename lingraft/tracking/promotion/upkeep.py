@@ -139,4 +139,5 @@ def require_no_problems(problems: Sequence[str]) -> None:
     """
     if problems:
         listed = "\n  ".join(problems)
-        raise ArtifactError(f"{len(problems)} things are wrong with the registry:\n  {listed}")
+        counted = "1 thing is" if len(problems) == 1 else f"{len(problems)} things are"
+        raise ArtifactError(f"{counted} wrong with the registry:\n  {listed}")

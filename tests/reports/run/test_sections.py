@@ -109,13 +109,16 @@ def test_the_language_pipeline_is_run_where_its_results_are(made_up: SimpleNames
     local = TrackedRuns(uri="sqlite:////results/of a run/mlflow.db", experiment="1", runs={"whole pipeline": "e" * 32})
     server = TrackedRuns(uri="https://mlflow.example.org", experiment="1", runs={"whole pipeline": "e" * 32})
 
-    def run(tracked: TrackedRuns) -> list[str]:
+    def run(tracked: TrackedRuns, program: str = "pipelines run") -> list[str]:
         records = made_up.records().model_copy(update={"tracked": tracked})
         commands = [command for step in next_steps(records) for command in step.commands]
-        return shlex.split([command for command in commands if "pipelines run" in command][-1])
+        return shlex.split([command for command in ["", *commands] if program in command or not command][-1])
 
     assert run(local)[-2:] == ["--out", "/results/of a run"]
     assert "--out" not in run(server)
+    assert run(local, "add-language")[2:4] == ["--results", "/results/of a run"]
+    assert _understood(run(local, "add-language")[1:])
+    assert run(server, "add-language") == []
 
 
 def _understood(words: list[str]) -> bool:

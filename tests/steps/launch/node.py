@@ -36,9 +36,10 @@ class Pod:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill everything."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        """Kill everything, also a process that has not made its group yet."""
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError):
+                kill(self.pid, signal.SIGKILL)
 
     def wait(self, seconds: float) -> int | None:
         """Wait for its end; returns its exit code, negative for a signal."""

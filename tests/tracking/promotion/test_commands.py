@@ -93,7 +93,7 @@ def test_what_is_damaged_in_the_store_is_found_and_does_not_arrive(filled: Proje
     content = bytearray(stored.read_bytes())
     content[-1] ^= 1
     stored.write_bytes(content)
-    with pytest.raises(ArtifactError, match=rf"1 things are wrong.*\n.*version 2 of '{filled.embeddings}'.*truncated"):
+    with pytest.raises(ArtifactError, match=rf"1 thing is wrong.*\n.*version 2 of '{filled.embeddings}'.*truncated"):
         lingraft("verify", "--project", filled.recipe.name)
     with pytest.raises(ArtifactError, match="truncated or edited"):
         lingraft("pull", filled.embeddings, "--out", tmp_path / "out")
@@ -108,7 +108,7 @@ def test_labels_that_somebody_changed_in_the_store_are_found_and_do_not_arrive(f
     manifest = json.loads(whole)
     manifest["details"]["labels"].reverse()
     stored.write_text(json.dumps(manifest))
-    with pytest.raises(ArtifactError, match=r"1 things are wrong.*\n.*has fingerprint .* its manifest was edited"):
+    with pytest.raises(ArtifactError, match=r"1 thing is wrong.*\n.*has fingerprint .* its manifest was edited"):
         lingraft("verify", "--project", filled.recipe.name)
     with pytest.raises(ArtifactError, match=rf"version 1 of '{model}' at .* has fingerprint \w+ in the store"):
         lingraft("pull", model, "--out", tmp_path / "out")
