@@ -17,6 +17,7 @@ from lingraft.errors import LingraftError, TextError, raise_errors
 
 EMPTY = "pairs with an empty side"
 DUPLICATE = "pairs that were there before"
+HELD_OUT = "pairs that alignment is measured on"
 """Reasons for leaving out a pair."""
 MOST_EMPTY = 0.1
 """Largest share of pairs with an empty side; above it, lines are probably not each other's translations."""

@@ -4,6 +4,8 @@ All problems are found at once and reported in one list, with file and line. A c
 text there is: of each language it reads at most `samples.CHARACTERS` characters, spread over the files, and of each
 file of task examples at most `examples.MOST` rows, and parallel text and dictionaries for `resources.SECONDS`. What
 lies behind that is checked when it is read.
+
+Text that seems to be in another language, or that is the source's word for word, is a warning and not a problem.
 """
 
 import time
@@ -17,6 +19,7 @@ from lingraft.data import documents
 from lingraft.data.languages import warn_of_unknown_codes
 from lingraft.errors import TextError
 from lingraft.preflight import examples, labels, outputs, resources, samples, sizes
+from lingraft.preflight.languages import load_detector, wrong_text_warnings
 from lingraft.preflight.samples import TextSample
 
 Problems = dict[str, list[str]]
@@ -114,7 +117,8 @@ def find_problems(
         samples.scan_rest(sample, recipe.text, recipe.split)
     known = labels.known_labels(recipe, taken)
     of_examples = list(examples.example_problems(recipe, languages))
-    of_resources = list(resources.resource_problems(recipe, taken))
+    detector = load_detector()
+    of_resources = list(resources.resource_problems(recipe, taken, detector))
     found = {
         language: [
             *_shortened(language, sample.problems()),
@@ -126,7 +130,7 @@ def find_problems(
         for language, sample in taken.items()
     }
     _report(taken, time.monotonic() - began)
-    for warning in samples.copy_warnings(taken, recipe.source):
+    for warning in (*wrong_text_warnings(taken, detector), *samples.copy_warnings(taken, recipe.source)):
         say(warning)
     return {language: messages for language, messages in found.items() if messages}
 

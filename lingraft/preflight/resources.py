@@ -1,11 +1,11 @@
 """Parallel text and dictionaries: there, well-formed, and in the languages of the source and the target.
 
-A file is read for `SECONDS` at most; what lies behind that is checked when it is read to learn from.
+A file is read for `MAX_SECONDS` at most; what lies behind that is checked when it is read to learn from.
 """
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -14,16 +14,12 @@ from lingraft.console import say
 from lingraft.data.bilingual_dictionary import word_pairs_or_errors
 from lingraft.data.language_detection import LanguageDetector
 from lingraft.data.parallel_text import Pair, PairOrError, file_names, filter_pairs, pairs_or_errors
-from lingraft.errors import LingraftError, MissingExtraError, TextError
+from lingraft.errors import LingraftError, TextError
+from lingraft.preflight.languages import other_language
 from lingraft.preflight.samples import TextSample
 
 MAX_SECONDS = 30.0
 _SAMPLED = 2000
-_PART_CHARACTERS, _PARTS, _FEWEST_PARTS = 500, 40, 3
-_MOST_PARTS = 2 / 3
-"""Share of a sample's parts that must seem to be in one other language before it is called the wrong one."""
-_ALIKE = ({"no", "nb", "nn", "da"}, {"bs", "hr", "sr"}, {"id", "ms"})
-"""Languages that py3langid confuses."""
 _LOOKED_UP = 300
 
 
@@ -40,16 +36,18 @@ class PairScan:
     """Pairs, spread evenly, at most 2 * `_SAMPLED`."""
 
 
-def resource_problems(recipe: Recipe, taken: Mapping[str, TextSample]) -> Iterator[tuple[str, str]]:
+def resource_problems(
+    recipe: Recipe, taken: Mapping[str, TextSample], detector: LanguageDetector | None
+) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with the resources of [alignment], by language; print what is left out of them.
 
     Args:
         recipe: names the files.
         taken: samples of text by language; the resources of these languages are looked at.
+        detector: detector of languages; None: they are not checked.
     """
     parallel = {language: files for language, files in recipe.alignment.parallel.items() if language in taken}
     dictionary = {language: file for language, file in recipe.alignment.dictionary.items() if language in taken}
-    detector = _detector() if parallel or dictionary else None
     for language, files in parallel.items():
         looked = scan_pairs(pairs_or_errors(files), file_names(files))
         yield from (
@@ -99,14 +97,6 @@ def _without_errors(found: Iterator[PairOrError], looked: PairScan) -> Iterator[
             return
 
 
-def _detector() -> LanguageDetector | None:
-    try:
-        return LanguageDetector.load()
-    except MissingExtraError as error:
-        say(f"The languages of parallel text and dictionaries are not checked: {error}")
-        return None
-
-
 def _language_problems(
     recipe: Recipe, language: str, looked: PairScan, detector: LanguageDetector | None, either_order: bool = False
 ) -> Iterator[str]:
@@ -114,40 +104,23 @@ def _language_problems(
     if detector is None:
         return
     expected = (recipe.source, language)
-    sides = [_parts([pair.source for pair in looked.sample]), _parts([pair.target for pair in looked.sample])]
-    wrong = [_other_language(name, parts, detector) for name, parts in zip(expected, sides, strict=True)]
-    if all(wrong) and not all(map(_other_language, expected[::-1], sides, [detector] * 2)):
+    sides = [[pair.source for pair in looked.sample], [pair.target for pair in looked.sample]]
+    wrong = [other_language(name, texts, detector) for name, texts in zip(expected, sides, strict=True)]
+    if all(wrong) and not all(map(other_language, expected[::-1], sides, [detector] * 2)):
         if not either_order:
-            found = [other for other, _ in filter(None, wrong)]
+            found = [other.language for other in wrong if other]
             yield (
                 f"{looked.origin}: the languages are swapped: {found[0]!r} stands where {expected[0]!r} should, and "
                 f"{found[1]!r} where {expected[1]!r} should. Give the source language first."
             )
         return
-    for side, name, parts, other in zip(("source", "target"), expected, sides, wrong, strict=True):
+    for side, name, other in zip(("source", "target"), expected, wrong, strict=True):
         if other:
             yield (
-                f"{looked.origin}: the {side} side should be in {name!r}, but seems to be in {other[0]!r} "
-                f"({other[1]} of {len(parts)} parts of a sample). Give a file of {expected[0]!r} and {expected[1]!r}."
+                f"{looked.origin}: the {side} side should be in {name!r}, but seems to be in {other.language!r} "
+                f"({other.parts} of {other.of_parts} parts of a sample). Give a file of {expected[0]!r} and "
+                f"{expected[1]!r}."
             )
-
-
-def _other_language(name: str, parts: list[str], detector: LanguageDetector) -> tuple[str, int] | None:
-    """Return the one other language that most parts seem to be in, and how many; None if they may well be in `name`."""
-    others = Counter(other for part in parts if (other := detector.detect_other(name, part)))
-    if len(parts) < _FEWEST_PARTS or not others:
-        return None
-    [(other, count)] = others.most_common(1)
-    alike = any({name.partition("-")[0], other} <= group for group in _ALIKE)
-    return None if alike or count < _MOST_PARTS * len(parts) else (other, count)
-
-
-def _parts(texts: Sequence[str]) -> list[str]:
-    """Texts of a sample put together to parts that are long enough to tell their language."""
-    step = max(1, sum(len(text) + 1 for text in texts) // (_PARTS * _PART_CHARACTERS))
-    joined = " ".join(texts[::step])
-    starts = range(0, len(joined) - _PART_CHARACTERS // 2, _PART_CHARACTERS)
-    return [joined[start : start + _PART_CHARACTERS] for start in starts]
 
 
 def _unused(text: TextSample, looked: PairScan) -> Iterator[str]:

@@ -5,7 +5,7 @@ Legend: V vocabulary, D width.
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from lingraft.config.training import Initialisation
 from lingraft.console import say
 from lingraft.data.bilingual_dictionary import read_word_pairs, translation_hashes
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
-from lingraft.data.parallel_text import file_names, is_held_out, read_pairs
+from lingraft.data.parallel_text import HELD_OUT, Pair, file_names, is_held_out, read_pairs
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
@@ -217,8 +217,9 @@ def _translations(
     """The best resource that the recipe names for a language, and translations learned from it."""
     files, language, left_out = recipe.alignment, target.language, Counter[str]()
     if sentences := files.parallel.get(language):
-        learned_from = (pair for pair in read_pairs(sentences, left_out) if not is_held_out(pair))
-        table = parallel_table(learned_from, source, target, file_names(sentences))
+        table = parallel_table(
+            _without_held_out(read_pairs(sentences, left_out), left_out), source, target, file_names(sentences)
+        )
         _report_pairs(file_names(sentences), table, left_out)
         return AlignmentResource.PARALLEL, table
     if words := files.dictionary.get(language):
@@ -226,6 +227,14 @@ def _translations(
         _report_pairs(words, table, left_out)
         return AlignmentResource.DICTIONARY, table
     return AlignmentResource.TEXT, None
+
+
+def _without_held_out(pairs: Iterable[Pair], left_out: Counter[str]) -> Iterator[Pair]:
+    for pair in pairs:
+        if is_held_out(pair):
+            left_out[HELD_OUT] += 1
+        else:
+            yield pair
 
 
 def _report_pairs(origin: str, table: TranslationTable, left_out: Counter[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from lingraft import preflight
 from lingraft.config.recipe import Recipe
 from lingraft.preflight import resources
+from lingraft.preflight.languages import load_detector
 from lingraft.preflight.samples import TextSample
 from tests import dictionaries, made_up
 from tests.preflight.listed import change, recipe_on, refusal
@@ -55,7 +56,7 @@ def problems(recipe: Recipe, spoken: str = "Mühle Markt niemand bitte") -> list
     """What is wrong with the resources of German, whose text holds these words."""
     sample = TextSample("de")
     sample.texts["train"] = [spoken]
-    return [message for _, message in resources.resource_problems(recipe, {"de": sample})]
+    return [message for _, message in resources.resource_problems(recipe, {"de": sample}, load_detector())]
 
 
 def test_resources_that_are_in_order_are_accepted(

@@ -1,5 +1,6 @@
 """Embeddings at update 0 as an artifact: what is in it, and that training, evaluation and search start from it."""
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -304,11 +305,15 @@ def loss_of(shop: Workshop, embeddings: Path) -> float:
 
 
 def test_rows_from_parallel_text_are_learned_from_the_same(
-    workshop: Workshop, short: Recipe, vectors: Path, tmp_path: Path
+    workshop: Workshop, short: Recipe, vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     aligned = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
     aligned = changed(aligned, "alignment", parallel={"de": sentences(tmp_path / "en-de.tsv")})
     made = from_text(workshop, aligned, vectors, tmp_path / "de").manifest
+    [told] = re.findall(r": learned from ([\d,]+) pairs; left out are (.*)\.", capsys.readouterr().err)
+    counts = [int(each.replace(",", "")) for each in re.findall(r"[\d,]*\d", " ".join(told))]
+    assert "pairs that alignment is measured on" in told[1]
+    assert sum(counts) == len((tmp_path / "en-de.tsv").read_text(encoding="utf-8").splitlines())
     assert made.data_hashes.items() >= translation_hashes(aligned, "de").items()
     assert len(translation_hashes(aligned, "de")) == 1
     quality = made.details["alignment"]

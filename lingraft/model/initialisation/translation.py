@@ -28,7 +28,9 @@ MOST_PAIRS = 1_000_000
 """Pairs that are learned from; of more, a part that is spread evenly."""
 _MOST_CHARACTERS = 16
 """Of a dictionary's words and phrases: a longer one is no single piece, and so would hardly count."""
-UNKNOWN = "pairs with a side of which the tokenizer knows no piece"
+_MOST_UNKNOWN = 0.25
+"""Share of unknown pieces beyond which a sentence is not known; marks of spaces and digits are known in any script."""
+UNKNOWN = "pairs with a side that the tokenizer does not know"
 TOO_LONG = "pairs with a side of more than 256 different pieces"
 LONG_PHRASE = f"pairs with a side of more than {_MOST_CHARACTERS} characters"
 THINNED = "pairs beyond the million that is learned from"
@@ -178,14 +180,17 @@ class _Phrases:
 
 
 def encode_best_spelling(words: list[str], tokenizer: BatchTokenizer) -> list[list[int]]:
-    """Ids of words as given, in lower case or capitalised: in what each is cut into the fewest known pieces."""
+    """Ids of words as given, in lower case or capitalised: in what each is cut into the fewest known pieces.
+
+    A word with an unknown piece has none.
+    """
     best, unknown = tokenizer.encode_all(words), tokenizer.special.unknown
     for spelling in ([word.lower() for word in words], [word[:1].upper() + word[1:] for word in words]):
         others = [index for index, word in enumerate(words) if spelling[index] != word]
         for index, ids in zip(others, tokenizer.encode_all([spelling[index] for index in others]), strict=True):
             if (unknown in ids, len(ids)) < (unknown in best[index], len(best[index])):
                 best[index] = ids
-    return best
+    return [[] if unknown in ids else ids for ids in best]
 
 
 def _peek(pairs: Iterable[Pair]) -> tuple[list[Pair], Iterator[Pair]]:
@@ -271,10 +276,12 @@ def _leave_out_unusable(
 
 
 def _presence(encoded: list[list[int]], cutter: BatchTokenizer) -> scipy.sparse.csr_array:
+    """Which text has which pieces, as 0 and 1 (N, V): none that are special, and none of a text that is not known."""
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
     ids = np.fromiter(chain.from_iterable(encoded), np.int64, int(lengths.sum()))
     rows, size = np.repeat(np.arange(len(encoded)), lengths), len(cutter)
-    ordinary = ~np.isin(ids, list(cutter.special))
+    unknown_N = np.bincount(rows, ids == cutter.special.unknown, minlength=len(encoded))
+    ordinary = ~np.isin(ids, list(cutter.special)) & (unknown_N <= _MOST_UNKNOWN * lengths)[rows]
     rows, ids = np.divmod(np.unique(rows[ordinary] * size + ids[ordinary]), size)
     ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(encoded)))])
     ones = np.ones(len(ids), np.float32)

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -134,6 +134,17 @@ def test_text_that_nothing_can_be_learned_from_is_refused_with_counts() -> None:
     for learn in (parallel_table, dictionary_table):
         with pytest.raises(TextError, match=rf"other: no pair is left .*\(3 {UNKNOWN}\)"):
             learn(unheard, SOURCE, TARGET, "other")
+
+
+@pytest.mark.parametrize("learn", [parallel_table, dictionary_table])
+def test_pieces_that_any_script_has_do_not_make_a_text_known(
+    learn: Callable[..., translation.TranslationTable],
+) -> None:
+    digits = Words(("_", "1", "2"))
+    strange = [Pair("s1", f"_+{word}+{number}", "") for word in ("น้ำ", "水") for number in (1, 2)]
+    strange += [Pair("s1", f"_+水+{number}+1+2", "") for number in (1, 2) if learn is dictionary_table]
+    with pytest.raises(TextError, match=rf"words: no pair is left .*\({len(strange)} {UNKNOWN}\)"):
+        learn(strange, SOURCE, digits, "words")
 
 
 def test_swapped_languages_of_sentences_are_refused() -> None:

@@ -1,0 +1,46 @@
+"""Text that seems to be in another language than its name says is told before anything is computed."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from lingraft import preflight
+from tests.preflight.listed import recipe_on
+from tests.preflight.test_resources import ENGLISH, FRENCH, GERMAN, lines
+
+
+def written(folder: Path, **sentences: tuple[str, ...]) -> Path:
+    """A folder of text with a document of forty sentences, a hundred times, in each language."""
+    folder.mkdir()
+    for language, own in sentences.items():
+        texts = [{"name": f"page-{number}", "text": "\n".join(lines(own))} for number in range(100)]
+        (folder / f"{language}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in texts))
+    return folder
+
+
+def test_text_in_another_language_than_its_name_is_told_with_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    preflight.find_problems(recipe_on(written(tmp_path / "text", en=ENGLISH, de=FRENCH)), ["en", "de"])
+    [told] = [line for line in capsys.readouterr().err.splitlines() if "seems to be in" in line]
+    assert told.startswith("de: the text should be in 'de', but seems to be in 'fr' (40 of 40 parts of a sample).")
+
+
+def test_text_in_its_own_language_or_in_one_that_nothing_knows_is_not_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = recipe_on(written(tmp_path / "text", en=ENGLISH, de=GERMAN, gsw=GERMAN), targets=["de", "gsw"])
+    preflight.find_problems(recipe, recipe.languages)
+    assert "seems to be in" not in capsys.readouterr().err
+
+
+def test_that_languages_are_not_checked_is_said_where_py3langid_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    preflight.find_problems(recipe_on(written(tmp_path / "text", en=ENGLISH, de=FRENCH)), ["en", "de"])
+    told = capsys.readouterr().err
+    assert "languages of text, parallel text and dictionaries are not checked: py3langid is not installed" in told
+    assert "seems to be in" not in told
