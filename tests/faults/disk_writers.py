@@ -12,7 +12,7 @@ from typing import Self
 
 from lingraft import export
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import get_or_make
+from lingraft.artifacts.cache import cached
 from lingraft.artifacts.files import write_json
 from lingraft.data import blocks, text
 from lingraft.data.tokenizer import tokenizer
@@ -151,7 +151,9 @@ def write_numbers(given: Given, out: Path) -> None:
 
 
 def make_once(given: Given, out: Path) -> None:
-    get_or_make(out, Kind.EMBEDDINGS, {"setting": 1}, lambda: given.shop.adapt("de", 1, out))
+    with cached(out, Kind.EMBEDDINGS, {"setting": 1}) as found:
+        assert found is None
+        given.shop.adapt("de", 1, out)
 
 
 WRITERS: dict[str, Callable[[Given, Path], None]] = {

@@ -179,7 +179,8 @@ def require_same(stage: str, out: Path, whole: Path) -> None:
     assert history(out) == history(whole)
     assert facts(out) == facts(whole)
     assert not training(out).exists()
-    assert [*out.parent.glob(".*")] == []
+    # A process that was killed leaves the file of its lock, which the next one takes.
+    assert [left for left in out.parent.glob(".*") if left.suffix != ".lock"] == []
     if stage == "adapt":
         along, along_whole = sorted(curve(out).iterdir()), sorted(curve(whole).iterdir())
         assert [place.name for place in along] == [place.name for place in along_whole]

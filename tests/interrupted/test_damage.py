@@ -181,7 +181,7 @@ def test_where_there_can_be_no_folder_for_checkpoints_training_goes_on(project: 
     training(out).write_text("in the way")
     command = project.start("mini", out)
     assert command.ends() == 0, command.said
-    assert "no checkpoints can be kept: cannot write" in command.said
+    assert "no checkpoint after step 0: cannot write" in command.said
     assert training(out).read_text() == "in the way"
     training(out).unlink()
     require_same("mini", out, project.whole["mini"])
