@@ -1,6 +1,7 @@
 """Checkpoints that are torn, cut short, flipped or another's, and disks that take none: the weights stay the same."""
 
 import random
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -181,7 +182,7 @@ def test_where_there_can_be_no_folder_for_checkpoints_training_goes_on(project: 
     training(out).write_text("in the way")
     command = project.start("mini", out)
     assert command.ends() == 0, command.said
-    assert "no checkpoint after step 0: cannot write" in command.said
+    assert re.search(r"no checkpoint after step \d+: cannot write", command.said)
     assert training(out).read_text() == "in the way"
     training(out).unlink()
     require_same("mini", out, project.whole["mini"])
