@@ -89,5 +89,5 @@ def merge(
 
 
 def _adaptation(record: dict[str, Any]) -> tuple[Any, ...]:
-    """What is one adaptation: language, start, system and seed."""
+    """Return what identifies an adaptation: language, start, system and seed."""
     return record["language"], record["start"], record["system"], record["seed"]

@@ -244,7 +244,7 @@ class ArmEvaluation(Job, frozen=True):
         return self.models.planned.layers * len(self.recipe.adaptation.checkpoint_steps) * passes
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         found = evaluate_language(
             arm=self.arm,
             models=self.models,
@@ -253,7 +253,7 @@ class ArmEvaluation(Job, frozen=True):
             language=self.language,
             reference=self.reference,
         )
-        return save_eval_result(found, out or self.out)
+        return save_eval_result(found, self.out)
 
 
 class PrimaryEvaluation(Job, frozen=True):
@@ -282,8 +282,8 @@ class PrimaryEvaluation(Job, frozen=True):
         return self.models.planned.layers * _relative_work(self.models, self.models.tasks_in(self.recipe.source))
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
-        return save_eval_result(evaluate_source(self.models, self.source), out or self.out)
+    def make(self, watch: Watch = unwatched) -> Artifact:
+        return save_eval_result(evaluate_source(self.models, self.source), self.out)
 
 
 class ReferenceJob(Job, frozen=True):
@@ -311,13 +311,13 @@ class ReferenceJob(Job, frozen=True):
         return float(self.models.planned.layers)
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         primary, language = self.models.load(), self.recipe.source
         text = load_text(self.source.text, language)
         blocks = load_blocks(self.source.blocks, primary.tokenizer, self.recipe.encoder.block_tokens)
         with _evaluation_precision(self.recipe):
             tensors = reference_tensors(primary, text, blocks, (self.models.planned.layers,), ("test",))
-        return save_eval_result(EvalResult(language=language), out or self.out, {PART: tensors})
+        return save_eval_result(EvalResult(language=language), self.out, {PART: tensors})
 
 
 def language_evaluation(

@@ -106,12 +106,11 @@ class Job(Launchable, frozen=True):
         """Return the scores to show beside the artifact."""
         return {}
 
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         """Run the stage, whatever was made before.
 
         Args:
             watch: called with every point of the learning curve.
-            out: output in place of the job's own.
 
         Raises:
             LingraftError: an input cannot be used, training fails, or the output cannot be written.
@@ -154,8 +153,8 @@ class Job(Launchable, frozen=True):
         return has_shared_result(where, self.kind, self.shared_provenance, self.part)
 
     @contextlib.contextmanager
-    def shared(self, watch: Watch = unwatched) -> Iterator[Path | None]:
-        """Yield the output to make, which is shared where results are; None if the same job has made it before.
+    def shared(self, watch: Watch = unwatched) -> Iterator[Self | None]:
+        """Yield the job to run, whose output is shared where results are; None if the same job has made it before.
 
         At the end, the shared result is copied to the job's own output.
 
@@ -166,14 +165,14 @@ class Job(Launchable, frozen=True):
             ArtifactError: an output cannot be written.
         """
         if not (where := shared_results()):
-            yield self.out
+            yield self
             return
         with shared_result(where, self.kind, self.shared_provenance, self.part) as (result, found):
             if found:
                 say(f"{self.title}: made before from the same, taken from {result.parent}")
                 for point in read_curve(found.folder):
                     watch(point)
-            yield None if found else result
+            yield None if found else self.model_copy(update={"out": result})
             with atomic_folder(self.out) as copy:
                 shutil.copytree(result, copy, dirs_exist_ok=True)
 
@@ -187,9 +186,9 @@ class Job(Launchable, frozen=True):
             LingraftError: an input cannot be used, training fails, or an output cannot be written.
             Interruption: the process was asked to stop, and a checkpoint was written.
         """
-        with self.shared(watch) as out:
-            if out:
-                self.make(watch, out)
+        with self.shared(watch) as missing:
+            if missing:
+                missing.make(watch)
         return Artifact.load(self.made, self.kind)
 
 
@@ -267,10 +266,10 @@ class TextJob(_LanguageJob, frozen=True):
         return {"language": self.tag, **super().settings}
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.data.text import prepare
 
-        return prepare(self.recipe, self.tag, out or self.out)
+        return prepare(self.recipe, self.tag, self.out)
 
 
 class TokenizerJob(_LanguageJob, frozen=True):
@@ -284,10 +283,10 @@ class TokenizerJob(_LanguageJob, frozen=True):
     text: Input
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.data.tokenizer.tokenizer import train_tokenizer
 
-        return train_tokenizer(self.recipe, self.text, out or self.out)
+        return train_tokenizer(self.recipe, self.text, self.out)
 
 
 class BlocksJob(_LanguageJob, frozen=True):
@@ -306,10 +305,10 @@ class BlocksJob(_LanguageJob, frozen=True):
         return {"block_tokens": self.recipe.encoder.block_tokens}
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.data.blocks import build
 
-        return build(self.recipe, self.text, self.tokenizer, out or self.out)
+        return build(self.recipe, self.text, self.tokenizer, self.out)
 
 
 def language_jobs(recipe: Recipe, language: str, folders: LanguageDirs, records_failure: bool = False) -> list[Job]:
@@ -332,10 +331,10 @@ class VectorsJob(_LanguageJob, frozen=True):
     tokenizer: Input
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.stages.vectors import build_vectors
 
-        return build_vectors(self.recipe, self.blocks, self.tokenizer, out or self.out)
+        return build_vectors(self.recipe, self.blocks, self.tokenizer, self.out)
 
 
 class PretrainingJob(Job, frozen=True):
@@ -354,10 +353,10 @@ class PretrainingJob(Job, frozen=True):
         return _work(self.recipe.primary_shape.layers, self.recipe.pretraining)
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.stages import pretrain
 
-        return pretrain.pretrain(self.recipe, self.blocks, self.tokenizer, out or self.out, watch)
+        return pretrain.pretrain(self.recipe, self.blocks, self.tokenizer, self.out, watch)
 
 
 class MiniBuildingJob(Job, frozen=True):
@@ -388,10 +387,10 @@ class MiniBuildingJob(Job, frozen=True):
         return _work(step.layers, self.recipe.require_mini())
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.stages import build_mini
 
-        return build_mini.build_mini(self.recipe, self.primary, self.blocks, out or self.out, watch)
+        return build_mini.build_mini(self.recipe, self.primary, self.blocks, self.out, watch)
 
 
 class FinetuningJob(Job, frozen=True):
@@ -449,7 +448,7 @@ class FinetuningJob(Job, frozen=True):
         return {"dev_score": made.manifest.detail("dev_score", float)}
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.stages import finetune
 
         return finetune.finetune(
@@ -458,7 +457,7 @@ class FinetuningJob(Job, frozen=True):
             primary=self.primary,
             text=self.inputs.get("text"),
             seed=self.seed,
-            out=out or self.out,
+            out=self.out,
             watch=watch,
             layers=self.layers,
         )
@@ -503,14 +502,14 @@ class InitialisationJob(_LanguageJob, frozen=True):
         return translation_hashes(self.recipe, self.tag)
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.stages.initialise import initialise
 
         return initialise(
             recipe=self.recipe,
             primary=self.primary,
             tokenizer=self.tokenizer,
-            out=out or self.out,
+            out=self.out,
             blocks=none_if_empty(self.blocks),
             source_vectors=none_if_empty(self.source_vectors),
         )
@@ -555,20 +554,19 @@ class AdaptationJob(_LanguageJob, frozen=True):
         return _work(self.recipe.steps_over(self.depth)[Stage.ADAPT].layers, self.recipe.adaptation)
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.stages.adapt import adapt
 
-        folder = out or self.out
         return adapt(
             recipe=self.recipe,
             primary=self.primary,
             blocks=self.blocks,
             tokenizer=self.tokenizer,
             depth=self.depth,
-            out=folder / EMBEDDINGS if self.has_curve else folder,
+            out=self.out / EMBEDDINGS if self.has_curve else self.out,
             watch=watch,
             mini=none_if_empty(self.mini),
-            checkpoints=folder / CHECKPOINTS if self.has_curve else self.checkpoints,
+            checkpoints=self.out / CHECKPOINTS if self.has_curve else self.checkpoints,
             shallower_minis=self.shallower_minis,
             initial=none_if_empty(self.initial),
         )
@@ -597,7 +595,7 @@ class SourceEvaluationJob(Job, frozen=True):
         return _test_marks(self.recipe, self.recipe.source)
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.stages.evaluate import evaluate_source
 
         return evaluate_source(
@@ -606,7 +604,7 @@ class SourceEvaluationJob(Job, frozen=True):
             tasks=self.tasks,
             text=self.text,
             blocks=self.blocks,
-            out=out or self.out,
+            out=self.out,
         )
 
 
@@ -644,7 +642,7 @@ class LanguageEvaluationJob(_LanguageJob, frozen=True):
         return {**_test_marks(self.recipe, self.tag), **parallel_hashes(self.recipe, self.tag)}
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.stages.evaluate import evaluate_language
 
         return evaluate_language(
@@ -654,7 +652,7 @@ class LanguageEvaluationJob(_LanguageJob, frozen=True):
             tasks=self.tasks,
             text=self.text,
             blocks=self.blocks,
-            out=out or self.out,
+            out=self.out,
             mini=none_if_empty(self.mini),
             initial=none_if_empty(self.initial),
             source_evaluation=none_if_empty(self.source_evaluation),

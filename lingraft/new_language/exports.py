@@ -30,10 +30,10 @@ class _BundleBuilding(Job, frozen=True):
     embeddings: Input
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.export import export_bundle
 
-        return export_bundle(self.primary, self.task, [self.embeddings], out or self.out)
+        return export_bundle(self.primary, self.task, [self.embeddings], self.out)
 
 
 @dataclass(frozen=True)

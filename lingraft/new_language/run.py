@@ -141,11 +141,11 @@ class _FittingTokenizer(TokenizerJob, frozen=True):
         return {**super().settings, "fewer_pieces_if_the_text_supports_no_more": self.may_shrink}
 
     @override
-    def make(self, watch: Watch = unwatched, out: Path | None = None) -> Artifact:
+    def make(self, watch: Watch = unwatched) -> Artifact:
         recipe = self.recipe
         while True:
             try:
-                return train_tokenizer(recipe, self.text, out or self.out)
+                return train_tokenizer(recipe, self.text, self.out)
             except TooManyPiecesError as error:
                 if not self.may_shrink:
                     raise

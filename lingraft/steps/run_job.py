@@ -32,9 +32,9 @@ def run_job(job: Job, run: Path) -> Scores:
             require_inputs_made(job.inputs.values())
         with tracking.stage(run.read_text(), job.name) as stage:
             watch = expose_metrics(job.name, stage.watch) if job.kind in _TRAINED else stage.watch
-            with job.shared(watch) as out:
-                if out:
-                    job.make(watch, out)
+            with job.shared(watch) as missing:
+                if missing:
+                    missing.make(watch)
             made = Artifact.load(job.made, job.kind)
             scores = job.scores_of(made)
             stage.record(made, scores)
