@@ -21,11 +21,6 @@ TASK_DETAILS = ("task", "kind", "labels", "shape", "tables")
 def write_language_part(bundle: Artifact, language: str, out: Path) -> Artifact:
     """Write a language's part of a bundle as an artifact; files are hard links where the file system supports them.
 
-    Args:
-        bundle: bundle whose files of this language have been verified.
-        language: a language of the bundle.
-        out: folder of the new artifact.
-
     Raises:
         ArtifactError: `out` cannot be written, or the bundle's manifest is damaged.
         PublicationError: the bundle does not have the language.
@@ -46,10 +41,6 @@ def language_fingerprint(manifest: Manifest, language: str) -> str:
     """Return the fingerprint of a language's part, which covers everything that an answer in it depends on.
 
     The bundle's manifest and the part's give the same fingerprint.
-
-    Args:
-        manifest: manifest of a bundle or of a part.
-        language: a language of it.
 
     Raises:
         PublicationError: there is no such language.

@@ -67,10 +67,7 @@ class Body:
     ) -> dict[str, NDArray[np.float32]]:
         """Return the outputs by name; `format.OUTPUTS` lists those of each kind of bundle.
 
-        Args:
-            embedded_BTD: rows of token tables.
-            visible_BT: True at tokens, False at padding; every row has a token.
-            types_BT: segment ids, if the family has segments.
+        `visible_BT` is True at tokens, of which every row has one; segment ids are given if the family has segments.
         """
         inputs = {EMBEDDED: embedded_BTD, VISIBLE: visible_BT} | ({} if types_BT is None else {TYPES: types_BT})
         names = [output.name for output in self.session.get_outputs()]

@@ -16,8 +16,6 @@ _STEP_ROUNDING = 1e-6
 
 
 class _RisingDepths(Section):
-    """Depths that are adapted over, one after the other."""
-
     depths: tuple[PositiveInt, ...] = Field(
         description="Depths of the mini-models in their order, rising; the last is adaptation.depth. All together take "
         "the FLOPs of adaptation.steps updates over that depth, so that shallower ones make more updates of them. "
@@ -56,9 +54,7 @@ class FixedSwitch(_RisingDepths):
     def updates(self, steps: int, flops: Sequence[float]) -> list[int]:
         """Updates at each depth.
 
-        Args:
-            steps: length of training, in updates over the deepest.
-            flops: of one update at each depth.
+        `steps` count updates over the deepest; `flops` are those of one update at each depth.
 
         Raises:
             RecipeError: a depth gets none.

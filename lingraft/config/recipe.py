@@ -288,11 +288,7 @@ class Recipe(Section):
         return self.model_copy(update=changes)
 
     def _notes(self, raw: dict[str, Any]) -> Iterator[str]:
-        """Yield notes on settings that name languages which the recipe does not have.
-
-        Args:
-            raw: the recipe as it was given.
-        """
+        """Yield notes on settings that name languages which the recipe does not have."""
         for given in raw.get("tasks", ()):
             for key in ("examples", "languages"):
                 if surplus := sorted({*given.get(key, ())} - {*self.languages}):

@@ -42,12 +42,7 @@ def is_none(value: object) -> bool:
 
 
 def explain_problem(root: type[Section], problem: Any) -> str:
-    """One line for one of pydantic's complaints: the key's path, what is wrong, and what is allowed there.
-
-    Args:
-        root: the section that was validated.
-        problem: an element of `ValidationError.errors()`.
-    """
+    """One line for one of pydantic's complaints: the key's path, what is wrong, and what is allowed there."""
     path, sections = _locate(root, problem["loc"])
     key = ".".join(path) or "recipe"
     if problem["type"] == "extra_forbidden":

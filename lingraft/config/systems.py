@@ -60,13 +60,6 @@ Steps = dict[Stage, Step]
 def steps_of(system: System, layers: int, depth: int, fresh_layers: int = 0, heads: tuple[int, ...] = ()) -> Steps:
     """The steps of a system.
 
-    Args:
-        system: which one.
-        layers: layers of the primary, L.
-        depth: bottom layers that the mini-model shares with the primary, N.
-        fresh_layers: layers of MINIPOST's mini-model that step 1b adds, k.
-        heads: MINIJOINT's heads, where it is pretrained with more than those at `depth` and `layers`.
-
     Raises:
         DepthError: the depth is not one that the system can have with so many layers.
     """

@@ -36,12 +36,8 @@ def add_body(
 ) -> onnx_ir.Value:
     """Add an encoder's layers to a graph, and return the hidden states (B, T, D) of the last one, in float32.
 
-    Args:
-        graph: graph that gets the nodes.
-        encoder: encoder to export; its vocabulary is not used.
-        inputs: rows of a token table in float32, and the mask of tokens.
-        precision: precision of matrix products; in fp16 all but the embedding's LayerNorm is float16.
-        first_only: whether the last layer computes only the first token's state (B, 1, D).
+    In fp16 all but the embedding's LayerNorm is float16. With `first_only` the last layer computes only the first
+    token's state (B, 1, D).
     """
     dtype = COMPUTE_DTYPES[precision]
     mask_BT = graph.op("Cast", inputs.visible_BT, to=onnx_ir.DataType.INT32)
@@ -74,15 +70,12 @@ def _add_embedding(graph: Graph, encoder: Encoder, inputs: BodyInputs) -> onnx_i
 
 
 def _add_activation(graph: Graph, value: onnx_ir.Value, bias: onnx_ir.Value, activation: Activation) -> onnx_ir.Value:
-    """Add a bias and an activation to a matrix product."""
     if activation == "relu":
         return graph.op("Relu", graph.op("Add", value, bias))
     return graph.fused({"gelu": "BiasGelu", "gelu_tanh": "FastGelu"}[activation], value, bias)
 
 
 class _LayerWriter:
-    """Writes one post-LayerNorm layer."""
-
     def __init__(self, graph: Graph, layer: Layer, activation: Activation, name: str, precision: Precision) -> None:
         self._graph = graph
         self._layer = layer
@@ -121,7 +114,6 @@ class _LayerWriter:
         return self._graph.op("Slice", value_BTD, *bounds)
 
     def _residual_block(self, value: onnx_ir.Value, linear: str, residual: onnx_ir.Value, norm: str) -> onnx_ir.Value:
-        """Add a linear layer, its residual connection and its LayerNorm."""
         product, module = self._product(value, linear), getattr(self._layer, norm)
         bias = self._bias(linear)
         scale = self._graph.weight(f"{self._name}.{norm}.weight", module.weight.to(self._dtype))

@@ -42,17 +42,9 @@ def export_bundle(
 ) -> Artifact:
     """Export a task, or a primary itself, with its source language and all languages of `embeddings`.
 
-    Args:
-        primary: primary artifact, which holds the source language's table.
-        task: finetuned task; None exports the primary's own body and deepest MLM head.
-        embeddings: embeddings artifacts, one for each target language.
-        out: folder of the bundle.
-        precisions: precisions of the body; fp32 is always written.
-        tables: number format of the tables.
-        examples: rows of the task, or blocks (N, T) of token ids for a primary, by language; the metric of each
-            precision is measured on them.
-        prompts: texts for people who try the endpoint, by language and name of the input; if None, the examples of the
-            recipe that the task was finetuned by.
+    fp32 is always written. The metric of each precision is measured on `examples`: rows of the task, or blocks (N, T)
+    for a primary, by language. `prompts` are texts for people who try the endpoint, by language and input; those of the
+    task's recipe if None.
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
@@ -163,11 +155,6 @@ def add_to_bundle(bundle: Path, embeddings: Path, out: Path) -> Artifact:
 
     The new bundle is complete. Its bodies and other languages are hard links to the files of the first one. Since the
     bodies' fingerprints are equal, a server need not open them again.
-
-    Args:
-        bundle: folder of the existing bundle, which is not changed.
-        embeddings: embeddings artifact of the language.
-        out: folder of the new bundle.
 
     Raises:
         AlignmentError: the embeddings belong to another primary.

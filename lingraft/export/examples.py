@@ -17,11 +17,7 @@ def evaluation_examples(
 ) -> dict[str, Any]:
     """Load test examples by language: of the source and all target languages that the task covers.
 
-    Args:
-        task: finetuned task, whose recipe names its examples; None evaluates the primary itself on masked tokens.
-        embeddings: embeddings artifacts of the target languages.
-        texts: text artifacts by which a task of kind 'documents' is evaluated.
-        blocks: blocks artifacts by which a primary is evaluated.
+    Without `task` the primary itself is judged, on `blocks`; a task of kind 'documents' is judged on `texts`.
 
     Returns:
         Rows of the task, or blocks (N, T) of token ids for a primary, by language.

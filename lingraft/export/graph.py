@@ -86,13 +86,7 @@ class Graph:
         outputs: Mapping[str, tuple[onnx_ir.Value, Sequence[str | int]]],
         facts: Mapping[str, str],
     ) -> None:
-        """Write the graph; its parts must have been written as `<part>.safetensors` into the same folder.
-
-        Args:
-            file: file of the graph.
-            outputs: float32 values by name, with their shapes.
-            facts: metadata that runtimes show.
-        """
+        """Write the graph; its parts must have been written as `<part>.safetensors` into the same folder."""
         for part in self.parts:
             self._point_into(file.parent, part)
         for name, (value, shape) in outputs.items():

@@ -72,11 +72,8 @@ class ExportedLanguage(NamedTuple):
     def random_batch(self, exported: ExportedModel, lengths: Sequence[int]) -> TokenBatch:
         """Return rows of random ordinary pieces between special tokens, the same in every call.
 
-        The second half of each row is in the second segment if the family has segments.
-
-        Args:
-            exported: model that reads the rows.
-            lengths: number of pieces in each row, without special tokens.
+        The second half of each row is in the second segment if the family has segments. `lengths` count pieces without
+        special tokens.
         """
         special = self.tokenizer.special
         generator = torch.Generator().manual_seed(1)

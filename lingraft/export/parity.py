@@ -59,12 +59,7 @@ def compare_languages(
 ) -> Parity:
     """Compare an exported body with PyTorch in each language.
 
-    Args:
-        folder: folder of the draft, which holds the body.
-        exported: model in PyTorch.
-        languages: languages to compare.
-        precision: precision of the body.
-        examples: rows of the task, or blocks (N, T) for a primary, by language; the metric is measured on them.
+    `examples` are those of `export_bundle`.
 
     Returns:
         By language: `difference`, the largest absolute difference of an output from PyTorch with the stored table; and,

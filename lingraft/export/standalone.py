@@ -42,15 +42,8 @@ def export_standalone(
 
     A model's inputs are token ids, the attention mask and, if the family has them, segment ids, all int64. Its outputs
     are those of a bundle of its kind; a primary also has the logits (B, T, V) of every token. The folder holds each
-    language's table (`<language>.safetensors`) and tokenizer besides, and the body's weights, which all models share.
-
-    Args:
-        primary: primary artifact, which holds the source language's table.
-        task: finetuned task; None exports the primary's own body.
-        embeddings: embeddings artifacts, one for each target language.
-        out: folder of the models.
-        precision: precision of the body.
-        tables: number format of the tables; a primary has float32, since logits are products with the whole table.
+    language's table (`<language>.safetensors`) and tokenizer besides, and the body's weights, which all models share. A
+    primary's tables are float32, since logits are products with the whole table.
 
     Returns:
         Largest absolute difference of an output from PyTorch, by language.

@@ -95,10 +95,7 @@ class CardSubject:
 def model_card(model: CardSubject, evaluation: Path | None = None, data: Sequence[Path] = ()) -> str:
     """Return the card's text.
 
-    Args:
-        model: the model that is exported.
-        evaluation: evaluation of the model's language on the same primary.
-        data: text artifacts that it was trained on, and blocks that lead to them.
+    `data` are text artifacts that it was trained on, and blocks that lead to them.
 
     Raises:
         AlignmentError: the evaluation is of another primary or of other embeddings.

@@ -40,10 +40,6 @@ class TrainingData(NamedTuple):
 def trace_training_data(manifests: Iterable[Manifest], folders: Sequence[Path]) -> TrainingData:
     """Return the texts among `folders`, each traced to a training; blocks lead from a training to its text.
 
-    Args:
-        manifests: manifests of primary, embeddings and task.
-        folders: text artifacts, and blocks that were packed from them.
-
     Raises:
         ArtifactError: one is neither text nor blocks, is damaged, or nothing here was trained on it.
     """

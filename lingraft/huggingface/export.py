@@ -47,13 +47,8 @@ def export_hf(
 ) -> HfExport:
     """Write a folder for transformers' AutoModel classes and AutoTokenizer, with a model card.
 
-    Args:
-        primary: body, MLM heads, and the source language's embeddings.
-        out: folder to write.
-        embeddings: embeddings of the language to export; the source's own if absent.
-        task: finetuned body and head; if absent, a masked language model with the primary's last head is written.
-        evaluation: evaluation of the language, for the model card's scores.
-        data: text artifacts that were trained on and blocks that lead to them, for the card's data and licences.
+    Without `embeddings` the source's own are written; without `task`, a masked language model with the primary's last
+    head. `evaluation` and `data`, text artifacts and blocks that lead to them, are for the card.
 
     Raises:
         AlignmentError: embeddings, task or evaluation belong to another primary.
@@ -91,7 +86,6 @@ def _require_transformers() -> None:
 
 
 def _net(source: Primary, brought: Primary | Embeddings, finetuned: TaskModel | None) -> nn.Module:
-    """The net with the language's vocabulary in it."""
     if finetuned is None:
         if isinstance(brought, Embeddings):
             source.swap_in(brought)

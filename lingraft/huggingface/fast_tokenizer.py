@@ -26,10 +26,6 @@ def fast_tokenizer(tokenizer: Tokenizer, shape: EncoderShape) -> "Fast":
 
     One that came with an imported primary stays as it is, except that a pair gets the primary's own format.
 
-    Args:
-        tokenizer: our own, or that of an imported primary.
-        shape: says how many end tokens stand between two texts, and whether segments tell them apart.
-
     Raises:
         MissingExtraError: the package `tokenizers` is not installed.
         TokenizerError: it cannot be written as a fast tokenizer.

@@ -53,10 +53,7 @@ def locate_checkpoint(source: str, revision: str | None = None) -> HfCheckpoint:
     """Find a checkpoint, and fetch it if it is on the hub.
 
     The environment decides about the hub as its own library has it: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE.
-
-    Args:
-        source: a folder, or a hub id; where both would do, the folder.
-        revision: branch, tag or commit on the hub; the main branch if absent.
+    Where a folder and a hub id would both do, it is the folder.
 
     Raises:
         CheckpointError: no such folder or id, no access, or no network.

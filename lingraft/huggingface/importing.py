@@ -27,13 +27,9 @@ from lingraft.training.schedule import write_curve
 def import_hf(source: str, out: Path, language: str, revision: str | None = None) -> Artifact:
     """Turn a masked language model of RoBERTa, XLM-R, CamemBERT or BERT into a primary with one head, at the top.
 
-    MINIPOST starts from it (paper section 2, step 1b). It has cost us nothing and has no learning curve.
-
-    Args:
-        source: a folder, or a hub id such as 'roberta-base'.
-        out: the new primary.
-        language: BCP 47 tag of the language that it stands for.
-        revision: branch, tag or commit on the hub.
+    MINIPOST starts from it (paper section 2, step 1b). It has cost us nothing and has no learning curve. `source` is a
+    folder or a hub id such as 'roberta-base', `language` a BCP 47 tag, and `revision` a branch, tag or commit on the
+    hub.
 
     Raises:
         CheckpointError: it cannot be had, is a pickle, of another architecture, or lacks or exceeds its tensors.

@@ -68,13 +68,7 @@ def encoder_of(net: nn.Module) -> Encoder:
 
 
 def hf_config(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the content of `config.json`.
-
-    Args:
-        net: encoder or task's net, with the vocabulary that it is exported with.
-        model_type: one of `lingraft.huggingface.weights.TENSOR_NAMINGS`.
-        labels: the task's labels, in the order of its classes; none for masked tokens and question answering.
-    """
+    """Return the content of `config.json`."""
     encoder = encoder_of(net)
     shape = encoder.shape
     special = encoder.vocabulary.special
@@ -105,12 +99,7 @@ def hf_config(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> di
 
 
 def hf_tensors(net: nn.Module, model_type: str) -> dict[str, Tensor]:
-    """Return the tensors of `model.safetensors`, tied ones once.
-
-    Args:
-        net: encoder or task's net, with the vocabulary that it is exported with.
-        model_type: one of `lingraft.huggingface.weights.TENSOR_NAMINGS`.
-    """
+    """Return the tensors of `model.safetensors`, tied ones once."""
     encoder = encoder_of(net)
     form = hf_class_of(net)
     shape = encoder.shape

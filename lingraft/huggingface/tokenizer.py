@@ -46,12 +46,6 @@ class ImportedTokenizer(NamedTuple):
 def import_tokenizer(checkpoint: Path, model_type: str, language: str, into: Path) -> ImportedTokenizer:
     """Copy a checkpoint's `tokenizer.json` into a folder, or make one from the files of its slow tokenizer.
 
-    Args:
-        checkpoint: folder with the tokenizer's files.
-        model_type: of the checkpoint.
-        language: what the tokenizer is for.
-        into: folder that gets the file.
-
     Raises:
         TokenizerError: there is none, it is damaged, it has no fast form, or it lacks a special piece.
         ArtifactError: `into` cannot be written.

@@ -36,10 +36,6 @@ _STAND_IN = "\uffff"
 def unigram_tokenizer(model: bytes, name: str) -> "Tokenizer":
     """Build a fast tokenizer without special tokens of its own, which gives text the ids that SentencePiece gives it.
 
-    Args:
-        model: bytes of a SentencePiece model file.
-        name: what to call it in errors.
-
     Raises:
         MissingExtraError: the package `tokenizers` is not installed.
         TokenizerError: it is no unigram model, or its normalisation cannot be written as a fast tokenizer.
@@ -125,7 +121,6 @@ def _grouped(joined: Mapping[str, str]) -> dict[tuple[str, frozenset[str]], set[
 
 
 def _ranges(characters: Iterable[str]) -> str:
-    """Characters as the inside of a regular expression's class."""
     runs: list[list[int]] = []
     for point in sorted(map(ord, characters)):
         if runs and runs[-1][1] == point - 1:

@@ -69,10 +69,7 @@ class ConvertedWeights(NamedTuple):
 def tensor_names(shape: EncoderShape, model_type: str, head: int | None = None) -> dict[str, tuple[str, ...]]:
     """Return our tensors' names, and theirs for each: three, one below the other, where ours is fused.
 
-    Args:
-        shape: shape of the encoder.
-        model_type: one of `TENSOR_NAMINGS`.
-        head: depth of the MLM head that becomes theirs; None leaves heads and output bias out, as for a task.
+    Without `head`, a depth, heads and output bias are left out, as for a task.
     """
     naming = TENSOR_NAMINGS[model_type]
     embeddings = f"{naming.body}.embeddings"
@@ -90,7 +87,6 @@ def tensor_names(shape: EncoderShape, model_type: str, head: int | None = None) 
 
 
 def _modules(shape: EncoderShape, naming: TensorNaming, head: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Modules that have a weight and a bias."""
     yield "input_norm", (f"{naming.body}.embeddings.LayerNorm",)
     for number in range(shape.layers):
         theirs = f"{naming.body}.encoder.layer.{number}"
@@ -123,12 +119,7 @@ def from_checkpoint(
 ) -> ConvertedWeights:
     """Return their tensors under our names, with one MLM head at the last layer.
 
-    Args:
-        tensors: all tensors of the checkpoint.
-        shape: shape by its configuration (`lingraft.huggingface.config.parse_config`).
-        model_type: one of `TENSOR_NAMINGS`.
-        vocabulary: rows of the token table that its configuration speaks of.
-        tied: whether its configuration ties the output projection to the token table.
+    `vocabulary`, the rows of the token table, and `tied` are what its configuration says.
 
     Raises:
         CheckpointError: a tensor is missing, surplus, of another shape, not of floating point, or not finite; or the

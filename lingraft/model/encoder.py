@@ -160,14 +160,9 @@ class Encoder(nn.Module):
     ) -> dict[int, Tensor]:
         """Hidden states (B, T, D) after each depth asked for; no layer above the deepest one is computed.
 
-        Args:
-            tokens_BT: token ids.
-            depths: layer numbers, from 1.
-            visible_BT: True where a token may be attended to; absent for packed blocks, which have no padding.
-            types_BT: segment of each token, where the family has segments; absent: all in the first one.
-            below_heads: whether MLM heads follow. Their gradient of the table is dense, and so that of the rows
-                looked up is left sparse, to be added to it in place.
-            window: tokens of a window that attention stays within, of blocks without padding; absent: all T.
+        `visible_BT` is True where a token may be attended to; packed blocks, which have no padding, need none. With
+        `below_heads`, MLM heads follow: their gradient of the table is dense, and so that of the rows looked up is left
+        sparse, to be added to it in place. Attention stays within windows of `window` tokens, if given.
 
         Raises:
             DepthError: heads follow, and there is none at one of the depths.
@@ -207,12 +202,6 @@ class Encoder(nn.Module):
     ) -> dict[int, Tensor]:
         """Return the logits (M, V) at masked positions only, from the head at each depth asked for.
 
-        Args:
-            tokens_BT: token ids, some of them hidden by the mask.
-            positions_M: places in the flattened batch.
-            depths: depths of the heads.
-            visible_BT: as in `hidden_states`.
-
         Raises:
             DepthError: there is no head at one of the depths.
         """
@@ -240,11 +229,6 @@ def mini_model(primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.Mod
 
     Without fresh layers the head is the one that the primary was trained with at `depth` (MINIJOINT); with them it is
     the primary's last one, above the fresh layers (MINIPOST, section 2).
-
-    Args:
-        primary: body and heads; whatever is swapped into the mini-model stays out of the primary.
-        depth: bottom layers of the primary, from 1.
-        fresh: layers between them and the head.
 
     Raises:
         DepthError: without fresh layers, the primary has no head at `depth`.

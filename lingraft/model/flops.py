@@ -67,9 +67,6 @@ class UpdateShape:
     def graft_flops(self, trained_layers: int) -> float:
         """One update of the top layers alone, all else frozen: step 1b (equation A4).
 
-        Args:
-            trained_layers: l_t, of the `layers` that tokens pass through.
-
         Raises:
             CostError: there are no layers to train, or more than there are.
         """
@@ -96,24 +93,12 @@ FORMULAS = {
 
 
 def flops_per_update(step: Step, work: UpdateShape) -> float:
-    """One update of a step, by the equation that what it trains asks for.
-
-    Args:
-        step: what is trained.
-        work: shape of an update over the step's layers, with the step's heads.
-    """
+    """One update of a step, by the equation that what it trains asks for."""
     return FORMULAS[step.trained].flops(work, step)
 
 
 def mlm_update_shape(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int) -> UpdateShape:
-    """Shape of an update of masked language modelling, over whole blocks.
-
-    Args:
-        recipe: shape.
-        step: layers and heads.
-        settings: the batch.
-        vocabulary: pieces of the language.
-    """
+    """Shape of an update of masked language modelling, over whole blocks."""
     shape, heads = recipe.encoder, len(step.heads)
     blocks = shape.block_tokens, settings.batch_blocks
     return UpdateShape(step.layers, shape.width, vocabulary, *blocks, settings.mask_rate, heads)

@@ -56,10 +56,6 @@ def save_vocabulary(draft: Draft, vocabulary: Vocabulary, tokenizer: Tokenizer) 
 def load_primary(folder: Path, expected: EncoderShape | None = None) -> Primary:
     """Open a primary.
 
-    Args:
-        folder: the artifact.
-        expected: the recipe's shape, where a recipe speaks of this primary.
-
     Raises:
         ArtifactError: not a primary, or damaged.
         RecipeError: it has another shape than expected.

@@ -176,18 +176,7 @@ def adaptation_run(
 ) -> TrainingRun:
     """Put initial rows into mini-models and return the run that trains them and nothing else, not yet begun.
 
-    Args:
-        recipe: number format and threads.
-        steps: of adaptation, one a mini-model; several in a progressive adaptation.
-        minis: models of the steps, all cut from one primary.
-        rows: of the language.
-        blocks: to train on.
-        settings: length, in updates over the last mini-model, and schedule.
-        stops: further steps with a point of the learning curve.
-        checkpointer: writes checkpoints, and finds the one to go on from.
-        dev_score: computes the dev score, where the settings ask for it.
-        dev_loss: computes the dev loss, where the switch asks for it.
-        switch: when the next mini-model follows; absent for a single one.
+    `settings` count updates over the last mini-model; `switch` says when the next one follows.
 
     Raises:
         RecipeError: a depth's share is less than one update, or the batch cannot be divided over the processes.

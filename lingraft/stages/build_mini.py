@@ -27,14 +27,6 @@ def build_mini(
 
     Tokens pass the lowest layers without autograd: nothing there is trained, nor anything below.
 
-    Args:
-        recipe: with its [mini].
-        primary: stays as it is, bit for bit.
-        blocks: of the source language, made with the primary's tokenizer.
-        out: where the fresh layers go.
-        watch: called with every point of the learning curve.
-        state: folder of the checkpoints; `<out>.training` if absent.
-
     Raises:
         RecipeError: the recipe's system has no step 1b, or its [encoder] is not the primary's.
         TokenizerError: the blocks were made with another tokenizer.

@@ -190,7 +190,6 @@ def _facts(result: SourceResult | LanguageResult, data_hashes: dict[str, str]) -
 
 
 def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str, list[TaskModel]]) -> dict[str, str]:
-    """Return the fingerprints of an evaluation's inputs."""
     tasks = {f"task-{name}-{model.seed}": model.fingerprint for name, seeds in models.items() for model in seeds}
     return {"primary": source.fingerprint, "text": text.fingerprint, "blocks": blocks.fingerprint, **tasks}
 
@@ -206,15 +205,7 @@ def _masked(
     vocabularies: tuple[Vocabulary, Vocabulary],
     blocks_NT: Tensor,
 ) -> tuple[MaskedScores, dict[str, ItemCounts]]:
-    """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one.
-
-    Args:
-        over: the encoder whose head at `depth` is the mini-model's; the primary's own where it is its bottom.
-        depth: layers that the embeddings were learned over.
-        source: the primary.
-        vocabularies: the learned one, and the initial one.
-        blocks_NT: token ids of the test split.
-    """
+    """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one."""
     top = source.encoder.shape.layers
 
     def tallies(vocabulary: Vocabulary) -> tuple[ItemCounts, ItemCounts]:

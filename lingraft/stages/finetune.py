@@ -40,16 +40,8 @@ def finetune(
 ) -> Artifact:
     """Finetune the body on a task in the source language, token table frozen (section 2, step 3).
 
-    Args:
-        recipe: with the task.
-        task: its name.
-        primary: the body; with its own embeddings.
-        text: text of the source language, where the task's kind is 'documents'.
-        seed: of head, dropout and order.
-        out: where the task goes.
-        watch: called with every point of the learning curve.
-        layers: finetune the mini-model of so many bottom layers in the primary's place (the paper's table 5).
-        state: folder of the checkpoints; `<out>.training` if absent.
+    With `layers` it is the mini-model of so many bottom layers that is finetuned (the paper's table 5). `text` is only
+    read where the task's kind is 'documents'.
 
     Raises:
         RecipeError: the recipe has no such task, or its [encoder] is not the primary's.
@@ -126,8 +118,6 @@ def body_parameters(net: Any) -> list[nn.Parameter]:
 
 
 def _evaluator(net: nn.Module, kind: TaskKind, held_out: Prepared, language: str) -> Callable[[], float]:
-    """Return a function that computes the dev score of a task in training."""
-
     def score() -> float:
         found = kind.judge(net, held_out, language).score
         net.train()

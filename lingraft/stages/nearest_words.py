@@ -40,14 +40,6 @@ def nearest_words(
     Rows are compared by cosine, each vocabulary centred. Words that the source has too are left out: their rows may be
     copies. Names are shared words that are capitalised.
 
-    Args:
-        source: the primary's vocabulary.
-        source_pieces: its tokenizer.
-        target_pieces: the language's tokenizer.
-        blocks_NT: token ids of the language, in which words are counted.
-        before: the language's vocabulary as initialised.
-        after: as learned.
-
     Returns:
         Words, then names and numbers; the most frequent first. Fewer where the blocks have fewer.
     """
@@ -63,7 +55,6 @@ def nearest_words(
 
 
 def _chosen(source_pieces: Pieces, target_pieces: Pieces, blocks_NT: Tensor) -> tuple[list[int], list[int]]:
-    """Ids of words, and of names and numbers."""
     classes, shared = classes_of(target_pieces), shared_pieces(source_pieces, target_pieces)
     spaced = _spaced(classes)
     counts_V, whole_V = _counts(blocks_NT.long(), classes, spaced)

@@ -33,14 +33,6 @@ def pretrain(
 
     Interrupted, it goes on from its last checkpoint when it is called again, as all stages do that train.
 
-    Args:
-        recipe: with its [pretraining].
-        blocks: of the source language.
-        tokenizer: that they were made with.
-        out: where the primary goes.
-        watch: called with every point of the learning curve.
-        state: folder of the checkpoints; `<out>.training` if absent.
-
     Raises:
         TokenizerError: the tokenizer is not the source's, or the blocks were made with another.
         TrainingError: too many losses or gradients are not finite.
@@ -90,14 +82,6 @@ def pretraining_run(
     Attention begins uniform. A neighbour is more of what it sees in a window than in a block, and so stands out of the
     noise of a batch sooner; BERT, too, began on 128 of 512 tokens (Devlin et al. 2019, appendix A.2). Weights, moments
     and the schedule go on at the change to whole blocks as if there were none.
-
-    Args:
-        recipe: with its [pretraining].
-        step: of pretraining.
-        encoder: model that is trained.
-        blocks: to train on.
-        checkpointer: writes checkpoints, and finds the one to go on from.
-        dev_score: computes the dev score, where the settings ask for it.
 
     Raises:
         RecipeError: the batch cannot be divided over the processes.

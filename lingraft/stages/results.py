@@ -304,13 +304,7 @@ def save(
 ) -> Artifact:
     """Write a result as an artifact.
 
-    Args:
-        result: of an evaluation or a search.
-        out: folder of the artifact.
-        facts: facts of its manifest.
-        items: tallies to keep beside it.
-        parts: tensors to keep beside it, by part and name.
-        files: further files by name.
+    `items` are tallies, `parts` tensors by part and name.
 
     Raises:
         ArtifactError: `out` cannot be written.

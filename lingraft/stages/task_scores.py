@@ -65,13 +65,6 @@ def evaluate_task(
 ) -> EvaluatedTask:
     """Score one task, each of its seeds, on its test examples in the tokenizer's language.
 
-    Args:
-        recipe: says where the examples are.
-        seeds: the finetuned task, once a seed.
-        text: text of the language, for a task whose kind is 'documents'.
-        tokenizer: of the language.
-        put_in: swaps the embeddings into each body.
-
     Raises:
         TextError: test examples are missing or damaged, or have labels that the task does not know.
     """

@@ -34,12 +34,6 @@ _PART = "vectors"
 def build_vectors(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path) -> Artifact:
     """Compute static vectors of a language's pieces from the training split of its blocks, and write them.
 
-    Args:
-        recipe: says how long blocks are.
-        blocks: of the language.
-        tokenizer: that they were made with.
-        out: folder of the vectors.
-
     Raises:
         TokenizerError: the blocks were made with another tokenizer.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
@@ -63,12 +57,7 @@ def build_vectors(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path) -> A
 
 
 def vectors_of(blocks: Blocks, pieces: Tokenizer) -> StaticVectors:
-    """Compute static vectors as every language has them: of the same width, by the same seed.
-
-    Args:
-        blocks: training split of the language.
-        pieces: tokenizer that they were made with.
-    """
+    """Compute static vectors as every language has them: of the same width, by the same seed."""
     return static_vectors(blocks, len(pieces), pieces.special, WIDTH, _SEED)
 
 
@@ -77,11 +66,6 @@ def begin_as_static_vectors(vocabulary: Vocabulary, blocks: Blocks, pieces: Toke
     """Have the rows of a table begin as static vectors of its pieces, as long as random rows are.
 
     Pieces without a vector keep their random rows, and the others a share of them, so that no two rows are alike.
-
-    Args:
-        vocabulary: with random rows (V, D).
-        blocks: training split of the language.
-        pieces: tokenizer that they were made with.
     """
     found, width = vectors_of(blocks, pieces), vocabulary.table_VD.shape[1]
     unit_VW = normalise_vectors(found.vectors_VW[:, :width], found.known)

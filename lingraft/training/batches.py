@@ -38,12 +38,7 @@ def block_stream(
 ) -> Callable[[int], list[tuple[float, MaskedLmBatch]]]:
     """Return the stream of shuffled blocks; every epoch has each block once, in an order of its own.
 
-    Args:
-        blocks: to draw from.
-        batch_blocks: blocks of a step, over all processes.
-        at_once: blocks of a micro-batch; all of a process's if absent.
-        mask_rate: share of tokens that are predicted, by which micro-batches weigh.
-        seed: decides the order.
+    `at_once` blocks make a micro-batch, all of a process's if None; it weighs by the tokens predicted at `mask_rate`.
 
     Raises:
         RecipeError: batch and micro-batch cannot be divided over the processes.
@@ -82,12 +77,7 @@ def task_stream(
 ) -> Callable[[int], list[tuple[float, Any]]]:
     """Return the stream of shuffled examples; each epoch has a new order, and one batch that may be smaller.
 
-    Args:
-        data: to draw from.
-        batch_examples: rows of a step, over all processes.
-        at_once: rows of a micro-batch; all of a process's if absent.
-        seed: decides the order.
-        group_by_length: whether a step's rows are of similar length.
+    `at_once` rows make a micro-batch, all of a process's if None.
     """
     rows_of = _rows_of(data, batch_examples, seed, _GROUPED_STEPS if group_by_length else 1)
 

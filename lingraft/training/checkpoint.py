@@ -46,10 +46,7 @@ class CheckpointManager:
     def __init__(self, folder: Path, made_from: Mapping[str, Any], every_s: float) -> None:
         """Manage the checkpoints of one training.
 
-        Args:
-            folder: of this training alone.
-            made_from: all that decides the training's result, as JSON can hold it; a checkpoint of another is not used.
-            every_s: seconds between two checkpoints.
+        `made_from` is all that decides the training's result, as JSON can hold it; a checkpoint of another is not used.
         """
         self.folder = folder
         self.made_from = json.loads(json.dumps(made_from))
@@ -128,12 +125,8 @@ class CheckpointManager:
     def save(self, state: TrainingState, last: bool = False) -> None:
         """Write a checkpoint beside training, which is held up only while the state is copied in memory.
 
-        A checkpoint that cannot be written is reported; those before it stay.
-
-        Args:
-            state: to write.
-            last: whether training stops here. Then one that is being written will do, if it is written in the end:
-                whoever asks to stop may not wait for two.
+        A checkpoint that cannot be written is reported; those before it stay. At the `last` one that is being written
+        will do, if it is written in the end: whoever asks to stop may not wait for two.
         """
         if not ranks.is_rank_zero():
             return
@@ -198,8 +191,7 @@ class CheckpointManager:
     def close(self, in_haste: bool = False) -> None:
         """Write the state at the end of training, if the result is not on disk yet, and wait for it.
 
-        Args:
-            in_haste: whether a checkpoint that is being written will do in its place.
+        In haste a checkpoint that is being written will do in its place.
         """
         if not in_haste:
             self.wait()
@@ -269,7 +261,6 @@ def _discard(place: Path) -> None:
 
 
 def _set_aside(place: Path, reason: Exception) -> None:
-    """Rename a checkpoint that is not used, and say why."""
     names = (f"set-aside-{place.name}{f'-{number}' if number else ''}" for number in itertools.count())
     aside = next(place.with_name(name) for name in names if not place.with_name(name).exists())
     try:

@@ -76,9 +76,6 @@ class TrainingLoop:
         The caller may evaluate, save or stop at a point. In the end the parameters are those after the last step or,
         with a dev score, those of the best one. A phase for which no step is left is skipped, with those after it.
 
-        Args:
-            phases: in their order; the schedules of all but the last are not the last.
-
         Raises:
             TrainingError: too many steps, or the last ones, had a loss or a gradient that is not finite.
             Interruption: the process was asked to stop, and a checkpoint was written.
@@ -97,7 +94,6 @@ class TrainingLoop:
         self.state.best.restore(self.parameters)
 
     def _train(self, loss_of: nn.Module, schedule: Schedule) -> Iterator[TrainingMetrics]:
-        """Train one phase."""
         state, checkpointer = self.state, self.checkpointer
         optimizer = Optimizer(self.parameters, schedule.weight_decay, schedule.clip_norm)
         skipped = SkippedSteps(state.skipped)
@@ -183,7 +179,6 @@ class TrainingLoop:
         yield point
 
     def _checkpoint_or_stop(self, optimizer: Optimizer, skipped: SkippedSteps, stop: StopRequest) -> None:
-        """Write a checkpoint if one is due; stop if any process was asked to."""
         if self.checkpointer is None:
             return
         wanted = _STOP if _stop_signal(stop) else _SAVE if self.checkpointer.is_due() else _CONTINUE
@@ -194,7 +189,6 @@ class TrainingLoop:
             self.checkpointer.save(self._snapshot(optimizer, skipped))
 
     def _stop(self, optimizer: Optimizer, skipped: SkippedSteps, stop: StopRequest) -> NoReturn:
-        """Write the last checkpoint of this process and raise."""
         state = self._snapshot(optimizer, skipped)
         hint = "nothing was written."
         if self.checkpointer:

@@ -30,12 +30,7 @@ class MaskedLmLoss(nn.Module):
     ) -> None:
         """Create the loss.
 
-        Args:
-            encoder: body and vocabulary.
-            depths: heads whose losses are averaged; no layer above the deepest is computed.
-            mask_rate: share of tokens to predict.
-            seed: decides the masks.
-            window: tokens of a window that attention stays within; absent: a block's.
+        No layer above the deepest of `depths` is computed; attention stays within windows of `window` tokens, if given.
         """
         super().__init__()
         self.encoder = encoder
@@ -93,12 +88,7 @@ def dev_evaluator(
 ) -> Callable[[], float]:
     """Return a function that measures an encoder's last head on the first dev blocks.
 
-    Args:
-        trained: model in training, which is in training mode again afterwards.
-        evaluated: for example the primary with the embeddings that a mini-model is learning.
-        dev: its blocks.
-        settings: how many of them.
-        measure: accuracy, or the mean loss.
+    `trained` is in training mode again afterwards.
     """
     top = evaluated.shape.layers
 

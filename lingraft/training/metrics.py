@@ -32,9 +32,7 @@ _on_skipped: Callable[[], None] | None = None
 def expose_metrics(stage: str, watch: "MetricsCallback") -> "MetricsCallback":
     """Return a callback that passes the points of a training on and serves them to Prometheus.
 
-    Args:
-        stage: name of the training.
-        watch: called with every point; returned itself where no port is set.
+    Where no port is set, it is `watch` itself.
 
     Raises:
         MissingExtraError: a port is set, and the client of Prometheus is not installed.
@@ -85,7 +83,6 @@ def _metrics() -> "tuple[dict[str, Gauge], Counter]":
 
 @cache
 def _serve(port: int) -> None:
-    """Start a server that answers until the process ends."""
     from prometheus_client import start_http_server
 
     start_http_server(port)

@@ -19,13 +19,7 @@ class Optimizer:
     """AdamW that decays matrices but not biases and LayerNorms."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], weight_decay: float, clip_norm: float) -> None:
-        """Create the optimizer.
-
-        Args:
-            parameters: all that is trained; nothing else gets state.
-            weight_decay: decay of matrices.
-            clip_norm: largest norm of all gradients together; larger ones are scaled down to it.
-        """
+        """Create the optimizer."""
         self.parameters = parameters
         self.clip_norm = clip_norm
         groups = [
@@ -37,9 +31,6 @@ class Optimizer:
 
     def clip(self, loss: Tensor) -> Tensor:
         """Have the next step clip the gradients, and change nothing if the loss or a gradient is not finite.
-
-        Args:
-            loss: scalar.
 
         Returns:
             Whether the step will be skipped, a boolean scalar on the device.

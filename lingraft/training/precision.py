@@ -46,12 +46,8 @@ def choose_precision(
 ) -> tuple[NumberFormat, str]:
     """Resolve a recipe's precision; `auto` times both formats on the very step to be trained.
 
-    The probe lasts two seconds at most, and ends earlier where one format is clearly faster.
-
-    Args:
-        wanted: the recipe's choice.
-        loss_of: one forward pass on a sample batch.
-        parameters: all that will be trained; their gradients are cleared afterwards.
+    The probe lasts two seconds at most, and ends earlier where one format is clearly faster. Gradients of `parameters`
+    are cleared afterwards.
 
     Returns:
         The format, and a sentence that says why.

@@ -41,12 +41,7 @@ def resumable(
 ) -> Iterator[CheckpointManager]:
     """Yield the manager of a stage's checkpoints, which lie beside its output unless they are to lie elsewhere.
 
-    Args:
-        recipe: number format and dropout.
-        out: output of the stage.
-        state: folder of the checkpoints; `<out>.training` if None.
-        settings: of the training.
-        made_from: what else decides its result, such as the fingerprints of its inputs.
+    `made_from` is what decides the result beside the settings, such as the fingerprints of inputs.
 
     Raises:
         ArtifactError: another process runs the same training at this moment.
@@ -71,11 +66,7 @@ def resumable(
 def already_done(out: Path, kind: Kind, checkpointer: CheckpointManager, watch: MetricsCallback) -> Artifact | None:
     """Return the result of a run that was killed before it could remove its checkpoints; None if there is work to do.
 
-    Args:
-        out: output of the stage.
-        kind: kind of the artifact there.
-        checkpointer: of the stage's checkpoints.
-        watch: called with the whole learning curve, which the watcher of the killed run may have lost.
+    `watch` hears the whole learning curve, which the watcher of the killed run may have lost.
 
     Raises:
         ArtifactError: `out` holds something else, or no checkpoint is whole any more that would say whose it is.
@@ -108,14 +99,7 @@ def save_result(out: Path, kind: Kind, fill: Callable[[Draft], None], checkpoint
 
 
 def was_saved_before(folder: Path, settings: OptimizerSettings, dropout: float, facts: Mapping[str, Any]) -> bool:
-    """Return whether this training has saved an artifact on its way before it was interrupted.
-
-    Args:
-        folder: of the artifact.
-        settings: of this training.
-        dropout: of its encoder.
-        facts: facts of the manifest that this training would write.
-    """
+    """Return whether this training has saved an artifact on its way before it was interrupted."""
     if not folder.exists():
         return False
     found = read_manifest(folder)

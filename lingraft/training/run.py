@@ -63,9 +63,7 @@ class TrainingRun:
     def watched(self, title: str, watch: MetricsCallback) -> None:
         """Train to the end under a progress bar.
 
-        Args:
-            title: title of the progress bar.
-            watch: called with every point, earlier ones first.
+        `watch` hears of every point, earlier ones first.
 
         Raises:
             TrainingError: too many losses or gradients are not finite.
@@ -87,14 +85,8 @@ def masked_lm_phase(
 ) -> Phase:
     """Loss and schedule of masked language modelling over one model.
 
-    Args:
-        recipe: has the shape that FLOPs are counted for.
-        step: layers, and heads whose losses are averaged.
-        encoder: model of the step, with as many layers.
-        settings: length and schedule.
-        stops: further steps with a point of the learning curve.
-        window: tokens of a window that attention stays within; absent: a block's.
-        changes: to the schedule, where it is one of several.
+    `stops` are further steps with a point of the learning curve; `changes` go to the schedule, where it is one of
+    several.
     """
     encoder.to(precision.device()).train().recompute = settings.recompute
     schedule = Schedule(
@@ -113,17 +105,7 @@ def masked_lm_phase(
 def task_phase(
     recipe: Recipe, step: Step, net: nn.Module, kind: TaskKind, data: Prepared, settings: Finetuning, seed: int
 ) -> Phase:
-    """Loss and schedule of a task's finetuning.
-
-    Args:
-        recipe: has the shape that FLOPs are counted for.
-        step: layers that examples pass through.
-        net: body under the task's head.
-        kind: kind of the task.
-        data: to train on.
-        settings: length and schedule.
-        seed: of dropout.
-    """
+    """Loss and schedule of a task's finetuning."""
     encoder: Any = net.to(precision.device()).train().encoder
     encoder.recompute = settings.recompute
     steps = steps_for_epochs(data, settings.batch_examples, settings.epochs)
@@ -139,8 +121,6 @@ def task_phase(
 
 
 class _TaskLoss(nn.Module):
-    """Loss of a batch of examples."""
-
     def __init__(self, net: nn.Module, kind: TaskKind) -> None:
         super().__init__()
         self.net = net
@@ -161,14 +141,7 @@ def training_run(
 ) -> TrainingRun:
     """Return a run of the training loop, not yet begun, or that goes on from the newest checkpoint.
 
-    Args:
-        recipe: number format and threads.
-        phases: in their order.
-        trained: all parameters that are trained; the caller has frozen the rest of the models.
-        stream: micro-batches of each step.
-        checkpointer: writes checkpoints, and finds the one to go on from.
-        dev_score: computes the dev score, where the schedule asks for it.
-        dev_loss: computes the dev loss, where a phase ends by it.
+    The caller has frozen everything but `trained`.
     """
     if recipe.threads:
         torch.set_num_threads(recipe.threads)

@@ -57,12 +57,7 @@ def attend_backward(
 ) -> Tensor:
     """Gradient (3, B, H, T, K) of queries (as they came, scaled), keys and values.
 
-    Args:
-        gradient_BTHK: of the mixed values.
-        packed_3BHTK: as in `attend`.
-        mixed_BTHK: what `attend` gave; read only where `uses_torch_kernel`.
-        saved: what `attend` gave with it.
-        attention: as in `attend`.
+    `mixed_BTHK` is read only where `uses_torch_kernel`; `saved` is the second output of `attend`.
     """
     if uses_torch_kernel(packed_3BHTK, attention):
         return _torchs_backward(gradient_BTHK, packed_3BHTK, mixed_BTHK, saved)

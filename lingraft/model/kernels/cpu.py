@@ -40,10 +40,7 @@ def cast_weight(weight: Tensor, number_format: torch.dtype) -> Tensor:
 def keep_mask(hidden: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
     """Draw a dropout mask from 16 random bits an element, several times as fast as `bernoulli_`.
 
-    Args:
-        hidden: what will be multiplied by the mask.
-        share: of elements that are dropped, taken to the nearest 2**-16.
-        generator: on the CPU; torch's global one if absent.
+    `share` of elements are dropped, taken to the nearest 2**-16.
 
     Returns:
         1 where an element stays, else 0, in the shape and format of `hidden`.

@@ -20,15 +20,7 @@ _TABLE_ROWS = 12_500
 def summed_cross_entropy(
     features_MD: Tensor, table_VD: Tensor, bias_V: Tensor, targets_M: Tensor, ignored: int
 ) -> Tensor:
-    """The sum over all targets but `ignored`, a float32 scalar.
-
-    Args:
-        features_MD: what the table makes logits of.
-        table_VD: the output projection.
-        bias_V: its bias.
-        targets_M: ids of the right answers.
-        ignored: the target of what does not count.
-    """
+    """The sum over all targets but `ignored`, a float32 scalar."""
     found: Tensor = _SummedCrossEntropy.apply(features_MD, table_VD, bias_V, targets_M, ignored)  # type: ignore[no-untyped-call]
     return found
 

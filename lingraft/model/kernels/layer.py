@@ -90,11 +90,7 @@ def training_layer(
 ) -> Tensor:
     """Hidden states (B, T, D) after a layer.
 
-    Args:
-        settings: what the layer is beside its weights.
-        visible_B11T: True at the keys that may be attended to; all may if absent.
-        hidden_BTD: before the layer.
-        weights: those that need gradients get them.
+    `visible_B11T` is True at the keys that may be attended to; weights that need gradients get them.
     """
     found_BTD: Tensor = _TrainingLayer.apply(settings, visible_B11T, hidden_BTD, *weights)  # type: ignore[no-untyped-call]
     return found_BTD
@@ -238,7 +234,6 @@ def _split_heads(qkv_NO: Tensor, shape: torch.Size, heads: int) -> Tensor:
 
 
 def _norm(hidden_ND: Tensor, scale_D: Tensor, shift_D: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The normalised states, their means and inverse deviations."""
     return torch.native_layer_norm(hidden_ND, [hidden_ND.shape[-1]], scale_D, shift_D, eps)
 
 
