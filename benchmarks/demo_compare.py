@@ -42,10 +42,9 @@ from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.reports.run.records import RunRecords
-from lingraft.stages.evaluate import evaluate_language
+from lingraft.stages.evaluate import evaluate_language, evaluate_tasks, load_tasks
 from lingraft.stages.initialise import masked_loss
 from lingraft.stages.results import load_language
-from lingraft.stages.task_scores import evaluate_tasks, load_tasks
 from lingraft.stages.vectors import vectors_of
 from lingraft.training import masked_lm
 from pipelines import local

@@ -9,7 +9,7 @@ import pytest
 
 from lingraft import console
 from lingraft.console import say, with_progress
-from lingraft.training.progress import show_progress
+from lingraft.training.run import show_progress
 from lingraft.training.schedule import TrainingMetrics
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from lingraft.console import PlannedStep, RunningStep, TotalProgress, format_duration
-from lingraft.training.progress import show_progress
+from lingraft.training.run import show_progress
 from lingraft.training.schedule import TrainingMetrics
 
 

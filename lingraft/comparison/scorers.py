@@ -17,7 +17,7 @@ from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.loading import Embeddings, Primary
 from lingraft.stages.alignment_probe import AlignmentProbe
-from lingraft.stages.task_scores import load_tasks
+from lingraft.stages.evaluate import load_tasks
 from lingraft.tasks.loading import load_examples
 from lingraft.training import masked_lm, precision
 

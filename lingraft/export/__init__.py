@@ -13,8 +13,7 @@ except ImportError as error:
     raise MissingExtraError("onnx-ir", "export") from error
 
 from lingraft.export.bundling import add_to_bundle, export_bundle, sort_precisions
-from lingraft.export.examples import evaluation_examples
-from lingraft.export.parity import measure_parity
+from lingraft.export.parity import evaluation_examples, measure_parity
 from lingraft.export.standalone import export_standalone
 
 __all__ = [

@@ -11,7 +11,7 @@ from lingraft.config.tasks import Task
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, MissingExtraError, TextError
 from lingraft.huggingface.model import hf_class_of
-from lingraft.stages.task_scores import load_tasks
+from lingraft.stages.evaluate import load_tasks
 from lingraft.tasks.loading import kind_of, load_examples
 from lingraft.tasks.model import TaskModel
 

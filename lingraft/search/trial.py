@@ -34,9 +34,8 @@ from lingraft.stages.results import Trial
 from lingraft.training import precision
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.masked_lm import dev_evaluator
-from lingraft.training.progress import show_progress
 from lingraft.training.resuming import resumable
-from lingraft.training.run import TrainingRun
+from lingraft.training.run import TrainingRun, show_progress
 from lingraft.training.schedule import MetricsCallback, TrainingMetrics
 
 

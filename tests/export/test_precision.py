@@ -13,8 +13,8 @@ from lingraft.bundle.tables import EmbeddingTable
 from lingraft.errors import ArtifactError, ExportError, ServingError
 from lingraft.export import evaluation_examples
 from lingraft.export import export_bundle as export
+from lingraft.export.body import quantise
 from lingraft.export.language import table_tensors
-from lingraft.export.matrix_products import quantise
 from lingraft.export.parity import require_parity
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
@@ -80,12 +80,6 @@ def test_an_int8_row_does_not_depend_on_what_shares_its_batch(precise: Path, tin
     torch.testing.assert_close(alone_BC[0], among_BC[0], rtol=0, atol=1e-4)
 
 
-def test_an_int8_body_is_a_quarter_of_one_in_fp32(precise: Path) -> None:
-    sizes = {name: (precise / f"{name}.safetensors").stat().st_size for name in ("body", "body-fp16", "body-int8")}
-    assert sizes["body-fp16"] < 0.6 * sizes["body"]
-    assert sizes["body-int8"] < 0.5 * sizes["body"]
-
-
 def test_quantised_weights_are_7_bits_a_channel_and_near_what_they_were() -> None:
     weight_IO = torch.randn(64, 8, generator=torch.Generator().manual_seed(1)) * torch.logspace(-3, 2, 8)
     stored_IO, scale_O = quantise(weight_IO)
@@ -119,11 +113,6 @@ def test_ids_outside_a_table_are_refused(bundle: Path, ids: list[int]) -> None:
         table.rows(np.array(ids))
 
 
-def test_a_file_that_is_no_table_is_refused(bundle: Path) -> None:
-    with pytest.raises(ArtifactError, match="is no table"):
-        EmbeddingTable.open(bundle / "de" / "golden.safetensors")
-
-
 def test_languages_mix_in_a_batch(bundle: Path, tiny: Tiny) -> None:
     opened = Bundle.load(bundle)
     given = [(language, ids) for language in LANGUAGES for ids in rows_of(tiny, language, sentences(language))]
@@ -144,11 +133,6 @@ def test_a_body_beyond_what_fp16_holds_is_refused() -> None:
         require_parity("fp16", {"en": float("nan"), "de": 0.1})
 
 
-def test_rows_of_a_language_that_is_not_exported_are_refused(tiny: Tiny, tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"rows of \['tr'\] to judge, but the languages are \['en', 'de'\]"):
-        export(tiny.primary, tiny.task, [tiny.embeddings["de"]], tmp_path / "bundle", examples={"tr": []})
-
-
 def test_examples_of_documents_are_those_of_the_texts_given(pieces: Pieces, tiny: Tiny) -> None:
     texts = [pieces.tokenizers["de"].parents[1] / "text" / "de"]
     found = evaluation_examples(tiny.task, [tiny.embeddings["de"]], texts)
@@ -162,12 +146,6 @@ def test_examples_of_documents_are_those_of_the_texts_given(pieces: Pieces, tiny
         evaluation_examples(None, [], texts)
 
 
-def test_stored_rows_of_zeros_stay_zeros() -> None:
-    stored = table_tensors(torch.zeros(2, 3), "int8")
-    assert stored["table_VD"].count_nonzero() == 0
-    assert stored["scale_V"].isfinite().all()
-
-
 def test_a_primary_is_judged_on_masked_tokens(tiny: Tiny, tmp_path: Path) -> None:
     blocks_NT = torch.randint(5, 120, (40, 32), generator=torch.Generator().manual_seed(1))
     given = tiny.primary, None, [tiny.embeddings["de"]], tmp_path / "bundle"
@@ -178,3 +156,19 @@ def test_a_primary_is_judged_on_masked_tokens(tiny: Tiny, tmp_path: Path) -> Non
     assert parity["fp32"]["de"]["score"] == pytest.approx(expected, abs=0.01)
     assert parity["int8"]["de"]["score"] + parity["int8"]["de"]["loss"] == pytest.approx(expected)
     assert "score" not in parity["fp32"]["en"]
+
+
+def test_stored_rows_of_zeros_stay_zeros() -> None:
+    stored = table_tensors(torch.zeros(2, 3), "int8")
+    assert stored["table_VD"].count_nonzero() == 0
+    assert stored["scale_V"].isfinite().all()
+
+
+def test_a_file_that_is_no_table_is_refused(bundle: Path) -> None:
+    with pytest.raises(ArtifactError, match="is no table"):
+        EmbeddingTable.open(bundle / "de" / "golden.safetensors")
+
+
+def test_rows_of_a_language_that_is_not_exported_are_refused(tiny: Tiny, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"rows of \['tr'\] to judge, but the languages are \['en', 'de'\]"):
+        export(tiny.primary, tiny.task, [tiny.embeddings["de"]], tmp_path / "bundle", examples={"tr": []})

@@ -5,6 +5,7 @@ import struct
 import sys
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -15,9 +16,8 @@ from lingraft.data.tokenizer import sentencepiece_model
 from lingraft.data.tokenizer.sentencepiece_model import SCORE_STEP, round_scores
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer
 from lingraft.errors import MissingExtraError, TokenizerError
-from lingraft.huggingface import charsmap
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, special_pieces, tokenizer_config
-from lingraft.huggingface.unigram import unigram_tokenizer
+from lingraft.huggingface.unigram import read_rules, unigram_tokenizer
 from lingraft.tasks.pairs import encode
 from tests.huggingface.scripts import LETTERS, lines_of, trained
 
@@ -83,12 +83,8 @@ def test_ids_are_sentencepiece_s_in_every_script(pieces: Tokenizer, fast: tokeni
 @pytest.mark.parametrize("script", ["Thai", "Vietnamese", "Arabic", "Latin, decomposed"])
 def test_ids_are_sentencepiece_s_with_a_vocabulary_of_one_script(script: str, tmp_path: Path) -> None:
     alone = trained(lines_of(script, 300), tmp_path, vocabulary=200)
-    assert (
-        difference(
-            alone, fast_tokenizer(alone, SHAPE), [*lines_of(script, 100, seed=3), *ODD.values(), *lines_of("Greek", 20)]
-        )
-        == []
-    )
+    texts = [*lines_of(script, 100, seed=3), *ODD.values(), *lines_of("Greek", 20)]
+    assert difference(alone, fast_tokenizer(alone, SHAPE), texts) == []
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
@@ -100,7 +96,7 @@ def test_ids_are_sentencepiece_s_on_odd_text(pieces: Tokenizer, fast: tokenizers
 def test_ids_are_sentencepiece_s_on_any_mixture_of_rules_and_marks(
     pieces: Tokenizer, fast: tokenizers.Tokenizer
 ) -> None:
-    rules = charsmap.read_rules(sentencepiece_model.charsmap(pieces.model.read_bytes()))
+    rules = read_rules(sentencepiece_model.charsmap(pieces.model.read_bytes()))
     keys, marks = list(rules), sorted({mark for key in rules for mark in key[1:]})
     draw = random.Random(1)
     choices = (keys, [key for key in keys if len(key) == 1], marks, "".join(LETTERS.values()), list(ODD.values()))
@@ -192,43 +188,21 @@ def test_texts_and_pairs_read_as_the_encoder_expects_them(pieces: Tokenizer, sep
     assert ("token_type_ids" in tokenizer_config(pieces, shape)["model_input_names"]) is family.marks_second_text
 
 
-def test_a_model_that_is_not_unigram_is_refused(tmp_path: Path) -> None:
-    prefix = tmp_path / "bpe"
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"model_type": "bpe"}, r"other\.model is not a unigram model"),
+        ({"user_defined_symbols": ["<tag>"]}, r"pieces that a tokenizer of ours has not .*'<tag>'"),
+        ({"normalization_rule_name": "identity"}, "not those of nmt_nfkc"),
+    ],
+)
+def test_models_of_other_settings_are_refused(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
+    lines = iter(lines_of("Latin", 100))
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines_of("Latin", 100)),
-        model_prefix=str(prefix),
-        model_type="bpe",
-        vocab_size=80,
-        minloglevel=2,
+        sentence_iterator=lines, model_prefix=str(tmp_path / "other"), vocab_size=80, minloglevel=2, **settings
     )
-    with pytest.raises(TokenizerError, match=r"bpe\.model is not a unigram model"):
-        unigram_tokenizer(prefix.with_suffix(".model").read_bytes(), "bpe.model")
-
-
-def test_a_model_with_pieces_of_other_kinds_is_refused(tmp_path: Path) -> None:
-    prefix = tmp_path / "user"
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines_of("Latin", 100)),
-        model_prefix=str(prefix),
-        vocab_size=80,
-        user_defined_symbols=["<tag>"],
-        minloglevel=2,
-    )
-    with pytest.raises(TokenizerError, match=r"pieces that a tokenizer of ours has not .*'<tag>'"):
-        unigram_tokenizer(prefix.with_suffix(".model").read_bytes(), "user.model")
-
-
-def test_other_normalisation_rules_are_refused(tmp_path: Path) -> None:
-    prefix = tmp_path / "identity"
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines_of("Latin", 100)),
-        model_prefix=str(prefix),
-        vocab_size=80,
-        normalization_rule_name="identity",
-        minloglevel=2,
-    )
-    with pytest.raises(TokenizerError, match="not those of nmt_nfkc"):
-        unigram_tokenizer(prefix.with_suffix(".model").read_bytes(), "identity.model")
+    with pytest.raises(TokenizerError, match=words):
+        unigram_tokenizer((tmp_path / "other.model").read_bytes(), "other.model")
 
 
 def test_a_damaged_model_is_refused(pieces: Tokenizer) -> None:
@@ -237,7 +211,7 @@ def test_a_damaged_model_is_refused(pieces: Tokenizer) -> None:
         with pytest.raises(TokenizerError, match="not a SentencePiece model"):
             unigram_tokenizer(damaged, "damaged.model")
     with pytest.raises(TokenizerError, match="damaged normalisation rules"):
-        charsmap.read_rules(sentencepiece_model.charsmap(model)[:1000])
+        read_rules(sentencepiece_model.charsmap(model)[:1000])
 
 
 def test_without_the_library_the_extra_that_brings_it_is_named(

@@ -53,7 +53,7 @@ def pieces(model: bytes) -> list[Piece]:
 
 
 def charsmap(model: bytes) -> bytes:
-    """Return the compiled normalisation rules (see `lingraft.huggingface.charsmap`); empty if there are none.
+    """Return the compiled normalisation rules (see `lingraft.huggingface.unigram`); empty if there are none.
 
     Raises:
         TokenizerError: the bytes are no SentencePiece model.
