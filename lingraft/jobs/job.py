@@ -557,6 +557,7 @@ class AdaptationJob(_LanguageJob, frozen=True):
     def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.stages.adapt import adapt
 
+        mini = none_if_empty(self.mini)
         return adapt(
             recipe=self.recipe,
             primary=self.primary,
@@ -565,9 +566,8 @@ class AdaptationJob(_LanguageJob, frozen=True):
             depth=self.depth,
             out=self.out / EMBEDDINGS if self.has_curve else self.out,
             watch=watch,
-            mini=none_if_empty(self.mini),
+            minis=(*self.shallower_minis, mini) if mini else self.shallower_minis,
             checkpoints=self.out / CHECKPOINTS if self.has_curve else self.checkpoints,
-            shallower_minis=self.shallower_minis,
             initial=none_if_empty(self.initial),
         )
 

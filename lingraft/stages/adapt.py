@@ -5,7 +5,7 @@ leaves this open (section 7). Everything but the depth is that of an adaptation 
 moments, the order of the text, the masks and the schedule go on from depth to depth.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,9 @@ def adapt(
     depth: int,
     out: Path,
     watch: MetricsCallback,
-    mini: Path | None = None,
+    minis: Sequence[Path] = (),
     checkpoints: Path | None = None,
     state: Path | None = None,
-    shallower_minis: Sequence[Path] = (),
     initial: Path | None = None,
 ) -> Artifact:
     """Learn one language's embeddings over a frozen mini-model of the primary (section 2, step 2).
@@ -68,17 +67,16 @@ def adapt(
         depth: bottom layers of the primary that the mini-model has.
         out: where the embeddings go.
         watch: called with every point of the learning curve.
-        mini: MINIPOST's fresh layers, where the system has them.
+        minis: MINIPOST's fresh layers, where the system has them: of each depth that is adapted over, in order.
         checkpoints: folder for the embeddings along the way, each an artifact of its own (`step-<update>`), at the
             updates that the recipe's [adaptation] names; update 0 is the initialisation.
         state: folder of the checkpoints that an interrupted training goes on from; `<out>.training` if absent.
-        shallower_minis: MINIPOST's fresh layers of the depths before `depth` in a progressive adaptation, in order.
         initial: embeddings that `initialise` wrote, to start from; if absent, the rows are drawn by the recipe's seed.
 
     Raises:
-        DepthError: the primary has no MLM head at `depth`, or the mini-model is of another depth.
-        AlignmentError: the mini-model or `initial` was made from another primary.
-        RecipeError: the recipe's [encoder] is not the primary's, its system and `mini` do not go together, or its
+        DepthError: the primary has no MLM head at `depth`, or a mini-model is of another depth.
+        AlignmentError: a mini-model or `initial` was made from another primary.
+        RecipeError: the recipe's [encoder] is not the primary's, its system and `minis` do not go together, or its
             initialisation is not that of `initial`, or needs one.
         TokenizerError: the blocks or `initial` were made with another tokenizer.
         TrainingError: too many losses or gradients are not finite.
@@ -92,7 +90,7 @@ def adapt(
     settings = recipe.adaptation
     switch = settings.progressive if depth == settings.depth else None
     steps = [_adaptation_over(recipe, each) for each in (switch.depths if switch else (depth,))]
-    minis = _minis_of(recipe, source, steps, shallower_minis, mini)
+    models = _minis_of(recipe, source, steps, minis)
     rows = initial_rows(recipe, source, pieces, initial)
     say(f"{settings.initialisation} initialisation: {rows.copied} of {len(pieces)} rows are copied from the source")
     stops = settings.checkpoints_until(_most_updates(recipe, steps, len(pieces))) if checkpoints else ()
@@ -102,10 +100,10 @@ def adapt(
         "primary": source.fingerprint,
         "depth": depth,
         "blocks": data.fingerprint,
-        "mini": artifact_fingerprint(mini) if mini else None,
+        "mini": artifact_fingerprint(minis[-1]) if minis else None,
         "stops": stops,
     }
-    made_from |= {"shallower_minis": [*map(artifact_fingerprint, shallower_minis)]} if shallower_minis else {}
+    made_from |= {"shallower_minis": [*map(artifact_fingerprint, minis[:-1])]} if minis[1:] else {}
     made_from |= mark_of(initial)
     with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.EMBEDDINGS, checkpointer, watch):
@@ -114,14 +112,14 @@ def adapt(
         run = adaptation_run(
             recipe=recipe,
             steps=steps,
-            minis=minis,
+            minis=models,
             rows=rows,
             blocks=open_split(data, "train"),
             settings=settings,
             stops=stops,
             checkpointer=checkpointer,
-            dev_score=_evaluator(source, minis, dev, settings, accuracy),
-            dev_loss=_evaluator(source, minis, dev, settings, mean_loss),
+            dev_score=_evaluator(source, models, dev, settings, accuracy),
+            dev_loss=_evaluator(source, models, dev, settings, mean_loss),
             switch=switch,
         )
         origin: dict[str, Any] = {
@@ -131,7 +129,7 @@ def adapt(
         }
 
         def fill(draft: Draft) -> None:
-            save_vocabulary(draft, minis[-1].vocabulary, pieces)
+            save_vocabulary(draft, models[-1].vocabulary, pieces)
             record_training(draft, pieces.language, origin["data_hashes"], settings, run)
             draft.facts |= origin
             draft.facts["details"] |= {
@@ -146,8 +144,13 @@ def adapt(
                 draft.facts["details"]["phases"] = _phase_costs(switch, run)
 
         def save_at_stop(reached: int) -> None:
-            if checkpoints and reached in stops and ranks.is_rank_zero():
-                _save_once(checkpoints / f"step-{reached:08d}", fill, settings, recipe.encoder.dropout, origin)
+            if not (checkpoints and reached in stops and ranks.is_rank_zero()):
+                return
+            place = checkpoints / f"step-{reached:08d}"
+            remove_partial_writes(place)
+            if not was_saved_before(place, settings, recipe.encoder.dropout, origin):
+                with artifact.create(place, Kind.EMBEDDINGS) as draft:
+                    fill(draft)
 
         def watch_and_save(point: TrainingMetrics) -> None:
             watch(point)
@@ -242,20 +245,6 @@ def _evaluator(
     return swapped
 
 
-def _save_once(
-    place: Path, fill: Callable[[Draft], None], settings: Training, dropout: float, origin: Mapping[str, Any]
-) -> None:
-    """Save embeddings along the way, unless a run that was interrupted after this update has saved them.
-
-    Raises:
-        ArtifactError: those of another training lie there.
-    """
-    remove_partial_writes(place)
-    if not was_saved_before(place, settings, dropout, origin):
-        with artifact.create(place, Kind.EMBEDDINGS) as draft:
-            fill(draft)
-
-
 def _most_updates(recipe: Recipe, steps: Sequence[Step], vocabulary: int) -> int:
     """Updates if all were over the shallowest mini-model."""
     first, last = (step_flops(recipe, steps[number], recipe.adaptation, vocabulary) for number in (0, -1))
@@ -272,19 +261,16 @@ def _adaptation_over(recipe: Recipe, depth: int) -> Step:
     return step
 
 
-def _minis_of(
-    recipe: Recipe, primary: Primary, steps: Sequence[Step], shallower: Sequence[Path], mini: Path | None
-) -> list[Encoder]:
-    """Mini-models of the steps, the last of which has the fresh layers `mini`."""
-    wanted = len(steps) - 1 if steps[-1].fresh_layers else 0
-    if len(shallower) != wanted:
+def _minis_of(recipe: Recipe, primary: Primary, steps: Sequence[Step], folders: Sequence[Path]) -> list[Encoder]:
+    wanted = len(steps) if steps[-1].fresh_layers else 0
+    if len(folders) != wanted:
         raise RecipeError(
             f"adaptation by {recipe.system} over depths {[step.layers - step.fresh_layers for step in steps]} needs "
-            f"{wanted} shallower mini-models of step 1b, but got {len(shallower)}. Give the folder of each, in the "
-            "order of their depths (--shallower-mini)."
+            f"{wanted} mini-models of step 1b, but got {len(folders)}. Give the folder of one a depth, in their order "
+            "(--shallower-mini for all but the last, then --mini), or change `system`."
         )
-    folders = (*shallower, mini) if wanted else (mini,) * len(steps)
-    return [mini_of(primary, step, folder) for step, folder in zip(steps, folders, strict=True)]
+    fresh: Sequence[Path | None] = folders or [None] * len(steps)
+    return [mini_of(primary, step, folder) for step, folder in zip(steps, fresh, strict=True)]
 
 
 def mini_of(primary: Primary, step: Step, mini: Path | None) -> Encoder:

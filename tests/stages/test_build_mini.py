@@ -20,7 +20,7 @@ from lingraft.data.shards import Blocks
 from lingraft.errors import AlignmentError, DepthError, RecipeError
 from lingraft.model.encoder import Encoder, freeze_except, fresh_layers, mini_model
 from lingraft.model.loading import load_embeddings, load_mini, load_primary
-from lingraft.stages import build_mini, finetune, pretrain
+from lingraft.stages import build_mini, pretrain
 from lingraft.stages.adapt import adapt
 from lingraft.stages.initialise import initial_rows
 from lingraft.training.batches import masked_lm_stream
@@ -180,25 +180,11 @@ def test_frozen_layers_below_all_that_trains_are_computed_without_autograd(
     assert (counts[1] > counts[0]) is grows
 
 
-@pytest.mark.parametrize("stage", ["step 1b", "adaptation", "finetuning"])
-def test_no_stage_changes_a_file_of_the_primary(
-    workshop: Workshop, primary: Path, mini: Path, tmp_path: Path, stage: str
-) -> None:
-    recipe, before = minipost(workshop.recipe), files(primary)
-    if stage == "step 1b":
-        build_mini.build_mini(recipe, primary, workshop.blocks["en"], tmp_path / "out", ignore_metrics)
-    elif stage == "adaptation":
-        adapted(workshop, recipe, primary, tmp_path / "out", mini=mini)
-    else:
-        finetune.finetune(recipe, "topic", primary, workshop.texts["en"], 1, tmp_path / "out", ignore_metrics)
-    assert files(primary) == before
-
-
 def test_embeddings_learned_over_the_mini_model_say_so_and_leave_everything_else(
     workshop: Workshop, primary: Path, mini: Path, tmp_path: Path
 ) -> None:
     before = files(primary), files(mini)
-    made = adapted(workshop, minipost(workshop.recipe), primary, tmp_path / "de", mini=mini)
+    made = adapted(workshop, minipost(workshop.recipe), primary, tmp_path / "de", minis=[mini])
     assert (files(primary), files(mini)) == before
     details = made.manifest.details
     assert (details["system"], details["depth"], details["fresh_layers"]) == ("MINIPOST", 1, 2)
@@ -212,42 +198,32 @@ def test_checkpoints_run_from_the_initialisation_to_the_result(
     workshop: Workshop, primary: Path, mini: Path, tmp_path: Path
 ) -> None:
     recipe = minipost(workshop.recipe, checkpoint_every_steps=4, early_checkpoints=[1])
-    made = adapted(workshop, recipe, primary, tmp_path / "de", mini=mini, checkpoints=tmp_path / "curve")
+    made = adapted(workshop, recipe, primary, tmp_path / "de", minis=[mini], checkpoints=tmp_path / "curve")
     folders = sorted((tmp_path / "curve").iterdir())
     assert [folder.name for folder in folders] == [f"step-{step:08d}" for step in (0, 1, 4, 6)]
     found = [load_embeddings(folder) for folder in folders]
     rows = initial_rows(recipe, load_primary(primary), found[0].tokenizer)
     assert torch.equal(found[0].vocabulary.table_VD, rows.table_VD)
     assert found[-1].fingerprint == made.fingerprint
+    plain = adapted(workshop, minipost(workshop.recipe), primary, tmp_path / "plain", minis=[mini])
+    assert plain.fingerprint == made.fingerprint
     costs = [one.manifest.cost for one in found]
     assert [cost.steps for cost in costs] == [0, 1, 4, 6]
     assert costs[0].flops == 0 < costs[1].flops < costs[-1].flops
 
 
-def test_keeping_checkpoints_changes_nothing_that_is_learned(
+def test_a_mini_model_that_does_not_fit_the_recipe_is_refused(
     workshop: Workshop, primary: Path, mini: Path, tmp_path: Path
 ) -> None:
-    plain = adapted(workshop, minipost(workshop.recipe), primary, tmp_path / "plain", mini=mini)
-    recipe = minipost(workshop.recipe, checkpoint_every_steps=2)
-    kept = adapted(workshop, recipe, primary, tmp_path / "kept", mini=mini, checkpoints=tmp_path / "curve")
-    assert plain.fingerprint == kept.fingerprint
-
-
-def test_minipost_without_its_mini_model_is_refused(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="adaptation over 3 layers needs the mini-model of step 1b, but got None"):
-        adapted(workshop, minipost(workshop.recipe), primary, tmp_path / "out")
-
-
-def test_a_mini_model_that_nothing_asks_for_is_refused(workshop: Workshop, mini: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="has no use for a mini-model of step 1b"):
-        adapted(workshop, workshop.recipe, workshop.primary, tmp_path / "out", mini=mini)
-
-
-def test_a_mini_model_of_another_depth_is_refused(
-    workshop: Workshop, primary: Path, mini: Path, tmp_path: Path
-) -> None:
+    out, joint = tmp_path / "out", workshop.recipe
+    with pytest.raises(RecipeError, match=r"MINIPOST over depths \[1\] needs 1 mini-models of step 1b, but got 0"):
+        adapted(workshop, minipost(joint), primary, out)
     with pytest.raises(DepthError, match=r"a mini-model of 1 \+ 2 layers, but 4 of which 2 are fresh are wanted"):
-        adapted(workshop, minipost(workshop.recipe, depth=2), primary, tmp_path / "out", mini=mini)
+        adapted(workshop, minipost(joint, depth=2), primary, out, minis=[mini])
+    with pytest.raises(RecipeError, match=r"MINIJOINT over depths \[1\] needs 0 mini-models"):
+        adapted(workshop, joint, workshop.primary, out, minis=[mini])
+    with pytest.raises(RecipeError, match="step 1b is MINIPOST's; the recipe's system is MINIJOINT"):
+        build_mini.build_mini(joint, workshop.primary, workshop.blocks["en"], out, ignore_metrics)
 
 
 def test_a_mini_model_of_another_primary_is_refused_with_both_fingerprints(workshop: Workshop, mini: Path) -> None:
@@ -263,10 +239,3 @@ def test_standard_adaptation_over_fewer_layers_is_refused(workshop: Workshop, pr
         adapt(standard, primary, *data, 2, tmp_path / "out", ignore_metrics)
     made = adapt(standard, primary, *data, 3, tmp_path / "out", ignore_metrics)
     assert made.manifest.details["depth"] == 3
-
-
-def test_step_1b_is_minipost_s_alone(workshop: Workshop, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="step 1b is MINIPOST's; the recipe's system is MINIJOINT"):
-        build_mini.build_mini(
-            workshop.recipe, workshop.primary, workshop.blocks["en"], tmp_path / "out", ignore_metrics
-        )

@@ -165,7 +165,8 @@ def outcome(languages: Languages, system: System, out: Path) -> Outcome:
 
     def learned(settings: Recipe, depth: int, fresh: Path | None) -> LanguageResult:
         folder = out / f"over-{depth}"
-        adapt(settings, primary, packed["de"], pieces["de"], depth, folder, ignore_metrics, mini=fresh)
+        minis = [fresh] if fresh else []
+        adapt(settings, primary, packed["de"], pieces["de"], depth, folder, ignore_metrics, minis=minis)
         evaluate_language(settings, primary, folder, [], read["de"], packed["de"], folder / "judged", mini=fresh)
         return load_language(folder / "judged")
 

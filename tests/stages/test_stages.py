@@ -1,6 +1,4 @@
-import json
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from lingraft.tasks.model import load_task
 from lingraft.training import masked_lm, precision
 from lingraft.training import run as runs
 from lingraft.training.run import TrainingRun
-from lingraft.training.schedule import HISTORY_FILE, TrainingMetrics, ignore_metrics
+from lingraft.training.schedule import ignore_metrics, read_curve
 from tests.workshop import Workshop, changed, same_tensors
 
 
@@ -61,11 +59,6 @@ def optimized() -> Iterator[set[int]]:
     hook = register_optimizer_step_pre_hook(note)
     yield found
     hook.remove()
-
-
-def test_the_same_seed_gives_the_same_primary_bit_for_bit(workshop: Workshop, tmp_path: Path) -> None:
-    again = pretrained(workshop, workshop.recipe, tmp_path / "again")
-    assert again.manifest.fingerprints == Artifact.load(workshop.primary, Kind.PRIMARY).manifest.fingerprints
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
@@ -181,15 +174,6 @@ def test_an_adaptation_does_not_depend_on_one_before_it_on_the_same_primary(work
     assert torch.equal(mini.vocabulary.table_VD, learned.vocabulary.table_VD)
 
 
-def test_depths_learn_different_embeddings_at_rising_cost(workshop: Workshop, tmp_path: Path) -> None:
-    made = [Artifact.load(workshop.embeddings["de"], Kind.EMBEDDINGS)]
-    made += [workshop.adapt("de", depth, tmp_path / str(depth)) for depth in (2, 3)]
-    assert len({one.fingerprint for one in made}) == 3
-    assert [one.manifest.details["depth"] for one in made] == [1, 2, 3]
-    costs = [one.manifest.cost.flops for one in made]
-    assert all(shallow < deep for shallow, deep in pairwise(costs))
-
-
 def test_finetuning_leaves_table_and_bias_and_trains_the_rest_of_the_body(workshop: Workshop) -> None:
     before = parts(workshop.primary, Kind.PRIMARY, "body")
     after = parts(workshop.tasks[1], Kind.TASK, "body")
@@ -218,35 +202,12 @@ def test_in_finetuning_the_vocabulary_is_bit_for_bit_what_it_was(
     assert optimized == {id(parameter) for parameter in made[0].parameters()} - frozen
 
 
-@pytest.mark.parametrize(("batch", "epochs"), [(64, 2), (10_000, 1)])
-def test_every_example_is_seen_once_an_epoch(workshop: Workshop, tmp_path: Path, batch: int, epochs: int) -> None:
-    task = workshop.recipe.task()
-    finetuning = task.finetuning.model_copy(update={"batch_examples": batch, "epochs": epochs})
-    recipe = workshop.recipe.model_copy(update={"tasks": (task.model_copy(update={"finetuning": finetuning}),)})
-    made = finetune.finetune(
-        recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "task", ignore_metrics
-    )
-    details = made.manifest.details
-    assert made.manifest.cost.steps == epochs * -(-details["examples"] // batch)
-
-
 def test_seeds_of_finetuning_differ_and_repeat(workshop: Workshop, tmp_path: Path) -> None:
     recipe, text = workshop.recipe, workshop.texts["en"]
     again = finetune.finetune(recipe, "topic", workshop.primary, text, 1, tmp_path / "again", ignore_metrics)
     first, second = (Artifact.load(workshop.tasks[seed], Kind.TASK) for seed in (1, 2))
     assert again.fingerprint == first.fingerprint != second.fingerprint
     assert [one.manifest.details["seed"] for one in (first, second)] == [1, 2]
-
-
-def test_the_seed_of_finetuning_decides_the_head_it_begins_with(workshop: Workshop, tmp_path: Path) -> None:
-    task = workshop.recipe.task()
-    unmoving = task.finetuning.model_copy(update={"epochs": 0.1, "learning_rate": 1e-12})
-    recipe = workshop.recipe.model_copy(update={"tasks": (task.model_copy(update={"finetuning": unmoving}),)})
-    heads = []
-    for seed in (1, 2):
-        given = recipe, "topic", workshop.primary, workshop.texts["en"], seed, tmp_path / str(seed), ignore_metrics
-        heads.append(finetune.finetune(*given).tensors("head")["dense.weight"])
-    assert not torch.allclose(*heads, atol=1e-3)
 
 
 def test_a_finetuned_task_says_what_it_knows_and_how_well(workshop: Workshop) -> None:
@@ -261,7 +222,7 @@ def test_a_finetuned_task_says_what_it_knows_and_how_well(workshop: Workshop) ->
 def test_watchers_hear_of_every_point_that_is_kept(workshop: Workshop, kind: Kind, title: str) -> None:
     folders = {Kind.PRIMARY: workshop.primary, Kind.EMBEDDINGS: workshop.embeddings["de"], Kind.TASK: workshop.tasks[1]}
     found = Artifact.load(folders[kind], kind)
-    kept = [TrainingMetrics(**json.loads(line)) for line in (found.folder / HISTORY_FILE).read_text().splitlines()]
+    kept = read_curve(found.folder)
     assert kept == workshop.curves[title]
     assert found.manifest.cost == kept[-1].cost
     assert found.manifest.cost.flops > 0

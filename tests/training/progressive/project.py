@@ -1,10 +1,9 @@
 """Progressive adaptations of the workshop's German, short enough to be run many times."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.artifact import Artifact, read_manifest
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.model.flops import step_flops
@@ -60,13 +59,9 @@ def flops_at(recipe: Recipe, depth: int) -> float:
 
 def phases(folder: Path) -> list[dict[str, Any]]:
     """What a manifest says of phases."""
-    return list(_manifest(folder)["details"]["phases"])
+    return list(read_manifest(folder).details["phases"])
 
 
 def vocabulary(folder: Path) -> bytes:
     """The tensors as they are on disk."""
     return (folder / "vocabulary.safetensors").read_bytes()
-
-
-def _manifest(folder: Path) -> Any:
-    return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lingraft.signals import Interruption
-from lingraft.training.schedule import TrainingMetrics, ignore_metrics
+from lingraft.training.schedule import TrainingMetrics
 from tests.interrupted.project import facts, history
 from tests.training.progressive.project import SWITCHES, by_switch, learned, phases, progressive, vocabulary
 from tests.workshop import Workshop, stopping_after
@@ -36,36 +36,10 @@ def test_stopped_after_every_step_in_turn_it_ends_with_the_same_bits(
     assert same(out, whole[name])
 
 
-@pytest.mark.parametrize("name", SWITCHES)
-@pytest.mark.parametrize("phase", [0, 1])
-@pytest.mark.parametrize("beside", [-1, 0, 1])
-def test_stopped_once_beside_a_switch_it_ends_with_the_same_bits(
-    workshop: Workshop, whole: dict[str, Path], tmp_path: Path, name: str, phase: int, beside: int
-) -> None:
-    recipe, out = progressive(workshop.recipe, SWITCHES[name], **LOOKED_AT), tmp_path / "out"
-    with pytest.raises(Interruption):
-        learned(workshop, recipe, out, stopping_after(phases_end(whole[name])[phase] + beside))
-    assert not out.exists()
-    learned(workshop, recipe, out)
-    assert same(out, whole[name])
-
-
 def phases_end(folder: Path) -> list[int]:
     """Last step of each phase."""
     counts = [phase["steps"] for phase in phases(folder)]
     return [sum(counts[: number + 1]) for number in range(len(counts))]
-
-
-def test_a_checkpoint_of_another_switch_is_not_gone_on_from(
-    workshop: Workshop, whole: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, names = tmp_path / "out", list(SWITCHES)
-    first = progressive(workshop.recipe, SWITCHES[names[0]], **LOOKED_AT)
-    with pytest.raises(Interruption):
-        learned(workshop, first, out, stopping_after(3))
-    learned(workshop, progressive(workshop.recipe, SWITCHES[names[1]], **LOOKED_AT), out, ignore_metrics)
-    assert "belongs to another training: progressive.kind was fixed, is dev_loss" in capsys.readouterr().err
-    assert same(out, whole[names[1]])
 
 
 @pytest.mark.parametrize("name", SWITCHES)

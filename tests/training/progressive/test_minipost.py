@@ -50,7 +50,7 @@ def test_it_goes_over_one_mini_model_after_the_other_and_is_judged_on_the_last(
 ) -> None:
     recipe, out = minipost(workshop), tmp_path / "de"
     given = built["primary"], workshop.blocks["de"], workshop.tokenizers["de"], 2, out, ignore_metrics
-    made = adapt(recipe, *given, mini=built["mini-2"], shallower_minis=[built["mini-1"]])
+    made = adapt(recipe, *given, minis=[built["mini-1"], built["mini-2"]])
     bill, _ = bills(recipe, (System.MINIPOST,))
     runs = {run.name: run for run in bill[0].runs}
     assert [phase["depth"] for phase in phases(out)] == [1, 2]
@@ -72,7 +72,7 @@ def test_without_a_mini_model_of_each_depth_it_does_not_begin(
     workshop: Workshop, built: dict[str, Path], tmp_path: Path
 ) -> None:
     given = built["primary"], workshop.blocks["de"], workshop.tokenizers["de"], 2, tmp_path / "de", ignore_metrics
-    with pytest.raises(RecipeError, match=r"over depths \[1, 2\] needs 1 shallower .*, but got 0.*--shallower-mini"):
-        adapt(minipost(workshop), *given, mini=built["mini-2"])
+    with pytest.raises(RecipeError, match=r"over depths \[1, 2\] needs 2 mini-models.* got 1.*--shallower-mini"):
+        adapt(minipost(workshop), *given, minis=[built["mini-2"]])
     with pytest.raises(DepthError, match=r"mini-2 is a mini-model of 2 \+ 2 layers, but 3 of which 2 are fresh"):
-        adapt(minipost(workshop), *given, mini=built["mini-2"], shallower_minis=[built["mini-2"]])
+        adapt(minipost(workshop), *given, minis=[built["mini-2"], built["mini-2"]])

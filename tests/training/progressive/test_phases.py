@@ -199,12 +199,6 @@ def test_rows_and_moments_are_handed_over_to_the_bit_and_all_else_is_frozen(
     assert float(optimized[-1].moments[0]["step"]) == len(points)
 
 
-def test_the_first_steps_are_those_of_the_shallowest(workshop: Workshop, made: dict[str, Path], tmp_path: Path) -> None:
-    """Masks and text of a step are the same at any depth, so that a loss differs by the model alone."""
-    shallow = learned(workshop, progressive(workshop.recipe, None, depth=1), tmp_path / "shallow")
-    assert read_curve(made["fixed"])[0].loss == read_curve(shallow.folder)[0].loss
-
-
 def test_the_best_weights_of_any_depth_come_back(workshop: Workshop, tmp_path: Path) -> None:
     recipe = progressive(workshop.recipe, FIXED, judge_every_steps=1, checkpoint_every_steps=1, learning_rate=0.5)
     found = learned(workshop, recipe, tmp_path / "out", checkpoints=tmp_path / "along")

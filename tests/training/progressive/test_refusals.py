@@ -48,14 +48,6 @@ def test_a_switch_that_cannot_be_is_refused_with_the_recipe(
     assert words in str(refused.value)
 
 
-def test_a_depth_without_a_head_is_refused_with_the_recipe(workshop: Workshop) -> None:
-    raw = workshop.recipe.model_dump(mode="json") | {"search": None}
-    raw["encoder"]["mlm_heads"] = [1, 3]
-    raw["adaptation"] |= {"depth": 3, "progressive": FIXED}
-    with pytest.raises(RecipeError, match=r"adaptation\.progressive\.depths \[1, 2, 3\] must be among .* \[1, 3\]"):
-        Recipe.parse(raw)
-
-
 def test_a_primary_without_a_head_at_a_depth_is_refused(workshop: Workshop, tmp_path: Path) -> None:
     recipe = progressive(workshop.recipe, FIXED)
     assert recipe.adaptation.progressive
@@ -67,19 +59,22 @@ def test_a_primary_without_a_head_at_a_depth_is_refused(workshop: Workshop, tmp_
 
 
 @pytest.mark.parametrize(
-    ("section", "value"), [("search", {"language": "de", "steps_at_depth": 8}), ("paper", {"systems": ["MINIJOINT"]})]
+    ("changes", "words"),
+    [
+        ({"encoder": {"mlm_heads": [1, 3]}}, r"adaptation\.progressive\.depths \[1, 2, 3\] must be among .* \[1, 3\]"),
+        ({"search": {"language": "de", "steps_at_depth": 8}}, r"progressive does not go with \['search'\]"),
+        ({"paper": {"systems": ["MINIJOINT"]}}, r"adaptation.progressive does not go with \['paper'\]"),
+        ({"system": "BL_BASE"}, "adaptation.progressive needs mini-models; system BL_BASE has none"),
+        ({"system": "BL_SMALL"}, "adaptation.progressive needs mini-models; system BL_SMALL has none"),
+    ],
 )
-def test_what_looks_at_one_depth_at_a_time_does_not_go_with_it(workshop: Workshop, section: str, value: Any) -> None:
-    raw = progressive(workshop.recipe, FIXED).model_dump(mode="json") | {section: value}
-    with pytest.raises(RecipeError, match=rf"adaptation.progressive does not go with \['{section}'\]"):
-        Recipe.parse(raw)
-
-
-@pytest.mark.parametrize("system", [System.BL_BASE, System.BL_SMALL])
-def test_a_system_without_mini_models_has_none(workshop: Workshop, system: System) -> None:
-    raw = progressive(workshop.recipe, FIXED).model_dump(mode="json") | {"system": system}
-    with pytest.raises(RecipeError, match=f"adaptation.progressive needs mini-models; system {system} has none"):
-        Recipe.parse(raw)
+def test_what_does_not_go_with_a_switch_is_refused_with_the_recipe(
+    workshop: Workshop, changes: dict[str, Any], words: str
+) -> None:
+    raw = progressive(workshop.recipe, FIXED).model_dump(mode="json")
+    changes |= {"encoder": raw["encoder"] | changes.get("encoder", {})}
+    with pytest.raises(RecipeError, match=words):
+        Recipe.parse(raw | changes)
 
 
 def test_a_depth_that_gets_no_update_is_refused(workshop: Workshop, tmp_path: Path) -> None:
@@ -99,8 +94,8 @@ def test_under_another_depth_or_system_a_recipe_has_one_depth(workshop: Workshop
 
 
 def test_a_mini_model_that_is_not_asked_for_is_refused(workshop: Workshop, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"MINIJOINT over depths \[1, 2, 3\] needs 0 shallower .* but got 1"):
-        learned(workshop, progressive(workshop.recipe, FIXED), tmp_path / "out", shallower_minis=[tmp_path / "mini"])
+    with pytest.raises(RecipeError, match=r"MINIJOINT over depths \[1, 2, 3\] needs 0 mini-models .* but got 1"):
+        learned(workshop, progressive(workshop.recipe, FIXED), tmp_path / "out", minis=[tmp_path / "mini"])
 
 
 def depths_of(recipe: Recipe, compare: bool, folder: Path) -> Sequence[int]:
