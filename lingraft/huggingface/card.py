@@ -74,11 +74,6 @@ class CardSubject:
         return special_pieces(self.vocabulary_source.tokenizer)
 
     @property
-    def manifests(self) -> dict[str, Manifest]:
-        """Manifests of primary, embeddings and task, by their names on the card."""
-        return {name: part.manifest for name, part in self.parts.items()}
-
-    @property
     def parts(self) -> "dict[str, Primary | Embeddings | TaskModel]":
         """Primary, embeddings and task, by their names on the card."""
         found: dict[str, Primary | Embeddings | TaskModel] = {"primary": self.source}
@@ -89,7 +84,8 @@ class CardSubject:
     @property
     def trained_here(self) -> dict[str, Manifest]:
         """Manifests without that of an imported primary, which was trained elsewhere."""
-        return {name: each for name, each in self.manifests.items() if name != "primary" or not self.origin}
+        parts = self.parts.items()
+        return {name: part.manifest for name, part in parts if name != "primary" or not self.origin}
 
 
 def model_card(model: CardSubject, evaluation: Path | None = None, data: Sequence[Path] = ()) -> str:
@@ -101,7 +97,7 @@ def model_card(model: CardSubject, evaluation: Path | None = None, data: Sequenc
         AlignmentError: the evaluation is of another primary or of other embeddings.
         ArtifactError: an input is not what it should be, or nothing was trained on it.
     """
-    sources = trace_training_data(model.manifests.values(), data)
+    sources = trace_training_data((part.manifest for part in model.parts.values()), data)
     judged = _evaluation(model, evaluation) if evaluation else None
     page = Template(resources.files("lingraft.huggingface").joinpath(_FILE).read_text(encoding="utf-8"))
     return page.substitute(
@@ -301,11 +297,7 @@ def _provenance(model: CardSubject) -> str:
     table = markdown_table(("artifact", "made by lingraft", "fingerprint"), rows)
     if not model.origin:
         return table
-    commit = model.origin["sha"]
-    revision = model.origin["revision"]
-    at = (
-        f"revision `{revision}`, commit `{commit}`"
-        if revision
-        else f"a local folder, SHA-256 of its weights `{commit}`"
-    )
+    commit, revision = model.origin["sha"], model.origin["revision"]
+    on_hub, in_folder = f"revision `{revision}`, commit", "a local folder, SHA-256 of its weights"
+    at = f"{on_hub if revision else in_folder} `{commit}`"
     return f"{table}\n\nThe primary was imported from `{model.origin['name']}`, {at}."

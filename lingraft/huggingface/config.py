@@ -93,7 +93,10 @@ def parse_config(config: Mapping[str, Any]) -> HfConfig:
     defaults = _defaults(model_type)
     read = {**defaults, **config}
     _require_types(read, defaults)
-    return HfConfig(model_type, _shape(model_type, read), read["vocab_size"], read["tie_word_embeddings"], _notes(read))
+    hidden, attention = read["hidden_dropout_prob"], read["attention_probs_dropout_prob"]
+    note = f"dropout {hidden} is kept for all of the encoder; attention_probs_dropout_prob {attention} is not"
+    notes = [] if hidden == attention else [note]
+    return HfConfig(model_type, _shape(model_type, read), read["vocab_size"], read["tie_word_embeddings"], notes)
 
 
 def _defaults(model_type: str) -> dict[str, Any]:
@@ -122,7 +125,12 @@ def _require_types(read: Mapping[str, Any], defaults: Mapping[str, Any]) -> None
 
 
 def _shape(model_type: str, read: Mapping[str, Any]) -> EncoderShape:
-    activation = _activation(read["hidden_act"])
+    if read["hidden_act"] not in _ACTIVATIONS:
+        raise CheckpointError(
+            f"config.json has hidden_act = {read['hidden_act']!r}; our encoder has {', '.join(_ACTIVATIONS)}. "
+            "Take a checkpoint with one of these."
+        )
+    activation = _ACTIVATIONS[read["hidden_act"]]
     is_bert = model_type == "bert"
     offset = 0 if is_bert else read["pad_token_id"] + 1  # RoBERTa counts positions from behind the pad id
     family = {
@@ -154,20 +162,3 @@ def _explained(problem: Any) -> str:
     line = explain_problem(EncoderShape, problem)
     key, _, rest = line.partition(":")
     return f"{_KEYS.get(key, key)}:{rest}"
-
-
-def _activation(name: str) -> str:
-    if name not in _ACTIVATIONS:
-        raise CheckpointError(
-            f"config.json has hidden_act = {name!r}; our encoder has {', '.join(_ACTIVATIONS)}. "
-            "Take a checkpoint with one of these."
-        )
-    return _ACTIVATIONS[name]
-
-
-def _notes(read: Mapping[str, Any]) -> list[str]:
-    hidden = read["hidden_dropout_prob"]
-    attention = read["attention_probs_dropout_prob"]
-    if hidden == attention:
-        return []
-    return [f"dropout {hidden} is kept for all of the encoder; attention_probs_dropout_prob {attention} is not"]

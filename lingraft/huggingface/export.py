@@ -58,7 +58,10 @@ def export_hf(
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
-    _require_transformers()
+    try:
+        import transformers  # noqa: F401  before long work, rather than in its midst
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("transformers", "huggingface") from error
     source = load_primary(primary)
     brought = load_embeddings(embeddings) if embeddings else source
     finetuned = load_task(task) if task else None
@@ -76,13 +79,6 @@ def export_hf(
         write_text(folder / "README.md", page)
         difference = _difference(folder, net)
     return HfExport(out, hf_class_of(net).auto_class, difference)
-
-
-def _require_transformers() -> None:
-    try:
-        import transformers  # noqa: F401  before long work, rather than in its midst
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("transformers", "huggingface") from error
 
 
 def _net(source: Primary, brought: Primary | Embeddings, finetuned: TaskModel | None) -> nn.Module:
@@ -111,11 +107,10 @@ def _difference(folder: Path, net: nn.Module) -> float:
     given = {} if types_BT is None else {"token_type_ids": types_BT}
     found = theirs(input_ids=tokens_BT, attention_mask=visible_BT.long(), **given)
     ours = _lingraft_logits(net, tokens_BT, visible_BT, types_BT)
-    theirs_logits = _transformers_logits(found)
-    if ours.dim() > 2:
-        ours = ours[visible_BT]
-        theirs_logits = theirs_logits[visible_BT]
-    difference = float((ours - theirs_logits).abs().max())
+    is_span = "start_logits" in found  # starts and ends of answers, which ours has side by side
+    logits = torch.stack([found.start_logits, found.end_logits], -1) if is_span else found.logits
+    differences = (ours - logits).abs()
+    difference = float((differences[visible_BT] if ours.dim() > 2 else differences).max())
     if not difference <= TOLERANCE:
         raise ExportError(
             f"transformers and lingraft differ by {difference:.2g} in a logit, more than {TOLERANCE:g}. Nothing was "
@@ -162,14 +157,6 @@ def _lingraft_logits(net: nn.Module, tokens_BT: Tensor, visible_BT: Tensor, type
     hidden_BTD = net.hidden_states(tokens_BT, (depth,), visible_BT, types_BT)[depth]
     logits_BTV: Tensor = net.heads[str(depth)](hidden_BTD, net.vocabulary)
     return logits_BTV
-
-
-def _transformers_logits(found: Any) -> Tensor:
-    """Logits of theirs; those of an answer's start and end side by side, as ours."""
-    if "start_logits" in found:
-        return torch.stack([found.start_logits, found.end_logits], -1)
-    logits: Tensor = found.logits
-    return logits
 
 
 def _parity_batch(encoder: Encoder) -> tuple[Tensor, Tensor, Tensor | None]:

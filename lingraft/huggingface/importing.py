@@ -119,6 +119,13 @@ def _save(
     out: Path, settings: HfConfig, converted: ConvertedWeights, tokenizer: Tokenizer, found: HfCheckpoint
 ) -> Artifact:
     tensors = converted.tensors
+    origin = {
+        "model_type": settings.model_type,
+        "name": found.name,
+        "revision": found.revision,
+        "sha": found.sha or hub.content_hash(found.folder),
+        "licence": hub.licence(found.folder),
+    }
     vocabulary = make_vocabulary(tensors["vocabulary.table_VD"], tensors["vocabulary.bias_V"], tokenizer.special)
     with artifact.create(out, Kind.PRIMARY) as draft:
         draft.tensors("body", {name: t for name, t in tensors.items() if not name.startswith("vocabulary.")})
@@ -127,20 +134,7 @@ def _save(
         draft.facts = {
             "language": tokenizer.language,
             "tokenizer_hash": tokenizer.hash,
-            "details": {
-                "shape": settings.shape.model_dump(mode="json"),
-                "special_ids": tokenizer.special._asdict(),
-            },
-            "record": {"precision": "fp32", "device": "cpu", "origin": _origin(settings, found)},
+            "details": {"shape": settings.shape.model_dump(mode="json"), "special_ids": tokenizer.special._asdict()},
+            "record": {"precision": "fp32", "device": "cpu", "origin": origin},
         }
     return Artifact.load(out, Kind.PRIMARY)
-
-
-def _origin(settings: HfConfig, found: HfCheckpoint) -> dict[str, str | None]:
-    return {
-        "model_type": settings.model_type,
-        "name": found.name,
-        "revision": found.revision,
-        "sha": found.sha or hub.content_hash(found.folder),
-        "licence": hub.licence(found.folder),
-    }

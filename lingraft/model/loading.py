@@ -83,14 +83,8 @@ def load_embeddings(folder: Path) -> Embeddings:
     artifact = Artifact.load(folder, Kind.EMBEDDINGS)
     vocabulary, tokenizer = _load_vocabulary(artifact)
     manifest = artifact.manifest
-    return Embeddings(
-        vocabulary,
-        tokenizer,
-        str(manifest.language),
-        str(manifest.aligned_with),
-        artifact.fingerprint,
-        manifest,
-    )
+    language, primary = str(manifest.language), str(manifest.aligned_with)
+    return Embeddings(vocabulary, tokenizer, language, primary, artifact.fingerprint, manifest)
 
 
 @dataclass(frozen=True)
