@@ -1,4 +1,7 @@
-from collections.abc import Sequence
+"""However a batch is divided over processes and micro-batches, the same rows are seen and weigh the same."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -6,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from lingraft import ranks
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.shards import blocks_in_memory
 from lingraft.errors import RecipeError
@@ -22,7 +26,7 @@ BLOCKS = torch.randint(5, VOCABULARY, (50, 31), generator=torch.Generator().manu
 
 @dataclass(frozen=True)
 class Rows:
-    """Examples that are nothing but their number, and weigh as much."""
+    """Examples that are nothing but their number, and weigh as much and one more."""
 
     count: int
     truncated: int = 0
@@ -40,41 +44,91 @@ class Rows:
         return int((chosen + 1).sum())
 
 
+@contextmanager
+def process(rank: int, count: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORLD_SIZE", str(count))
+        patch.setenv("RANK", str(rank))
+        assert (ranks.rank(), ranks.is_rank_zero()) == (rank, rank == 0)
+        yield
+
+
+def drawn(count: int, at_once: int | None, steps: Sequence[int], rate: float = 0.15) -> list[list[Any]]:
+    """Shares and micro-batches of every step that all processes draw, in their order, each step by a fresh stream."""
+    found: list[list[Any]] = [[] for _ in steps]
+    for rank in range(count):
+        with process(rank, count):
+            for place, step in enumerate(steps):
+                found[place] += block_stream(blocks_in_memory(BLOCKS), 12, at_once, rate, seed=5)(step)
+    return found
+
+
 def taken(micro_batches: Sequence[tuple[float, Any]]) -> Tensor:
-    return torch.cat([drawn.tokens_BT for _, drawn in micro_batches])
+    return torch.cat([batch.tokens_BT for _, batch in micro_batches])
 
 
 @pytest.mark.parametrize("rate", [0.15, 0.3])
-@pytest.mark.parametrize("at_once", [1, 2, 3, 4, 6, 12])
-def test_micro_batches_hold_the_rows_of_the_whole_batch_in_order(at_once: int, rate: float) -> None:
-    whole, divided = (block_stream(blocks_in_memory(BLOCKS), 12, size, rate, seed=5) for size in (None, at_once))
-    for step in (1, 2, 5, 1000):
-        ((share, drawn),) = whole(step)
-        assert (share, drawn.first) == (1.0, 12 * (step - 1))
-        parts = divided(step)
-        assert torch.equal(taken(parts), drawn.tokens_BT)
-        assert [part.first for _, part in parts] == list(range(drawn.first, drawn.first + 12, at_once))
+@pytest.mark.parametrize(
+    ("count", "at_once"), [(1, 1), (1, 3), (1, 4), (1, 12), (2, None), (2, 3), (3, 2), (4, 3), (12, None)]
+)
+def test_every_division_of_a_batch_holds_its_blocks_in_order(count: int, at_once: int | None, rate: float) -> None:
+    steps = (1, 2, 5, 1000)
+    for step, [(share, whole)], parts in zip(
+        steps, drawn(1, None, steps, rate), drawn(count, at_once, steps, rate), strict=True
+    ):
+        assert (share, whole.first) == (1.0, 12 * (step - 1))
+        assert torch.equal(taken(parts), whole.tokens_BT)
+        assert [part.first for _, part in parts] == list(range(whole.first, whole.first + 12, 12 // len(parts)))
         assert sum(share for share, _ in parts) == pytest.approx(1, abs=1e-12)
 
 
-def test_every_epoch_has_each_block_once_over_the_ends_of_batches() -> None:
-    stream = block_stream(blocks_in_memory(BLOCKS), 12, 4, 0.15, seed=5)
-    drawn = torch.cat([taken(stream(step)) for step in range(1, 26)])
-    for epoch_NT in drawn.split(50):
+def test_every_epoch_has_each_block_once_whatever_processes_go_on_with_it() -> None:
+    parts = drawn(3, 2, range(1, 9)) + drawn(1, 4, range(9, 26))
+    for epoch_NT in torch.cat([*map(taken, parts)]).split(50):
         assert torch.equal(epoch_NT.unique(dim=0), BLOCKS.unique(dim=0))
 
 
-def test_a_step_is_known_by_itself() -> None:
-    stream = block_stream(blocks_in_memory(BLOCKS), 12, 4, 0.15, seed=5)
-    in_turn = [taken(stream(step)) for step in range(1, 20)]
-    for step in (19, 3, 7):
-        fresh = block_stream(blocks_in_memory(BLOCKS), 12, 4, 0.15, seed=5)
-        assert torch.equal(taken(fresh(step)), in_turn[step - 1])
+@pytest.mark.parametrize(("count", "at_once"), [(1, 5), (5, None), (2, 4), (12, 2)])
+def test_a_batch_that_cannot_be_divided_is_refused_by_every_process(count: int, at_once: int | None) -> None:
+    for rank in range(count):
+        with process(rank, count), pytest.raises(RecipeError, match=rf"batch_blocks 12 .* over {count} processes"):
+            block_stream(blocks_in_memory(BLOCKS), 12, at_once, 0.2, seed=3)
 
 
-def test_a_batch_that_cannot_be_divided_is_refused() -> None:
-    with pytest.raises(RecipeError, match="batch_blocks 12 in micro-batches of 5 cannot be divided over 1 processes"):
-        block_stream(blocks_in_memory(BLOCKS), 12, 5, 0.15, seed=5)
+@pytest.mark.parametrize("at_once", [None, 1, 4, 100])
+@pytest.mark.parametrize(("count", "batch"), [(23, 5), (20, 5), (3, 5), (1, 1)])
+def test_every_epoch_of_a_task_has_each_row_once_with_a_short_last_batch(
+    count: int, batch: int, at_once: int | None
+) -> None:
+    stream, steps = task_stream(Rows(count), batch, at_once, seed=2), -(-count // batch)
+    epochs = []
+    for epoch in range(3):
+        taken = [stream(epoch * steps + step) for step in range(1, steps + 1)]
+        sizes = [sum(len(rows) for _, rows in micro_batches) for micro_batches in taken]
+        assert sizes == [batch] * (count // batch) + [count % batch] * (count % batch > 0)
+        assert all(len(rows) <= (at_once or batch) for micro_batches in taken for _, rows in micro_batches)
+        epochs.append([row for micro_batches in taken for _, rows in micro_batches for row in rows])
+        assert sorted(epochs[-1]) == list(range(count))
+    assert count < 4 or len({tuple(epoch) for epoch in epochs}) == 3
+
+
+@pytest.mark.parametrize(
+    ("count", "at_once"), [(1, 3), (2, None), (2, 2), (2, 3), (3, 2), (4, 1), (7, None), (40, None)]
+)
+def test_examples_are_divided_so_that_each_counts_once(count: int, at_once: int | None) -> None:
+    """An epoch of 23 ends with a batch of 3; every process has as many micro-batches, or they would wait for ever."""
+    for step in range(1, 7):
+        [(_, whole)] = task_stream(Rows(23), 10, None, seed=1)(step)
+        weight, numbers = dict.fromkeys(whole, 0.0), set()
+        for rank in range(count):
+            with process(rank, count):
+                parts = task_stream(Rows(23), 10, at_once, seed=1)(step)
+            numbers.add(len(parts))
+            for share, rows in parts:
+                for row in rows:
+                    weight[row] += share * (row + 1) / sum(other + 1 for other in rows)
+        assert len(numbers) == 1
+        assert weight == pytest.approx({row: (row + 1) / sum(other + 1 for other in whole) for row in whole})
 
 
 @pytest.mark.parametrize(("count", "batch"), [(123, 4), (128, 4), (7, 4), (3, 5)])
@@ -85,10 +139,10 @@ def test_grouped_by_length_every_epoch_has_each_row_once_in_batches_of_an_order_
     steps = steps_for_epochs(data, batch, 1)
     stream = task_stream(data, batch, None, seed=2, group_by_length=True)
     for epoch in range(3):
-        drawn = [[row for _, rows in stream(epoch * steps + step) for row in rows] for step in range(1, steps + 1)]
-        assert sorted(row for rows in drawn for row in rows) == list(range(count))
-        assert [len(rows) for rows in drawn].count(batch) == count // batch
-        epochs.append(drawn)
+        taken = [[row for _, rows in stream(epoch * steps + step) for row in rows] for step in range(1, steps + 1)]
+        assert sorted(row for rows in taken for row in rows) == list(range(count))
+        assert [len(rows) for rows in taken].count(batch) == count // batch
+        epochs.append(taken)
     assert count < 5 or epochs[0] != epochs[1] != epochs[2]
     longest = [max(map(data.length, rows)) for rows in epochs[0]]
     assert count < 100 or longest != sorted(longest)
@@ -109,62 +163,38 @@ def test_grouping_by_length_leaves_little_padding_and_draws_other_neighbours_eac
     assert not beside[0] & beside[1]
 
 
-@pytest.mark.parametrize("at_once", [None, 1, 4, 100])
-@pytest.mark.parametrize(("count", "batch"), [(23, 5), (20, 5), (3, 5), (1, 1)])
-def test_every_epoch_of_a_task_has_each_row_once_with_a_short_last_batch(
-    count: int, batch: int, at_once: int | None
-) -> None:
-    stream, steps = task_stream(Rows(count), batch, at_once, seed=2), -(-count // batch)
-    assert steps_for_epochs(Rows(count), batch, 1) == steps
-    epochs = []
-    for epoch in range(3):
-        drawn = [stream(epoch * steps + step) for step in range(1, steps + 1)]
-        sizes = [sum(len(rows) for _, rows in micro_batches) for micro_batches in drawn]
-        assert sizes == [batch] * (count // batch) + [count % batch] * (count % batch > 0)
-        epochs.append([row for micro_batches in drawn for _, rows in micro_batches for row in rows])
-        assert sorted(epochs[-1]) == list(range(count))
-        for micro_batches in drawn:
-            total = sum(row + 1 for _, rows in micro_batches for row in rows)
-            shares = [sum(row + 1 for row in rows) / total for _, rows in micro_batches]
-            assert [share for share, _ in micro_batches] == pytest.approx(shares)
-            assert all(len(rows) <= (at_once or batch) for _, rows in micro_batches)
-    assert count < 4 or len({tuple(epoch) for epoch in epochs}) == 3
-
-
-@pytest.mark.parametrize("at_once", [1, 2, 3, 6])
-def test_accumulated_gradients_are_those_of_the_whole_batch_over_several_heads(at_once: int) -> None:
-    encoder = encoder_of(SHAPE)
-    loss_of = MaskedLmLoss(encoder, (1, 2, 3), 0.15, seed=3)
-    for step in (1, 4, 9):
-        whole, divided = (
-            gradients(encoder, loss_of, block_stream(blocks_in_memory(BLOCKS), 6, size, 0.15, 1)(step))
-            for size in (None, at_once)
-        )
-        require_close(divided, whole)
+def test_steps_of_a_finetuning_are_whole_epochs_or_parts_of_one() -> None:
+    found = {epochs: steps_for_epochs(Rows(23), 5, epochs) for epochs in (0.01, 0.5, 1, 2.5, 3)}
+    assert found == {0.01: 1, 0.5: 2, 1: 5, 2.5: 12, 3: 15}
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
-def test_accumulated_gradients_of_tags_are_those_of_the_whole_batch_whatever_each_sentence_has_of_words(
-    at_once: int,
-) -> None:
-    lengths = [1, 9, 2, 14, 0, 5, 3]
-    draw = torch.Generator().manual_seed(4)
-    tokens = [torch.randint(5, VOCABULARY, (size + 2,), generator=draw).tolist() for size in lengths]
-    labels = [[-100, *(place % 3 for place in range(size)), -100] for size in lengths]
-    data = Tagged([Sentence("", (), ())] * 7, tokens, labels, ("O", "B-PER", "I-PER"), pad_id=1, truncated=0)
-    tagger, tagging = Tagger(encoder_of(SHAPE), 3), Tagging()
-    loss_of = lambda batch: tagging.loss(tagger, batch)  # noqa: E731
-    for step in range(1, 9):
-        whole, divided = (
-            gradients(tagger, loss_of, task_stream(data, 4, size, seed=1)(step)) for size in (None, at_once)
-        )
-        require_close(divided, whole)
-
-
-def encoder_of(shape: EncoderShape) -> Encoder:
+@pytest.mark.parametrize("kind", ["masked", "tags"])
+def test_accumulated_gradients_are_those_of_the_whole_batch(kind: str, at_once: int) -> None:
+    """Over several heads, and whatever each sentence has of words."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        return Encoder(shape, VOCABULARY)
+        encoder = Encoder(SHAPE, VOCABULARY)
+        tagger = Tagger(encoder, 3)
+    for step in (1, 2, 4, 9):
+        if kind == "masked":
+            streams = [block_stream(blocks_in_memory(BLOCKS), 6, size, 0.15, 1)(step) for size in (None, at_once)]
+            whole, divided = (gradients(encoder, MaskedLmLoss(encoder, (1, 2, 3), 0.15, 3), each) for each in streams)
+        else:
+            streams = [task_stream(tagged(), 4, size, seed=1)(step) for size in (None, at_once)]
+            whole, divided = (gradients(tagger, lambda batch: Tagging().loss(tagger, batch), each) for each in streams)
+        assert divided.keys() == whole.keys()
+        largest = max(float(gradient.abs().max()) for gradient in whole.values())
+        assert largest
+        for name, gradient in whole.items():
+            torch.testing.assert_close(divided[name], gradient, rtol=0, atol=1e-6 * max(largest, 1), msg=name)
+
+
+def tagged() -> Tagged:
+    lengths, draw = [1, 9, 2, 14, 0, 5, 3], torch.Generator().manual_seed(4)
+    tokens = [torch.randint(5, VOCABULARY, (size + 2,), generator=draw).tolist() for size in lengths]
+    labels = [[-100, *(place % 3 for place in range(size)), -100] for size in lengths]
+    return Tagged([Sentence("", (), ())] * 7, tokens, labels, ("O", "B-PER", "I-PER"), pad_id=1, truncated=0)
 
 
 def gradients(model: torch.nn.Module, loss_of: Any, micro_batches: Sequence[tuple[float, Any]]) -> dict[str, Tensor]:
@@ -172,16 +202,3 @@ def gradients(model: torch.nn.Module, loss_of: Any, micro_batches: Sequence[tupl
     for share, batch in micro_batches:
         (loss_of(batch) * share).backward()
     return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
-
-
-def require_close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    assert found.keys() == wanted.keys()
-    largest = max(float(gradient.abs().max()) for gradient in wanted.values())
-    for name, gradient in wanted.items():
-        torch.testing.assert_close(found[name], gradient, rtol=0, atol=1e-6 * max(largest, 1), msg=name)
-    assert any(gradient.any() for gradient in wanted.values())
-
-
-def test_steps_of_a_finetuning_are_whole_epochs_or_parts_of_one() -> None:
-    found = {epochs: steps_for_epochs(Rows(23), 5, epochs) for epochs in (0.01, 0.5, 1, 2.5, 3)}
-    assert found == {0.01: 1, 0.5: 2, 1: 5, 2.5: 12, 3: 15}

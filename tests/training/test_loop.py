@@ -93,6 +93,8 @@ def test_points_come_every_so_many_steps_and_after_the_last() -> None:
     assert points[0].elapsed_s < points[1].elapsed_s < points[2].elapsed_s
     cost = points[-1].cost
     assert (cost.steps, cost.tokens, cost.flops, cost.elapsed_s) == points[-1][:4]
+    stops = planned(stops=frozenset({1, 4, 7}))
+    assert [point.step for point in run(lambda _: weight**2, [weight], stops)] == [1, 4, 7, 8, 10]
 
 
 def test_a_points_loss_is_the_mean_since_the_point_before() -> None:
@@ -129,20 +131,6 @@ def test_micro_batches_make_one_step_of_the_mean_of_their_gradients() -> None:
     assert points[0].loss == pytest.approx((1 + 3 - 16 + 5 - 8) / 3)
 
 
-@pytest.mark.parametrize("micro_batches", [2, 4])
-def test_micro_batches_learn_what_the_whole_batch_does(micro_batches: int) -> None:
-    drawn = torch.randn(10, 8, 3, generator=torch.Generator().manual_seed(1))
-    learned = []
-    for parts in (1, micro_batches):
-        weight = weights([0.5, -0.5, 0.25])
-        loss_of = Loss(lambda batch: ((batch * weight).sum(1) - 1).square().mean())  # noqa: B023
-        stream = lambda step: [(1 / parts, part) for part in drawn[step - 1].chunk(parts)]  # noqa: B023, E731
-        points = list(train(loss_of, [weight], stream, planned(weight_decay=0.1)))
-        learned.append((weight.detach(), [point.loss for point in points]))
-    torch.testing.assert_close(learned[1][0], learned[0][0], rtol=0, atol=1e-5)
-    assert learned[1][1] == pytest.approx(learned[0][1], rel=1e-5)
-
-
 def test_a_micro_batch_is_clipped_with_its_whole_step() -> None:
     drawn, learned = [[9.0, -8.0]], []
     for stream in (shared(drawn), lambda step: [(1.0, torch.tensor(0.5))]):
@@ -166,12 +154,6 @@ def test_every_step_draws_anew_and_the_same_whenever_it_is_trained() -> None:
 
     assert drawn() == (found := drawn())
     assert len(set(found)) == PLAN.steps
-
-
-def test_points_come_at_the_stops_too() -> None:
-    weight = weights()
-    points = run(lambda _: weight**2, [weight], planned(stops=frozenset({1, 4, 7})))
-    assert [point.step for point in points] == [1, 4, 7, 8, 10]
 
 
 def test_training_stops_where_its_watcher_stops() -> None:

@@ -4,6 +4,8 @@ import functools
 import math
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.schedule import Schedule, TrainingMetrics
 from lingraft.training.state import TrainingState
 from tests import plans
+from tests.fixtures.forked import start
 from tests.plans import train
 
 planned = functools.partial(plans.planned, steps=20, warmup_steps=0)
@@ -120,22 +123,15 @@ def test_a_batch_that_cannot_be_kept_hides_nothing(tmp_path: Path) -> None:
         trained(PLAN, 5, checkpointer=checkpointer(tmp_path / "file/state", every_s=1000))
 
 
-@pytest.mark.parametrize(("bad", "ends"), [((20,), True), ((19,), True), ((19, 20), False), ((18, 19, 20), False)])
-def test_training_does_not_end_in_steps_that_were_left_out(bad: tuple[int, ...], ends: bool) -> None:
+@pytest.mark.parametrize("bad", [(19, 20), (18, 19, 20)])
+def test_training_does_not_end_in_steps_that_were_left_out(tmp_path: Path, bad: tuple[int, ...]) -> None:
     plan = planned(skipped_steps=5)
-    if ends:
-        assert trained(plan, *bad)[1][-1].step == 20
-        return
-    with pytest.raises(TrainingError, match=r"not finite at step 20 of 20 .*, with which training ended\. Lower"):
-        trained(plan, *bad)
-
-
-def test_the_batch_in_which_training_ended_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"training ended\. Its batch is kept in .*-00000020-process-0\."):
-        trained(planned(skipped_steps=5), 19, 20, checkpointer=checkpointer(tmp_path, 1000))
+    for one in (19, 20):
+        assert trained(plan, one)[1][-1].step == 20
+    with pytest.raises(TrainingError, match=r"not finite at step 20 of 20 .*training ended\. Its batch is kept in"):
+        trained(plan, *bad, checkpointer=checkpointer(tmp_path, 1000))
     found = Artifact.load(tmp_path / "not-finite-step-00000020-process-0", Kind.TRAINING)
     assert found.tensors("batch")["0001.values_B"].isnan().any()
-    assert found.manifest.details["learning_rate"] == PLAN.learning_rate_at(20)
 
 
 @pytest.mark.parametrize("stop", [3, 4, 5])
@@ -273,3 +269,30 @@ def half(stop: int, plan: Schedule, folder: Path, *bad: int) -> tuple[Any, ...]:
 
     owner = UpTo(folder, {"stage": "test"}, 1e-9)
     return model, [model.weight], stream(*bad), plan, None, owner, Scores()
+
+
+def train_on_a_source_that_stalls(folder: Path, stalls: int) -> None:
+    """Train until the source stalls at a step; a moment later this process is asked to stop."""
+
+    def stalling(step: int) -> list[tuple[float, Numbers]]:
+        if step == stalls:
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            threading.Event().wait(600)
+        return stream()(step)
+
+    model = Model()
+    try:
+        list(train(model, [model.weight], stalling, PLAN, checkpointer=checkpointer(folder, 1000)))
+    except Interruption as stopped:
+        print(stopped)
+        sys.exit(stopped.exit_code)
+
+
+@pytest.mark.parametrize(("stalls", "kept"), [(1, 0), (9, 8)])
+def test_a_source_that_stalls_does_not_hold_up_who_is_asked_to_stop(tmp_path: Path, stalls: int, kept: int) -> None:
+    """In a process of its own, whose end must not wait for the source either."""
+    child = start(train_on_a_source_that_stalls, tmp_path / "state", stalls, log=tmp_path / "log")
+    assert child.ends(50) == 75, child.said
+    assert f"asked to stop after step {kept}; step {kept} is kept in" in child.said
+    state = keeper_at(tmp_path / "state", kept)
+    assert torch.equal(trained(PLAN, state=state)[0], trained(PLAN)[0])

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -9,10 +7,8 @@ from lingraft.data.blocks import open_split
 from lingraft.data.masking import MaskingVocabulary, mask_tokens
 from lingraft.data.rng import derive_seed
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
-from lingraft.model.encoder import Encoder, Vocabulary
-from lingraft.model.loading import Primary, load_embeddings, load_primary
-from lingraft.model.swap import make_vocabulary, swap
-from lingraft.stages.initialise import initial_rows
+from lingraft.model.encoder import Encoder
+from lingraft.model.loading import Primary, load_primary
 from lingraft.training import masked_lm
 from lingraft.training.batches import MaskedLmBatch
 from lingraft.training.masked_lm import MaskedLmLoss
@@ -49,24 +45,6 @@ def test_a_block_is_masked_anew_each_time_it_comes(workshop: Workshop, primary: 
     assert first == again != later
 
 
-def test_an_untrained_model_is_as_good_as_guessing(workshop: Workshop) -> None:
-    vocabulary = workshop.recipe.tokenizer.vocabulary
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        fresh = Encoder(workshop.recipe.encoder, vocabulary)
-    loss_of = MaskedLmLoss(fresh, (1, 2, 3), 0.15, seed=5)
-    assert float(loss_of(MaskedLmBatch(workshop.tokens("en"), 0)).detach()) == pytest.approx(
-        math.log(vocabulary), rel=0.05
-    )
-
-
-def test_pretraining_learns(workshop: Workshop, primary: Primary) -> None:
-    blocks_NT = open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
-    chance = 1 / workshop.recipe.tokenizer.vocabulary
-    for share in masked_lm.accuracy(primary.encoder, blocks_NT, (1, 2, 3)).values():
-        assert share > 6 * chance
-
-
 def test_accuracy_is_the_share_of_masked_tokens_found(workshop: Workshop, primary: Primary) -> None:
     blocks_NT = open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
     always = int(blocks_NT[blocks_NT > 4].mode().values)
@@ -92,22 +70,3 @@ def test_accuracy_is_the_same_each_time_and_for_each_set_of_heads(workshop: Work
     together = masked_lm.accuracy(primary.encoder, blocks_NT, (1, 3))
     assert together == masked_lm.accuracy(primary.encoder, blocks_NT, {3, 1})
     assert together[3] == masked_lm.accuracy(primary.encoder, blocks_NT, (3,))[3]
-
-
-def test_adaptation_learns_what_the_primary_can_use(workshop: Workshop, primary: Primary) -> None:
-    blocks_NT = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "test").all()
-    learned = load_embeddings(workshop.embeddings["de"])
-    rows = initial_rows(workshop.recipe, primary, learned.tokenizer)
-
-    @torch.no_grad()
-    def losses(vocabulary: Vocabulary) -> list[float]:
-        swap(primary.encoder, vocabulary)
-        return [
-            float(MaskedLmLoss(primary.encoder, (depth,), 0.15, seed=5)(MaskedLmBatch(blocks_NT, 0)))
-            for depth in (workshop.recipe.adaptation.depth, primary.encoder.shape.layers)
-        ]
-
-    mini_before, primary_before = losses(make_vocabulary(rows.table_VD, rows.bias_V))
-    mini_after, primary_after = losses(learned.vocabulary)
-    assert mini_after < mini_before - 0.05
-    assert primary_after < primary_before - 0.05

@@ -17,8 +17,7 @@ from lingraft.data.blocks import open_split
 from lingraft.errors import ArtifactError
 from lingraft.model.loading import load_primary
 from lingraft.signals import Interruption, interruptible
-from lingraft.stages import finetune, pretrain
-from lingraft.tasks.kinds import TaskEvaluation
+from lingraft.stages import pretrain
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.resuming import resumable, was_saved_before
@@ -84,29 +83,6 @@ def require_ends(workshop: Workshop, recipe: Recipe, out: Path, whole: Artifact)
     made = pretrained(workshop, recipe, out, lambda point: clock.append(point.elapsed_s))
     assert made.fingerprint == whole.fingerprint
     assert len(clock) == 3
-    assert kept(out) == []
-
-
-def test_a_stop_during_the_last_judging_keeps_all_that_was_trained(
-    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from lingraft.tasks.classification import Classification
-
-    out, real = tmp_path / "out", Classification.judge
-
-    def stopped(*arguments: Any) -> TaskEvaluation:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return real(*arguments)
-
-    given = workshop.recipe, "topic", workshop.primary, workshop.texts["en"], 1, out
-    with monkeypatch.context() as patch:
-        patch.setattr(Classification, "judge", stopped)
-        with pytest.raises(Interruption) as caught:
-            finetune.finetune(*given, lambda _: None)
-    assert caught.value.exit_code == 75
-    assert kept(out) == ["step-00000014"]
-    made = finetune.finetune(*given, lambda _: None)
-    assert made.fingerprint == Artifact.load(workshop.tasks[1], Kind.TASK).fingerprint
     assert kept(out) == []
 
 

@@ -41,17 +41,13 @@ def goes_on(project: Project, command: list[str], out: str) -> None:
     assert project.apart("whole", out) < CLOSE
 
 
-def test_what_two_began_and_were_killed_at_one_ends(project: Project) -> None:
-    with project.under_way(project.on_two("killed"), "killed", step=10) as process:
+@pytest.mark.parametrize("grows", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_another_number_of_processes_ends_what_was_killed(project: Project, grows: bool) -> None:
+    commands = project.on_two(f"killed-{grows}"), project.on_one(f"killed-{grows}")
+    first, then = reversed(commands) if grows else commands
+    with project.under_way(first, f"killed-{grows}", step=10) as process:
         kill_all(process)
-    goes_on(project, project.on_one("killed"), "killed")
-
-
-@pytest.mark.nightly
-def test_what_one_began_and_was_killed_at_two_end(project: Project) -> None:
-    with project.under_way(project.on_one("grown"), "grown", step=10) as process:
-        kill_all(process)
-    goes_on(project, project.on_two("grown"), "grown")
+    goes_on(project, then, f"killed-{grows}")
 
 
 @pytest.mark.nightly
@@ -142,16 +138,6 @@ def test_a_batch_that_three_processes_cannot_divide_is_an_error_and_no_hang(proj
     assert done.returncode == 1
     assert "error: batch_blocks 16 in micro-batches of any size cannot be divided over 3 processes" in done.stderr
     assert not list(project.folder.glob(f"*{out}*"))
-
-
-@pytest.mark.nightly
-def test_an_output_that_is_there_is_refused_by_all(project: Project) -> None:
-    before = sorted(path.name for path in project.folder.iterdir())
-    for command in (project.on_two("whole"), project.spread("whole")):
-        done = finished(command, timeout_s=60)
-        assert done.returncode == 1
-        assert "whole exists already" in done.stderr
-    assert sorted(path.name for path in project.folder.iterdir()) == before
 
 
 def test_two_processes_agree_on_a_precision_that_both_measure(workshop: Workshop, tmp_path: Path) -> None:

@@ -20,14 +20,12 @@ from lingraft.stages import pretrain
 from lingraft.steps import data
 from lingraft.steps.run_job import run_job
 from lingraft.training import metrics
-from lingraft.training.schedule import TrainingMetrics, ignore_metrics
-from pipelines import build, local
+from lingraft.training.schedule import TrainingMetrics, ignore_metrics, read_curve
 from pipelines.cluster import StepSettings, configure_training
-from tests.pipelines.finished import runs_of, tiny
+from tests.pipelines.finished import runs_of
 from tests.prometheus import asked, port_for_metrics
 from tests.tracking_stores import quiet, sqlite_store
 from tests.training.distributed.launch import ROOT, environment
-from tests.training.distributed.test_two_processes import curve
 from tests.workshop import Workshop, changed
 
 pytestmark = quiet
@@ -75,7 +73,7 @@ def test_whoever_watches_a_spread_stage_hears_of_every_point_once(workshop: Work
     )
     assert [signal.getsignal(number) for number in EXIT_CODES] == handlers
     assert [point.step for point in heard] == [2, 4, 6, 8, 9]
-    assert heard == curve(tmp_path / "out")
+    assert heard == read_curve(tmp_path / "out")
     assert made.manifest.record["processes"] == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
@@ -133,16 +131,6 @@ def test_a_spread_step_has_one_tracking_run_with_its_whole_curve(workshop: Works
     assert [point.step for point in history] == [2, 4, 6, 8, 9]
     assert stage.info.status == "FINISHED"
     assert stage.data.params["processes"] == "2"
-
-
-@pytest.mark.usefixtures("two")
-@pytest.mark.integration
-def test_a_pipeline_trains_on_two_processes(tmp_path: Path) -> None:
-    recipe = tiny(tmp_path, tasks=())
-    with sqlite_store(tmp_path) as uri:
-        local.run(build.source_pipeline(recipe), tmp_path / "out")
-        pretrained = runs_of(MlflowClient(uri), recipe.name)["source"][1]["pretrain"]
-    assert pretrained.data.params["processes"] == "2"
 
 
 @pytest.mark.parametrize("wanted", ["0", "-1", "two", ""])

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from lingraft.artifacts.artifact import read_manifest
-from lingraft.training.schedule import HISTORY_FILE, TrainingMetrics
+from lingraft.training.schedule import read_curve
 from tests.fixtures import forked, once
 from tests.training.distributed import jobs
 from tests.training.distributed.launch import free_port
@@ -57,10 +57,6 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     }
 
 
-def curve(folder: Path) -> list[TrainingMetrics]:
-    return [TrainingMetrics(**json.loads(line)) for line in (folder / HISTORY_FILE).read_text().splitlines()]
-
-
 @pytest.mark.parametrize("stage", STAGES)
 def test_two_processes_learn_what_one_does(both: Trained, stage: str) -> None:
     one, two = weights(both.folder / "one" / stage), weights(both.folder / "two" / stage)
@@ -74,7 +70,7 @@ def test_two_processes_learn_what_one_does(both: Trained, stage: str) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_two_processes_have_the_learning_curve_and_cost_of_one(both: Trained, stage: str) -> None:
-    one, two = curve(both.folder / "one" / stage), curve(both.folder / "two" / stage)
+    one, two = read_curve(both.folder / "one" / stage), read_curve(both.folder / "two" / stage)
     assert [(point.step, point.tokens, point.flops) for point in one] == [
         (point.step, point.tokens, point.flops) for point in two
     ]
