@@ -192,7 +192,7 @@ MUTATIONS = (
         "lingraft/model/encoder.py",
         "visible_B11T = None if visible_BT is None else visible_BT[:, None, None, :]",
         "visible_B11T = None",
-        ("model/test_encoder.py", "model/test_encoder_family.py"),
+        ("model/test_encoder.py", "huggingface/test_weights.py"),
     ),
     Mutation(
         "padding is attended to in a served batch",

@@ -55,18 +55,7 @@ def test_a_recipe_survives_the_way_through_json(path: Path) -> None:
     recipe = Recipe.load(path)
     again = Recipe.parse(recipe.to_json())
     assert again == recipe
-    assert again.digest() == recipe.digest()
-
-
-def test_digests_differ_where_settings_differ() -> None:
-    digests = {Recipe.parse(changed(**{"pretraining.seed": seed})).digest() for seed in (1, 2, 3)}
-    assert len(digests) == 3
-
-
-def test_a_recipe_cannot_be_changed() -> None:
-    recipe = Recipe.parse(TINY)
-    with pytest.raises(ValueError, match="frozen"):
-        recipe.encoder.width = 64
+    assert again.digest() == recipe.digest() != again.model_copy(update={"name": "other"}).digest()
 
 
 def test_every_field_says_what_it_means() -> None:
@@ -79,18 +68,13 @@ def test_every_field_says_what_it_means() -> None:
     ("path", "suggestion", "allowed"),
     [
         ("tragets", "targets", "adaptation, alignment, cluster, encoder"),
-        ("encoder.widht", "width", "attention_heads, block_tokens, dropout, family, feedforward, layers, mlm_heads"),
         ("text.pth", "path", "cleaning, kind, licence, path"),
-        ("split.test_shares", "test_share", "dev_share, test_share"),
-        ("pretraining.step", "steps", "batch_blocks, clip_norm"),
         ("adaptation.detph", "depth", "batch_blocks, checkpoint_every_steps, clip_norm, depth"),
         (
             "tasks.0.finetune",
             "finetuning",
             "dev, evaluation, examples, finetuning, kind, label_names, labels, languages, name",
         ),
-        ("tasks.0.finetuning.epoch", "epochs", "batch_examples, clip_norm, epochs"),
-        ("encoder.family.segment", "segments", "activation, "),
         ("mini.fresh_layer", "fresh_layers", "batch_blocks, clip_norm, flop_budget, fresh_layers"),
         (
             "search.langauge",
@@ -136,11 +120,6 @@ def test_a_mistake_is_one_line_with_one_key_and_one_full_stop(changes: dict[str,
     assert refusal(**changes).splitlines()[1:] == [f"  {line}"]
 
 
-def test_a_mistake_of_several_sentences_ends_in_one_full_stop() -> None:
-    [line] = refusal(**{"adaptation.depth": 4}).splitlines()[1:]
-    assert re.fullmatch(r"  adaptation\.depth: depth 4 must be from 1 to the primary's 3 layers\. [^.]+\.", line)
-
-
 def test_every_mistake_is_listed_at_once() -> None:
     message = refusal(**{"nmae": "x", "encoder.width": 0, "adaptation.steps": "many"})
     assert [line.split(":")[0].strip() for line in message.splitlines()[1:]] == [
@@ -158,8 +137,6 @@ def test_every_mistake_is_listed_at_once() -> None:
             for heads in ([1, 2], [2, 1, 3], [2, 2, 3], [0, 3], [-1, 3], [2, 5], [3, 5], [0], [])
         ),
         ({"encoder.width": 33}, ["encoder:", "33", "attention_heads 2"]),
-        ({"encoder.block_tokens": 4}, ["encoder.block_tokens:", "8", "given: 4"]),
-        ({"encoder.dropout": 1.0}, ["encoder.dropout:", "less than 1"]),
         ({"pretraining.windows": {"tokens": 8, "steps": 60}}, ["pretraining:", "windows.steps 60", "steps 60"]),
         (
             {"pretraining.windows": {"tokens": 12, "steps": 6}},
@@ -171,13 +148,10 @@ def test_every_mistake_is_listed_at_once() -> None:
         ({"pretraining.learning_rate": float("inf")}, ["pretraining.learning_rate:", "finite"]),
         ({"pretraining.mask_rate": 0.0005}, ["pretraining.mask_rate 0.0005", "none of the 512 tokens"]),
         ({"pretraining.micro_batch_blocks": 5}, ["pretraining:", "micro_batch_blocks 5", "batch_blocks 16"]),
-        ({"pretraining.micro_batch_blocks": 32}, ["micro_batch_blocks 32 must divide batch_blocks 16"]),
-        ({"adaptation.micro_batch_blocks": 0}, ["adaptation.micro_batch_blocks:", "greater than 0"]),
         (
             {"pretraining.micro_batch_blocks": 1, "pretraining.mask_rate": 0.01},
             ["pretraining.mask_rate 0.01 masks none of the 32 tokens at once"],
         ),
-        ({"adaptation.depth": 0}, ["adaptation.depth:", "greater than 0"]),
         ({"encoder.mlm_heads": [1, 3], "adaptation.depth": 2}, ["adaptation.depth [2]", "encoder.mlm_heads [1, 3]"]),
         ({"adaptation.depth": 4}, ["adaptation.depth:", "depth 4 must be from 1 to the primary's 3 layers"]),
         ({"source": "de"}, ["targets ['de', 'tr']", "source, 'de'"]),
@@ -192,12 +166,9 @@ def test_every_mistake_is_listed_at_once() -> None:
             {"alignment.parallel": {"de": ["a", "a"]}},
             ["alignment.parallel.de:", "two different files", "given: ['a', 'a']"],
         ),
-        ({"alignment.dictionary": {"de": ""}}, ["alignment.dictionary.de:", "at least 1 character"]),
-        ({"alignment.dictionary": {"german": "a"}}, ["alignment.dictionary.german:", "BCP 47"]),
         ({"alignment.pairs": {}}, ["alignment.pairs: unknown key", "dictionary, parallel"]),
         ({"tasks.0.name": "My Task"}, ["tasks.0.name:", "lower-case", "given: 'My Task'"]),
         ({"tasks.0.finetuning.seeds": [1, 1]}, ["tasks.0.finetuning:", "seeds [1, 1]", "all different"]),
-        ({"tasks.0.finetuning.seeds": []}, ["tasks.0.finetuning:", "seeds []", "one or more"]),
         (
             {"tasks": {"finetuning": {}, "examples": {"en": "a"}}},
             ["tasks: must be a list of sections that begin with [[tasks]]", "[tasks.finetuning], [tasks.examples]"],
@@ -205,7 +176,6 @@ def test_every_mistake_is_listed_at_once() -> None:
         ({"search.depths": [1, 5]}, ["search.depths [1, 5]", "[1, 2, 3]"]),
         ({"search.depths": [1, 1]}, ["search:", "depths [1, 1]", "must all be different"]),
         ({"search.flop_budget": 1e9}, ["search:", "steps_at_depth or flop_budget", "both"]),
-        ({"search.goal": "cheap"}, ["search.goal:", "'score', 'compute' or 'pareto'"]),
         ({"search.target_score": 0.5}, ["search:", "goal 'compute'", "goal is 'score'"]),
         ({"search.learning_rate": {"low": 1, "high": 1}}, ["search.learning_rate:", "low 1.0 must be less than high"]),
         ({"search.learning_rate": {"low": 1e-4, "high": 1e-3}}, ["search:", "trials must say how many"]),
@@ -213,9 +183,6 @@ def test_every_mistake_is_listed_at_once() -> None:
         ({"search.budget_shares": [0.3]}, ["search:", "[0.3]", "1/8 (looks)"]),
         ({"search.goal": "compute", "search.reference_depth": 4}, ["search.reference_depth 4", "[1, 2, 3]"]),
         ({"split": {"dev_share": 0.5, "test_share": 0.5}}, ["split:", "below 0.9"]),
-        ({"split.dev_share": 0}, ["split.dev_share:", "greater than 0"]),
-        ({"precision": "fp16"}, ["precision:", "'auto', 'fp32' or 'bf16'", "given: 'fp16'"]),
-        ({"tokenizer.vocabulary": 5}, ["tokenizer.vocabulary:", "greater than 5"]),
         ({"text": {"kind": "web"}}, ["text:", "'libreoffice-help', 'folder', 'huggingface'"]),
         ({"text": {"path": "texts"}}, ["text.kind:", "libreoffice-help, folder, huggingface"]),
         ({"text": {"kind": "folder"}}, ["text.path:", "required"]),
@@ -237,21 +204,16 @@ def test_json_that_is_no_recipe_is_refused(raw: str) -> None:
         Recipe.parse(raw)
 
 
-def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_no_recipe_is_named(tmp_path: Path) -> None:
     broken, binary = tmp_path / "broken.toml", tmp_path / "binary.toml"
     broken.write_text("name = ")
     binary.write_bytes(b"name = '\xff'")
-    for path in (tmp_path / "absent.toml", tmp_path, broken, binary):
+    unknown = tmp_path / "unknown.toml"
+    unknown.write_text("nmae = 'x'")
+    for path in (tmp_path / "absent.toml", tmp_path, broken, binary, unknown):
         with pytest.raises(RecipeError) as caught:
             Recipe.load(path)
         assert str(path) in str(caught.value)
-
-
-def test_mistakes_in_a_file_are_told_with_its_name(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text("nmae = 'x'")
-    with pytest.raises(RecipeError, match=r"mine\.toml is not usable"):
-        Recipe.load(path)
 
 
 def _without_section(text: str, section: str) -> str:
@@ -295,11 +257,6 @@ def test_resources_of_languages_that_are_no_targets_are_left_out_with_a_note(
     assert "alignment.parallel names ['el'], which are not among the targets ['de', 'tr']: ignored" in parallel
     assert "alignment.dictionary names ['sw']" in dictionary
     assert "alignment.dictionary is not used: adaptation.initialisation is overlap." in unused
-
-
-def test_a_recipe_whose_languages_agree_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    Recipe.load(ROOT / "recipes/demo.toml")
-    assert capsys.readouterr().err == ""
 
 
 def test_sections_of_a_task_that_was_removed_are_named(tmp_path: Path) -> None:

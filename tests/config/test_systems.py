@@ -66,12 +66,6 @@ def test_steps_are_those_of_the_papers_table(system: System) -> None:
     assert steps_of(system, 12, 4, fresh_layers=2) == {one.stage: one for one in PAPER[system]}
 
 
-def test_several_heads_are_pretrained_at_once_and_one_is_adapted_over() -> None:
-    steps = steps_of(System.MINIJOINT, 12, 6, heads=(2, 4, 6, 8, 10, 12))
-    assert steps[Stage.PRETRAIN].heads == (2, 4, 6, 8, 10, 12)
-    assert steps[Stage.ADAPT] == step(Stage.ADAPT, EMBEDDINGS, 6, (6,))
-
-
 @pytest.mark.parametrize("system", System)
 @pytest.mark.parametrize("wrong", [-1, 0, 13])
 def test_a_depth_outside_the_primary_is_refused(system: System, wrong: int) -> None:
@@ -117,36 +111,6 @@ def test_a_project_under_another_system_is_a_recipe_that_a_component_can_read(sy
     assert (other.search is not None) == (system is System.MINIJOINT)
 
 
-def test_another_systems_depth_may_be_given() -> None:
-    assert recipe().for_system(System.MINIJOINT, 2).adaptation.depth == 2
-    assert recipe().for_system(System.BL_SMALL, 2).encoder.layers == 2
-    with pytest.raises(DepthError, match="leaves none"):
-        recipe().for_system(System.MINIPOST, 3)
-
-
-def test_steps_are_the_recipes_own_systems_unless_another_is_named() -> None:
-    post = recipe(system="MINIPOST", search=None)
-    assert post.steps_over(2) == steps_of(System.MINIPOST, 3, 2, 2)
-    assert post.steps_over(2, System.BL_SMALL) == steps_of(System.BL_SMALL, 3, 2)
-    assert recipe().steps_over(2)[Stage.PRETRAIN].heads == (1, 2, 3)
-    with pytest.raises(DepthError, match="depth 9"):
-        post.steps_over(9)
-
-
-def test_the_primarys_shape_has_the_systems_layers_and_heads() -> None:
-    depths = {System.BL_BASE: depth(3)}
-    shapes = {
-        system: recipe(system=system, search=None, adaptation=depths.get(system, TINY["adaptation"])).primary_shape
-        for system in System
-    }
-    assert {system: (shape.layers, shape.mlm_heads) for system, shape in shapes.items()} == {
-        System.BL_BASE: (3, (3,)),
-        System.BL_SMALL: (1, (1,)),
-        System.MINIJOINT: (3, (1, 2, 3)),
-        System.MINIPOST: (3, (3,)),
-    }
-
-
 def test_minipost_needs_to_know_how_its_mini_model_is_built() -> None:
     assert "system MINIPOST needs a section [mini]" in refusal(system="MINIPOST", mini=None)
     assert "system MINIPOST needs a section [mini]" in refusal(paper={"systems": ["BL_BASE", "MINIPOST"]}, mini=None)
@@ -176,17 +140,6 @@ def test_a_search_under_minipost_must_name_the_depths_that_are_built() -> None:
         recipe(system=System.MINIPOST)
     named = recipe(system="MINIPOST", search=TINY["search"] | {"depths": [1, 2]})
     assert named.searched_depths == (1, 2)
-
-
-def test_step_1b_is_asked_for_under_minipost_only() -> None:
-    assert recipe(system="MINIPOST", search=None).require_mini().fresh_layers == 2
-    with pytest.raises(RecipeError, match="the recipe's system is MINIJOINT"):
-        recipe().require_mini()
-
-
-def test_the_papers_depths_need_heads() -> None:
-    encoder = TINY["encoder"] | {"mlm_heads": [1, 3]}
-    assert "paper.depths [2] must be among encoder.mlm_heads [1, 3]" in refusal(encoder=encoder, paper={"depths": [2]})
 
 
 @pytest.mark.parametrize("key", ["systems", "depths", "pretraining_seeds"])
@@ -227,3 +180,8 @@ def test_a_system_may_be_looked_at_more_often_than_the_others() -> None:
 
 def test_standard_adaptation_over_fewer_than_all_layers_is_refused() -> None:
     assert "adaptation.depth must be 3, all layers" in refusal(system="BL_BASE", adaptation=depth(1))
+
+
+def test_the_papers_depths_need_heads() -> None:
+    encoder = TINY["encoder"] | {"mlm_heads": [1, 3]}
+    assert "paper.depths [2] must be among encoder.mlm_heads [1, 3]" in refusal(encoder=encoder, paper={"depths": [2]})

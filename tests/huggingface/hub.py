@@ -128,22 +128,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _information(self, folder: Path) -> None:
         name = "/".join(folder.parts[-2:])
-        self._json(
-            {
-                "_id": "66944f1fe0c5c2e493a804f5",
-                "id": name,
-                "modelId": name,
-                "author": folder.parent.name,
-                "sha": COMMIT,
-                "private": False,
-                "disabled": False,
-                "gated": "auto" if name in (GATED, SEALED) else False,
-                "lastModified": "2024-07-14T22:20:15.000Z",
-                "createdAt": "2024-07-14T22:20:15.000Z",
-                "tags": [],
-                "siblings": [{"rfilename": path.relative_to(folder).as_posix()} for path in _files(folder)],
-            }
-        )
+        files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        gated = {"private": False, "gated": "auto" if name in (GATED, SEALED) else False}
+        self._json({"id": name, "sha": COMMIT, **gated, "siblings": [{"rfilename": file} for file in files]})
 
     def _tree(self, whole: bool, folder: Path) -> None:
         """Files and folders, those in folders too where all are asked for."""
@@ -199,15 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(status, body.encode(), {"Content-Type": "application/xml"})
 
     def _content(self, content: bytes, headers: dict[str, str]) -> None:
-        """All of a file, or the rest of it from where a download was broken off."""
-        headers |= {"Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
-        start = str(self.headers.get("Range", "")).removeprefix("bytes=").partition("-")[0]
-        if not start:
-            return self._reply(200, content, headers)
-        if int(start) >= len(content):
-            return self._reply(416, b"", headers | {"Content-Range": f"bytes */{len(content)}"})
-        headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        return self._reply(206, content[int(start) :], headers)
+        self._reply(200, content, headers | {"Content-Type": "application/octet-stream"})
 
     def _reply(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -217,10 +196,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _entry(folder: Path, path: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
-from lingraft.errors import AlignmentError, ArtifactError, ExportError, MissingExtraError
+from lingraft.errors import AlignmentError, ExportError, MissingExtraError
 from lingraft.huggingface import export as hf_export
 from lingraft.huggingface.export import export_hf
 from lingraft.huggingface.importing import import_hf
@@ -156,20 +156,6 @@ def shape_of(net: Any) -> EncoderShape:
     return net.shape if isinstance(net, Encoder) else net.encoder.shape
 
 
-@pytest.mark.parametrize("family", [OWN, "roberta", "bert"])
-def test_padding_in_transformers_leaves_logits_as_they_are(
-    family: str, primaries: dict[str, Path], own: dict[str, Tokenizer], tmp_path: Path
-) -> None:
-    primary, out = primaries[family], tmp_path / "out"
-    embeddings = write_language(primary, own[LANGUAGE], tmp_path / "embeddings")
-    export_hf(primary, out, embeddings, write_task_of("texts", primary, tmp_path / "task"))
-    model, tokenizer = loaded(out, transformers.AutoModelForSequenceClassification), AutoTokenizer.from_pretrained(out)
-    lines = [line[:20] for line in LINES]
-    alone = torch.cat([their_logits(model, tokenizer(line, return_tensors="pt")) for line in lines])
-    together = their_logits(model, tokenizer(lines, padding=True, return_tensors="pt"))
-    torch.testing.assert_close(together, alone, rtol=0, atol=CLOSE)
-
-
 @pytest.mark.usefixtures("silent")
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_an_imported_checkpoint_comes_out_as_it_went_in(
@@ -268,14 +254,6 @@ def test_what_belongs_to_another_primary_is_refused(
     with pytest.raises(AlignmentError, match="the task"):
         export_hf(primary, tmp_path / "out", None, foreign)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_that_holds_something_is_left_as_it_is(primaries: dict[str, Path], tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine").write_text("mine")
-    with pytest.raises(ArtifactError, match="exists already"):
-        export_hf(primaries[OWN], tmp_path / "out")
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
 
 
 def test_a_model_that_transformers_computes_otherwise_is_not_written(

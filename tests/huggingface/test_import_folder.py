@@ -85,12 +85,6 @@ def test_the_manifest_says_where_it_is_from(checkpoints: dict[str, Made], tmp_pa
     assert (tmp_path / "primary" / "history.jsonl").read_bytes() == b""
 
 
-def test_the_same_checkpoint_gives_the_same_primary(checkpoints: dict[str, Made], tmp_path: Path) -> None:
-    one, other = (import_hf(str(checkpoints["roberta"].folder), tmp_path / name, "en") for name in "ab")
-    assert one.fingerprint == other.fingerprint
-    assert one.fingerprint != import_hf(str(checkpoints["xlm-roberta"].folder), tmp_path / "c", "en").fingerprint
-
-
 def test_shards_under_an_index_are_read(checkpoints: dict[str, Made], tmp_path: Path) -> None:
     whole = checkpoints["roberta"]
     folder = shutil.copytree(whole.folder, tmp_path / "shards", ignore=shutil.ignore_patterns("*.safetensors"))

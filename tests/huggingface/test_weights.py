@@ -15,7 +15,6 @@ from lingraft.model.encoder import Encoder
 from tests.huggingface.checkpoints import MODEL_TYPES, logits_of, make_model
 
 CLOSE = 1e-5
-ROBERTA_LIKE = MODEL_TYPES[:3]
 ODD: dict[str, dict[str, Any]] = {
     "plain": {},
     "one segment": {"type_vocab_size": 1},
@@ -94,17 +93,6 @@ def test_logits_are_those_of_transformers_with_another_activation(model_type: st
     assert (theirs - our_logits(encoder_of(tensors, config | {"hidden_act": "gelu"}), ids)).abs().max() > 5 * CLOSE
 
 
-@pytest.mark.parametrize(
-    "model_type",
-    ["xlm-roberta", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("roberta", "camembert", "bert"))],
-)
-def test_logits_are_those_of_transformers_with_250002_rows(model_type: str) -> None:
-    model, tensors, config = made(model_type, vocab_size=250_002, hidden_size=8, intermediate_size=8)
-    ids = tokens(model, rows=1, length=4)
-    ids[0, 0] = 250_001
-    assert (logits_of(model, ids) - our_logits(encoder_of(tensors, config), ids)).abs().max() < CLOSE
-
-
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_logits_at_visible_places_of_padded_text_are_those_of_transformers(model_type: str) -> None:
     model, tensors, config = made(model_type)
@@ -134,15 +122,6 @@ def test_segments_of_a_pair_are_those_of_transformers() -> None:
         plain = encoder_of(tensors, config).hidden_states(ids, (3,))[3]
     assert (theirs - ours).abs().max() < CLOSE
     assert (ours - plain).abs().max() > 0.1
-
-
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_names_map_back_bit_for_bit(model_type: str) -> None:
-    _, tensors, config = made(model_type)
-    shape = parse_config(config).shape
-    back = to_checkpoint(converted(tensors, config).tensors, shape, model_type, head=3)
-    assert {name for name in tensors if ".decoder." not in name} == back.keys()
-    assert all(torch.equal(tensors[name], tensor) for name, tensor in back.items())
 
 
 def test_a_body_maps_without_heads_and_output_bias() -> None:
@@ -266,12 +245,9 @@ def test_an_untied_checkpoint_without_its_projection_is_refused() -> None:
     ("change", "message"),
     [
         ({"model_type": "distilbert"}, "model_type is 'distilbert'.*roberta, xlm-roberta, camembert, bert"),
-        ({"model_type": "deberta-v2"}, "model_type is 'deberta-v2'"),
-        ({"model_type": "gpt2"}, "model_type is 'gpt2'"),
         ({"model_type": None}, "model_type is None"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'; only 'absolute'"),
         ({"is_decoder": True}, "is_decoder = True; only False"),
-        ({"add_cross_attention": True}, "add_cross_attention = True"),
         ({"pruned_heads": {"1": [0]}}, "pruned_heads = "),
         ({"quantization_config": {"bits": 8}}, "quantization_config = "),
         ({"hidden_act": "silu"}, "hidden_act = 'silu'; our encoder has gelu"),

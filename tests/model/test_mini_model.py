@@ -81,14 +81,6 @@ def test_what_is_swapped_into_a_mini_model_stays_out_of_the_primary(primary: Enc
     assert mini.vocabulary is theirs
 
 
-def test_training_a_mini_models_layers_trains_the_primarys(primary: Encoder) -> None:
-    mini = mini_model(primary, 2)
-    mini.masked_logits(tokens(), torch.arange(20), (2,))[2].logsumexp(1).sum().backward()
-    trained = {name for name, parameter in primary.named_parameters() if parameter.grad is not None}
-    assert {name.split(".")[1] for name in trained if name.startswith("layers.")} == {"0", "1"}
-    assert {name.split(".")[1] for name in trained if name.startswith("heads.")} == {"2"}
-
-
 @pytest.mark.parametrize("depth", [0, 1, 3, 5])
 def test_a_depth_without_a_head_is_refused(primary: Encoder, depth: int) -> None:
     with pytest.raises(DepthError, match=rf"depth {depth} has no MLM head.*\[2, 4\]"):

@@ -25,14 +25,6 @@ def test_swapping_back_restores_the_logits_bit_for_bit(workshop: Workshop) -> No
     assert torch.equal(logits(primary.encoder, workshop), before_MV)
 
 
-def test_a_swap_changes_the_vocabulary_and_leaves_the_body(workshop: Workshop) -> None:
-    primary, german = load_primary(workshop.primary), load_embeddings(workshop.embeddings["de"])
-    body = {name: tensor.clone() for name, tensor in primary.encoder.body_tensors().items()}
-    swap(primary.encoder, german.vocabulary)
-    assert all(torch.equal(tensor, body[name]) for name, tensor in primary.encoder.body_tensors().items())
-    assert primary.encoder.vocabulary is german.vocabulary
-
-
 def test_a_vocabulary_may_have_another_size(workshop: Workshop) -> None:
     encoder = load_primary(workshop.primary).encoder
     swap(encoder, make_vocabulary(torch.zeros(7, encoder.shape.width), torch.arange(7.0)))

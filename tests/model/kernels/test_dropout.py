@@ -26,15 +26,6 @@ def test_the_mean_stays() -> None:
     assert keep_scale(0.1) == pytest.approx(1 / 0.9, rel=1e-4)
 
 
-def test_the_global_seed_decides_where_no_generator_is_given() -> None:
-    def drawn(seed: int) -> torch.Tensor:
-        torch.manual_seed(seed)
-        return keep_mask(torch.empty(7, 9), 0.4)
-
-    assert torch.equal(drawn(1), drawn(1))
-    assert not torch.equal(drawn(1), drawn(2))
-
-
 @pytest.mark.parametrize("number_format", [torch.float32, torch.bfloat16])
 def test_masks_are_ones_and_zeros_in_the_format_of_what_they_multiply(number_format: torch.dtype) -> None:
     keep = keep_mask(torch.empty(50, 51, dtype=number_format), 0.4)
