@@ -1,8 +1,8 @@
 """One run of the training loop for a stage: its phases, batches and number format, and the record that it leaves."""
 
 import itertools
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
 from lingraft.training.loop import Phase, Stream, TrainingLoop, max_steps
 from lingraft.training.masked_lm import MaskedLmLoss
-from lingraft.training.progress import show_progress
+from lingraft.training.progress import training_progress
 from lingraft.training.schedule import MetricsCallback, Schedule, TrainingMetrics, write_curve
 from lingraft.training.state import TrainingState
 
@@ -60,20 +60,25 @@ class TrainingRun:
     """Learning curve up to the checkpoint."""
     checkpointer: CheckpointManager | None
 
-    def watched(self, title: str, watch: MetricsCallback) -> None:
-        """Train to the end under a progress bar.
+    @contextmanager
+    def watched(self, title: str, watch: MetricsCallback) -> Iterator[MetricsCallback]:
+        """Watch the points up to the checkpoint, then yield a function that shows and watches a new one.
+
+        At the end the points are closed.
 
         Args:
             title: title of the progress bar.
             watch: called with every point, earlier ones first.
-
-        Raises:
-            TrainingError: too many losses or gradients are not finite.
-            Interruption: the process was asked to stop, and a checkpoint was written.
         """
-        with closing(self.points), closing(show_progress(self.points, self.steps, title)) as points:
-            for point in itertools.chain(self.earlier, points):
+        with closing(self.points), training_progress(self.steps, title) as show:
+            for point in self.earlier:
                 watch(point)
+
+            def report(point: TrainingMetrics) -> None:
+                show(point)
+                watch(point)
+
+            yield report
 
 
 def masked_lm_phase(
