@@ -17,7 +17,6 @@ from benchmarks.depth_search_page import Case, Found, Ran, write
 from benchmarks.samples import sample
 from lingraft.artifacts import sync
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import cached
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Folder
@@ -121,7 +120,7 @@ def _to_its_end(depth: int, place: Path) -> ClaimedTrial:
 
 def _make(job: Job) -> Artifact:
     say(job.title)
-    with cached(job.made, job.kind, job.provenance) as found:
+    with job.cached() as found:
         return found or job.make()
 
 

@@ -21,8 +21,14 @@ from lingraft.artifacts.storage import RemotePath, list_names
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.errors import LingraftError
 from lingraft.steps.launch.pods import TRACKING_KEYS, resources
-from lingraft.steps.launch.watch_job import UNREACHABLE, is_absent
-from lingraft.steps.launch.workload import KINDS, TRAIN_JOB, WorkloadKind, required_rights
+from lingraft.steps.launch.workload import (
+    KINDS,
+    TRAIN_JOB,
+    UNREACHABLE,
+    WorkloadKind,
+    is_absent,
+    required_rights,
+)
 
 _PIPELINE_ACCOUNT = "lingraft-pipeline"
 _SERVICE = re.compile(r"(?P<name>[^.]+)(\.(?P<namespace>[^.]+)(?P<svc>\.svc(\..+)?)?)?")

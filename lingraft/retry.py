@@ -1,6 +1,8 @@
-"""The library's one way to wait for something that fails for a while and to try it again."""
+"""The library's one way to wait: for something that fails for a while, or that has not happened yet."""
 
+import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -13,9 +15,9 @@ LAST_PAUSE_S = 15.0
 Result = TypeVar("Result")
 
 
-def backoff(last_s: float = LAST_PAUSE_S) -> Iterator[float]:
-    """Yield the seconds to wait before each retry: doubled every time, up to `last_s`."""
-    pause_s = _FIRST_PAUSE_S
+def backoff(last_s: float = LAST_PAUSE_S, first_s: float = _FIRST_PAUSE_S) -> Iterator[float]:
+    """Yield the seconds to wait before each retry: `first_s`, then doubled every time, up to `last_s`."""
+    pause_s = first_s
     while True:
         yield pause_s
         pause_s = min(2 * pause_s, last_s)
@@ -48,6 +50,25 @@ def retry(
             before_pause(error, left_s)
         time.sleep(pause_s)
     raise AssertionError("backoff() does not end")
+
+
+def poll(every_s: float, within_s: float = math.inf, ended: threading.Event | None = None) -> Iterator[None]:
+    """Yield at once, then every so many seconds.
+
+    Args:
+        every_s: seconds between two polls.
+        within_s: seconds after which the current poll is the last one.
+        ended: no poll follows once it is set, which also ends a pause.
+    """
+    deadline_s = time.monotonic() + within_s
+    while not (ended and ended.is_set()):
+        yield
+        if time.monotonic() >= deadline_s:
+            return
+        if ended:
+            ended.wait(every_s)
+        else:
+            time.sleep(every_s)
 
 
 def seconds_from_environment(variable: str, default_s: float) -> float:

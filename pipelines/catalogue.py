@@ -10,39 +10,23 @@ if TYPE_CHECKING:
 
     from lingraft.config.recipe import Recipe
 
-# Importing KFP takes a second, for which --help and refusals do not wait.
+
+def _builder(name: str) -> "Callable[[Recipe], base_component.BaseComponent]":
+    def build_pipeline(recipe: "Recipe") -> "base_component.BaseComponent":
+        from pipelines import build, paper  # KFP takes a second, for which --help and refusals do not wait
+
+        builders = {
+            "source": build.source_pipeline,
+            "depth-search": build.depth_search_pipeline,
+            "language": build.language_pipeline,
+            "paper": paper.paper_pipeline,
+        }
+        return builders[name](recipe)
+
+    return build_pipeline
 
 
-def _source(recipe: "Recipe") -> "base_component.BaseComponent":
-    from pipelines import build
-
-    return build.source_pipeline(recipe)
-
-
-def _depth_search(recipe: "Recipe") -> "base_component.BaseComponent":
-    from pipelines import build
-
-    return build.depth_search_pipeline(recipe)
-
-
-def _language(recipe: "Recipe") -> "base_component.BaseComponent":
-    from pipelines import build
-
-    return build.language_pipeline(recipe)
-
-
-def _paper(recipe: "Recipe") -> "base_component.BaseComponent":
-    from pipelines import paper
-
-    return paper.paper_pipeline(recipe)
-
-
-PIPELINES: "dict[str, Callable[[Recipe], base_component.BaseComponent]]" = {
-    "source": _source,
-    "depth-search": _depth_search,
-    "language": _language,
-    "paper": _paper,
-}
+PIPELINES = {name: _builder(name) for name in ("source", "depth-search", "language", "paper")}
 """Builders of the pipelines: three for one system up to its endpoint, and one that compares systems."""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from lingraft import console
 from lingraft.console import say, with_progress
-from lingraft.training.run import show_progress
+from lingraft.training.progress import training_progress
 from lingraft.training.schedule import TrainingMetrics
 
 
@@ -30,15 +30,14 @@ def points(steps: int, every: int = 20) -> Iterator[TrainingMetrics]:
         yield TrainingMetrics(step, step * 1000, step * 1e6, step * 0.5, 5 - step / 100, 1e-3)
 
 
-def test_points_pass_through_unchanged_and_only_as_they_are_asked_for() -> None:
-    assert list(show_progress(points(100), 100, "pretrain")) == list(points(100))
-    passing = show_progress(points(100), 100, "pretrain")
-    assert next(passing).step == 20
-    assert next(passing).step == 40
+def show_all(shown: Iterator[TrainingMetrics], steps: int, title: str) -> None:
+    with training_progress(steps, title) as show:
+        for point in shown:
+            show(point)
 
 
 def test_a_log_gets_plain_lines_with_loss_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
-    list(show_progress(points(100), 100, "adapt de over 2 layers"))
+    show_all(points(100), 100, "adapt de over 2 layers")
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "adapt de over 2 layers: step 20/100, loss 4.800, 2,000 tokens/s, 40 s left"
     assert lines[-1] == "adapt de over 2 layers: step 100/100, loss 4.000, 2,000 tokens/s, 0 s left"
@@ -50,12 +49,12 @@ def test_a_training_over_several_depths_says_at_which_it_is(
     def deep() -> Iterator[TrainingMetrics]:
         return (point._replace(depth=2) for point in points(100))
 
-    list(show_progress(deep(), 100, "adapt de over 2, then 4 layers"))
+    show_all(deep(), 100, "adapt de over 2, then 4 layers")
     first = capsys.readouterr().err.splitlines()[0]
     assert first == "adapt de over 2, then 4 layers: step 20/100, depth 2, loss 4.800, 2,000 tokens/s, 40 s left"
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    list(show_progress(deep(), 100, "adapt de"))
+    show_all(deep(), 100, "adapt de")
     assert "depth 2, loss 4.000" in terminal.getvalue().rstrip().split("\r")[-1]
 
 
@@ -64,7 +63,7 @@ def test_a_log_gets_a_line_at_most_every_ten_seconds_and_the_last(
 ) -> None:
     clock = iter(range(0, 10_000, 3))
     monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
-    list(show_progress(points(2000), 2000, "pretrain"))
+    show_all(points(2000), 2000, "pretrain")
     lines = capsys.readouterr().err.splitlines()
     assert 10 < len(lines) < 50
     assert "step 2000/2000" in lines[-1]
@@ -73,7 +72,7 @@ def test_a_log_gets_a_line_at_most_every_ten_seconds_and_the_last(
 def test_a_terminal_gets_a_bar_with_loss_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    assert list(show_progress(points(100), 100, "pretrain en")) == list(points(100))
+    show_all(points(100), 100, "pretrain en")
     last = terminal.getvalue().rstrip().split("\r")[-1]
     assert re.search(r"pretrain en: 100%.*100/100 \[\d\d:\d\d<\d\d:\d\d, .*loss 4\.000, 2,000 tokens/s\]", last)
 

@@ -140,8 +140,8 @@ def test_a_watcher_that_fails_leaves_signals_as_they_were(
 
     points = training()  # held here, so that nothing but the run itself can close it
     run = run_of(points, plan, (point,) if fails_at == "earlier" else ())
-    with pytest.raises(OSError, match="disk full"):
-        run.watched("pretrain", watch)
+    with pytest.raises(OSError, match="disk full"), run.watched("pretrain", watch) as report:
+        report(next(run.points))
     assert handlers() == before
     assert [*points] == []
 

@@ -1,11 +1,9 @@
 """Total progress: which step of how many, and how long the rest takes as soon as that can be known."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from lingraft.console import PlannedStep, RunningStep, TotalProgress, format_duration
-from lingraft.training.run import show_progress
+from lingraft.training.progress import training_progress
 from lingraft.training.schedule import TrainingMetrics
 
 
@@ -125,16 +123,17 @@ def test_durations_are_as_rough_as_they_are_known(seconds: float, words: str) ->
 
 
 def test_lines_of_a_training_say_how_long_all_steps_take(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    def points() -> Iterator[TrainingMetrics]:
-        for step in (20, 100):
-            yield TrainingMetrics(step, step * 1000, step * 1e6, step * 0.5, 5 - step / 100, 1e-3)
+    def train() -> None:
+        with training_progress(100, "adapt") as show:
+            for step in (20, 100):
+                show(TrainingMetrics(step, step * 1000, step * 1e6, step * 0.5, 5 - step / 100, 1e-3))
 
     progress = TotalProgress([PlannedStep("embeddings", flops=None), PlannedStep("text")], clock)
     with progress.shown():
         done(progress, clock, "text", 200)
         progress.start("embeddings", "embeddings")
-        list(show_progress(points(), 100, "adapt"))
-    list(show_progress(points(), 100, "adapt"))
+        train()
+    train()
     first, *_, alone = capsys.readouterr().err.splitlines()
     assert first == "adapt: step 20/100, loss 4.800, 2,000 tokens/s, 40 s left; all steps: about 40 s left"
     assert "all steps" not in alone

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from benchmarks.progressive.arms import Arm, arms
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import cached
 from lingraft.artifacts.files import write_json
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
@@ -31,7 +30,7 @@ _CURVE_BLOCKS, _TEST_BLOCKS = 256, 1024
 def make(planned: Iterable[Job]) -> None:
     """Do what has not been done."""
     for job in planned:
-        with cached(job.made, job.kind, job.provenance) as found:
+        with job.cached() as found:
             if not found:
                 job.make()
 

@@ -24,6 +24,7 @@ from lingraft.tasks.pairs import Encoded
 from lingraft.training.batches import masked_lm_stream, task_stream
 from lingraft.training.prefetch import Prefetcher, prefetch
 from lingraft.training.run import TrainingRun, masked_lm_phase, task_phase, training_run
+from lingraft.training.schedule import ignore_metrics
 
 _RECIPE = Path("recipes/base.toml")
 _ENDLESS = 1_000_000
@@ -53,7 +54,9 @@ def serve(cell: Cell, blocks: Blocks, orders: Orders) -> None:
     lingraft.training.loop.prefetch = timed
     run = _run(cell, blocks)
     try:
-        run.watched("speed", lambda _: None)
+        with run.watched("speed", ignore_metrics) as report:
+            for point in run.points:
+                report(point)
     except OrdersEndError:
         return
 

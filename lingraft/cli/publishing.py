@@ -1,7 +1,6 @@
 """Commands that change what a running endpoint serves."""
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ import typer
 from lingraft.cli.options import announce_registry
 from lingraft.cli.registry import ByOption, current_user
 from lingraft.errors import PublicationError
+from lingraft.retry import poll
 
 if TYPE_CHECKING:
     from lingraft.serving.publishing.publications import Publication
@@ -128,9 +128,8 @@ def champion(
         followed = ChampionFollower(client, model, to, endpoint=endpoint, started=started, keep=keep)
         if once:
             return followed.poll()
-        while True:
+        for _ in poll(every):
             poll_once(followed)
-            time.sleep(every)
 
 
 def _conclude(folder: Path, made: "Sequence[Publication]", wait_s: float) -> None:

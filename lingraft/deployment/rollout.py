@@ -8,7 +8,6 @@ that the pods of the revision must be asked.
 
 import hashlib
 import json
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +18,8 @@ from kubernetes.client.rest import ApiException
 from lingraft.console import say
 from lingraft.deployment.manifest import API_VERSION, GROUP, LABEL, PLURAL, Manifest
 from lingraft.errors import DeploymentError
-from lingraft.steps.launch.watch_job import TRANSIENT, UNREACHABLE, is_absent
+from lingraft.retry import poll
+from lingraft.steps.launch.workload import UNREACHABLE, is_absent, is_transient
 
 APPLIED, PREVIOUS = "lingraft.io/applied", "lingraft.io/previous"
 """Annotations: the predictor as it was sent, and the one that had all traffic before, as JSON."""
@@ -106,8 +106,8 @@ class Rollout:
         Raises:
             DeploymentError: a pod cannot start, or the time is over; the message has the reason.
         """
-        deadline_s = time.monotonic() + wait_s
-        while True:
+        unmet: list[str] = []
+        for _ in poll(_POLL_S, wait_s):
             current = self._poll()
             pods = self._newest_pods(current) if current else []
             if current and _is_ready(current, pods):
@@ -117,19 +117,16 @@ class Rollout:
                 self._show_once(line)
             if failures := [*self._failures(pods)]:
                 raise DeploymentError(f"{self.name} cannot become ready: {'; '.join(failures)}")
-            if time.monotonic() >= deadline_s:
-                raise DeploymentError(
-                    f"{self.name} is not ready after {wait_s:g} s: "
-                    f"{'; '.join(unmet) or 'KServe has said nothing of it yet'}. `lingraft deploy --rollback` goes "
-                    "back; `kubectl describe inferenceservice` shows more."
-                )
-            time.sleep(_POLL_S)
+        raise DeploymentError(
+            f"{self.name} is not ready after {wait_s:g} s: {'; '.join(unmet) or 'KServe has said nothing of it yet'}. "
+            "`lingraft deploy --rollback` goes back; `kubectl describe inferenceservice` shows more."
+        )
 
     def _read(self) -> Manifest | None:
         try:
             return dict(self._call("get_namespaced_custom_object", self.name))
         except DeploymentError as error:
-            if is_absent(error.__cause__):  # type: ignore[arg-type]
+            if is_absent(error.__cause__):
                 return None
             raise
 
@@ -144,7 +141,7 @@ class Rollout:
         try:
             return self._read()
         except DeploymentError as error:
-            if isinstance(error.__cause__, ApiException) and error.__cause__.status not in TRANSIENT:
+            if not is_transient(error.__cause__):
                 raise
             self._show_once(str(error))
             return None

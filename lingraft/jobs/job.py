@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from typing_extensions import override
 
 from lingraft.artifacts.artifact import Artifact, Kind, artifact_fingerprint, read_manifest
-from lingraft.artifacts.cache import code_version, has_shared_result, shared_result, shared_results
+from lingraft.artifacts.cache import cached, code_version, has_shared_result, shared_result, shared_results
 from lingraft.artifacts.failures import failure_reason
 from lingraft.artifacts.files import atomic_folder
 from lingraft.artifacts.names import mini_name
@@ -145,6 +145,15 @@ class Job(Launchable, frozen=True):
             TextError: outside data does not exist.
         """
         return {"kind": self.kind, **self.provenance, "outside": dict(self.outside()), "code": code_version()}
+
+    def cached(self) -> contextlib.AbstractContextManager[Artifact | None]:
+        """Hold the output, and yield its artifact if it was made before from the same; None if it is to be made now.
+
+        Raises:
+            ProvenanceMismatchError: the output was made from something else, or has no provenance.
+            ArtifactError: an input does not exist, or the output cannot be written.
+        """
+        return cached(self.made, self.kind, self.provenance)
 
     def has_shared_result(self) -> bool:
         """Return whether `get_or_make` would find a shared result."""

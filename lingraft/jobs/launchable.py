@@ -50,6 +50,10 @@ class Launchable(pydantic.BaseModel, frozen=True, extra="forbid", arbitrary_type
                 found[name] = [path for path in paths if path is not None]
         return {name: paths for name, paths in found.items() if paths}
 
+    def all_folders(self, role: Role) -> list[Path]:
+        """Return the folders and files of a role, of all fields."""
+        return [path for paths in self.folders(role).values() for path in paths]
+
 
 def none_if_empty(folder: Path | None) -> Path | None:
     """Return an optional input; None if it is absent or an empty folder."""

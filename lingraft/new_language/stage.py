@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Iterator
 
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.cache import cached
 from lingraft.console import say, start_step
 from lingraft.jobs.job import Job
 
@@ -21,7 +20,7 @@ def run_stage(job: Job, stage: str = "") -> Artifact:
         LingraftError: the job fails.
     """
     name = stage or job.kind
-    with counted(name) as reused, cached(job.made, job.kind, job.provenance) as found:
+    with counted(name) as reused, job.cached() as found:
         made = found or job.make()
         reused.append(found is not None)
     say(f"{name}: {job.made} ({made.fingerprint[:12]}){', as it was' if found else ''}")

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Cost
-from lingraft.artifacts.cache import cached
 from lingraft.config.recipe import Recipe
 from lingraft.errors import RecipeError
 from lingraft.jobs.job import MiniBuildingJob
@@ -49,5 +48,5 @@ class MiniModels:
             blocks=self.source_blocks,
             out=self.state / f"mini-{depth}",
         )
-        with cached(job.made, job.kind, job.provenance) as found:
+        with job.cached() as found:
             return found or job.get_or_make()

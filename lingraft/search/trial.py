@@ -34,8 +34,9 @@ from lingraft.stages.results import Trial
 from lingraft.training import precision
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.masked_lm import dev_evaluator
+from lingraft.training.progress import training_progress
 from lingraft.training.resuming import resumable
-from lingraft.training.run import TrainingRun, show_progress
+from lingraft.training.run import TrainingRun
 from lingraft.training.schedule import MetricsCallback, TrainingMetrics
 
 
@@ -213,15 +214,16 @@ class Trainer:
         before = max((length.looks.get(point.step, 0) for point in run.earlier), default=0)
         if before and attempt.should_stop_at(before, length.last_look):
             return run.earlier[-1]
-        for point in show_progress(
-            run.points, length.steps, f"search {self.search.language}: {describe(attempt.params)}"
-        ):
-            self.watch(point)
-            if look := length.looks.get(point.step):
-                attempt.evaluate_once(look, judge)
-                checkpointer.save_soon()
-                if attempt.should_stop_at(look, length.last_look):
-                    break
+        title = f"search {self.search.language}: {describe(attempt.params)}"
+        with training_progress(length.steps, title) as show:
+            for point in run.points:
+                show(point)
+                self.watch(point)
+                if look := length.looks.get(point.step):
+                    attempt.evaluate_once(look, judge)
+                    checkpointer.save_soon()
+                    if attempt.should_stop_at(look, length.last_look):
+                        break
         if run.state.step == length.steps:  # one that was stopped behind its last step has not been looked at there
             attempt.evaluate_once(length.last_look, judge)
         return run.state.points[-1]

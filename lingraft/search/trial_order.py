@@ -18,7 +18,7 @@ from lingraft.config.recipe import Recipe
 _UNKNOWN = float("inf")
 
 
-class _Profile(NamedTuple):
+class _LanguageFeatures(NamedTuple):
     """A language as seen from English."""
 
     word_orders: str
@@ -26,22 +26,22 @@ class _Profile(NamedTuple):
     phylogenetic: float
 
 
-_PROFILES = {
-    "ar": _Profile("SVO/VSO", 0.57, 1.00),
-    "bg": _Profile("SVO", 0.48, 0.86),
-    "de": _Profile("SVO/SOV", 0.42, 0.43),
-    "el": _Profile("SVO/VSO", 0.52, 0.83),
-    "en": _Profile("SVO", 0.0, 0.0),
-    "es": _Profile("SVO", 0.40, 0.90),
-    "fr": _Profile("SVO", 0.46, 0.90),
-    "hi": _Profile("SOV", 0.59, 0.90),
-    "ru": _Profile("SVO", 0.49, 0.90),
-    "sw": _Profile("SVO", 0.57, 1.00),
-    "th": _Profile("SVO", 0.56, 1.00),
-    "tr": _Profile("SOV", 0.70, 1.00),
-    "ur": _Profile("SOV", 0.67, 0.90),
-    "vi": _Profile("SVO", 0.57, 1.00),
-    "zh": _Profile("SVO", 0.57, 1.00),
+_FEATURES = {
+    "ar": _LanguageFeatures("SVO/VSO", 0.57, 1.00),
+    "bg": _LanguageFeatures("SVO", 0.48, 0.86),
+    "de": _LanguageFeatures("SVO/SOV", 0.42, 0.43),
+    "el": _LanguageFeatures("SVO/VSO", 0.52, 0.83),
+    "en": _LanguageFeatures("SVO", 0.0, 0.0),
+    "es": _LanguageFeatures("SVO", 0.40, 0.90),
+    "fr": _LanguageFeatures("SVO", 0.46, 0.90),
+    "hi": _LanguageFeatures("SOV", 0.59, 0.90),
+    "ru": _LanguageFeatures("SVO", 0.49, 0.90),
+    "sw": _LanguageFeatures("SVO", 0.57, 1.00),
+    "th": _LanguageFeatures("SVO", 0.56, 1.00),
+    "tr": _LanguageFeatures("SOV", 0.70, 1.00),
+    "ur": _LanguageFeatures("SOV", 0.67, 0.90),
+    "vi": _LanguageFeatures("SVO", 0.57, 1.00),
+    "zh": _LanguageFeatures("SVO", 0.57, 1.00),
 }
 """Table 1 of the paper."""
 
@@ -89,7 +89,7 @@ def distance(one: str, other: str) -> float | None:
 
     It is the mean of the differences of the sets of word orders and of the two distances from English.
     """
-    first, second = (_PROFILES.get(tag.partition("-")[0]) for tag in (one, other))
+    first, second = (_FEATURES.get(tag.partition("-")[0]) for tag in (one, other))
     if first is None or second is None:
         return None
     ours = set(first.word_orders.split("/"))

@@ -160,7 +160,9 @@ def adapt(
         if not run.earlier:
             save_at_stop(0)
         layers = ", then ".join(str(step.layers) for step in steps)
-        run.watched(f"adapt {pieces.language} over {layers} layers", watch_and_save)
+        with run.watched(f"adapt {pieces.language} over {layers} layers", watch_and_save) as report:
+            for point in run.points:
+                report(point)
         return save_result(out, Kind.EMBEDDINGS, fill, checkpointer)
 
 

@@ -56,7 +56,9 @@ def build_mini(
             checkpointer=checkpointer,
             dev_score=dev_evaluator(mini, mini, open_split(data, "dev"), settings),
         )
-        run.watched(f"build mini-model of {step.layers} layers", watch)
+        with run.watched(f"build mini-model of {step.layers} layers", watch) as report:
+            for point in run.points:
+                report(point)
 
         def fill(draft: Draft) -> None:
             draft.tensors("layers", fresh.state_dict())

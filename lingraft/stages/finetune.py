@@ -84,7 +84,9 @@ def finetune(
             checkpointer=checkpointer,
             dev_score=_evaluator(net, kind, held_out, recipe.source),
         )
-        run.watched(f"finetune {task}, seed {seed}", watch)
+        with run.watched(f"finetune {task}, seed {seed}", watch) as report:
+            for point in run.points:
+                report(point)
         evaluated = kind.judge(net, held_out, recipe.source)
 
         def fill(draft: Draft) -> None:

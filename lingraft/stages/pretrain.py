@@ -57,7 +57,9 @@ def pretrain(
             return made
         dev_score = dev_evaluator(encoder, encoder, open_split(data, "dev"), settings)
         run = pretraining_run(recipe, step, encoder, train, checkpointer, dev_score)
-        run.watched(f"pretrain {recipe.source}", watch)
+        with run.watched(f"pretrain {recipe.source}", watch) as report:
+            for point in run.points:
+                report(point)
 
         def fill(draft: Draft) -> None:
             draft.tensors("body", encoder.body_tensors())

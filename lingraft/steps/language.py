@@ -28,9 +28,15 @@ from lingraft.jobs.job import LanguageEvaluationJob
 from lingraft.jobs.launchable import Input, InputList, Launchable, Output
 from lingraft.reports.run.records import GateVerdict, RunRecords, TrackedRuns
 from lingraft.stages.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
-from lingraft.steps.promote import promote_version, requester
-from lingraft.steps.run_job import Scores
-from lingraft.steps.step_io import ScoresAndConfusion, confusion_of, dev_score_and_seed, recalls
+from lingraft.steps.run_job import (
+    Scores,
+    ScoresAndConfusion,
+    confusion_of,
+    dev_score_and_seed,
+    promote_version,
+    recalls,
+    requester,
+)
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
 from lingraft.tracking.promotion.evidence import register_judged
 from lingraft.tracking.promotion.gate import refusal_reason

@@ -1,15 +1,26 @@
-"""Run a job as a step, under a tracking run of its own."""
+"""Run a job as a step, under a tracking run of its own; scores and promotions that steps share."""
 
 import contextlib
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.failures import failure_reason, record_failure, require_inputs_made
+from lingraft.config.gate import Gate
+from lingraft.console import say
+from lingraft.errors import PromotionError
 from lingraft.jobs.job import Job
+from lingraft.stages.results import TaskScores
+from lingraft.tasks.class_scores import class_scores
+from lingraft.tracking.promotion.gate import refusal_reason
+from lingraft.tracking.promotion.promote import PromotionResult, promote
 from lingraft.training.metrics import expose_metrics
 
 Scores = dict[str, float]
+ScoresAndConfusion = tuple[Scores, list[str], list[list[int]]]
+"""Scores to show, then labels and confusion matrix of the first task with classes, both empty without one."""
 _TRAINED = {Kind.PRIMARY, Kind.MINI, Kind.TASK, Kind.EMBEDDINGS}
 
 
@@ -48,3 +59,61 @@ def run_job(job: Job, run: Path) -> Scores:
 def cost_of(made: Artifact) -> Scores:
     """Return the cost of training an artifact as scores."""
     return {key: float(value) for key, value in made.manifest.cost.model_dump().items()}
+
+
+def confusion_of(tasks: Sequence[TaskScores]) -> tuple[list[str], list[list[int]]]:
+    """Return labels and confusion matrix of the first task with classes; both empty without one."""
+    with_classes = [(task.labels, task.confusion) for task in tasks if task.confusion]
+    return with_classes[0] if with_classes else ([], [])
+
+
+def recalls(tasks: Sequence[TaskScores]) -> Scores:
+    """Return the recall of every class with test examples, over all seeds, as one group of metrics for each task."""
+    return {
+        f"recall {task.name}/{name}": score.recall
+        for task in tasks
+        for name, score in zip(_metric_names(task.labels), class_scores(task.confusion), strict=False)
+        if score.recall is not None
+    }
+
+
+def _metric_names(labels: Sequence[str]) -> list[str]:
+    """Return labels as MLflow allows them in names of metrics; labels that would become equal get their index."""
+    words = [re.sub(r"[^\w.\- ]", "_", label) for label in labels]
+    return [word if words.count(word) == 1 else f"{word} {place}" for place, word in enumerate(words)]
+
+
+def dev_score_and_seed(task: Path) -> tuple[float, int]:
+    """Return dev score and seed of a task; the champion has the highest, so all steps choose the same one."""
+    manifest = Artifact.load(task, Kind.TASK).manifest
+    return manifest.detail("dev_score", float), manifest.detail("seed", int)
+
+
+def requester(stage: tracking.StageRun) -> str:
+    """Return the requester of a promotion, for the record of decisions."""
+    return f"pipeline, run {stage.run_id}"
+
+
+def promote_version(stage: tracking.StageRun, name: str, version: str, gate: Gate | None = None) -> PromotionResult:
+    """Promote a version if it passes the gate, and log the result.
+
+    Raises:
+        SupersededError: another version was promoted at the same time, and was first.
+        GateError: there is no evidence, or no primary to be aligned with.
+        TrackingError: the registry refuses, or stays down.
+    """
+    decided = promote(stage.client, name, int(version), requester(stage), gate)
+    if decided.moved:
+        say(f"Version {version} of {name!r} is champion, in place of {decided.before or 'none'}.")
+    return decided
+
+
+def require_champion(stage: tracking.StageRun, name: str, version: str) -> None:
+    """Promote a version that the pipeline has just made for the current primary.
+
+    Raises:
+        PromotionError: the gate refuses it.
+    """
+    decided = promote_version(stage, name, version)
+    if decided.after != int(version):
+        raise PromotionError(f"version {version} of {name!r} is not promoted. {refusal_reason(decided.checks)}")

@@ -11,9 +11,14 @@ from lingraft.console import say
 from lingraft.data.languages import language_name, name_and_tag, quoted
 from lingraft.jobs.job import SourceDirs, SourceEvaluationJob
 from lingraft.stages.results import SourceResult, load_source
-from lingraft.steps.promote import require_champion
-from lingraft.steps.run_job import Scores
-from lingraft.steps.step_io import ScoresAndConfusion, confusion_of, dev_score_and_seed, recalls
+from lingraft.steps.run_job import (
+    Scores,
+    ScoresAndConfusion,
+    confusion_of,
+    dev_score_and_seed,
+    recalls,
+    require_champion,
+)
 from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
 from lingraft.tracking.promotion.promote import languages_to_readapt
 from lingraft.tracking.promotion.registered_source import VECTORS, VECTORS_RUN, download_source

@@ -1,16 +1,13 @@
-"""One run of the training loop for a stage: its phases, batches, number format and progress, and its record."""
+"""One run of the training loop for a stage: its phases, batches, number format, and the record that it leaves."""
 
 import itertools
-import sys
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from lingraft import ranks
 from lingraft.artifacts.artifact import Draft
@@ -18,7 +15,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Step
 from lingraft.config.tasks import Finetuning
 from lingraft.config.training import Training
-from lingraft.console import remaining_note, say
+from lingraft.console import say
 from lingraft.model.encoder import Encoder
 from lingraft.model.flops import finetuning_update_shape, flops_per_update, step_flops
 from lingraft.model.kernels.cpu import reuse_freed_memory
@@ -29,11 +26,10 @@ from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
 from lingraft.training.loop import Phase, Stream, TrainingLoop, max_steps
 from lingraft.training.masked_lm import MaskedLmLoss
+from lingraft.training.progress import training_progress
 from lingraft.training.schedule import MetricsCallback, Schedule, TrainingMetrics, write_curve
 from lingraft.training.state import TrainingState
 
-_LINE_EVERY_S = 10.0
-"""Seconds between lines of progress in a log."""
 _ANNOUNCED: set[str] = set()
 """Number formats that this process has said it trains in."""
 _SCHEDULE_SETTINGS = {
@@ -64,18 +60,25 @@ class TrainingRun:
     """Learning curve up to the checkpoint."""
     checkpointer: CheckpointManager | None
 
-    def watched(self, title: str, watch: MetricsCallback) -> None:
-        """Train to the end under a progress bar.
+    @contextmanager
+    def watched(self, title: str, watch: MetricsCallback) -> Iterator[MetricsCallback]:
+        """Watch the points up to the checkpoint, then yield a function that shows and watches a new one.
 
-        `watch` hears of every point, earlier ones first.
+        At the end the points are closed.
 
-        Raises:
-            TrainingError: too many losses or gradients are not finite.
-            Interruption: the process was asked to stop, and a checkpoint was written.
+        Args:
+            title: title of the progress bar.
+            watch: called with every point, earlier ones first.
         """
-        with closing(self.points), closing(show_progress(self.points, self.steps, title)) as points:
-            for point in itertools.chain(self.earlier, points):
+        with closing(self.points), training_progress(self.steps, title) as show:
+            for point in self.earlier:
                 watch(point)
+
+            def report(point: TrainingMetrics) -> None:
+                show(point)
+                watch(point)
+
+            yield report
 
 
 def masked_lm_phase(
@@ -208,35 +211,3 @@ def record_training(
     }
     if state.points:
         draft.facts["cost"] = state.points[-1].cost
-
-
-def show_progress(points: Iterator[TrainingMetrics], steps: int, title: str) -> Generator[TrainingMetrics, None, None]:
-    """Pass the points of a learning curve on, and show each in the first of several processes."""
-    if not ranks.is_rank_zero():
-        yield from points
-    elif sys.stderr.isatty():
-        with tqdm(total=steps, desc=title, unit="step", file=sys.stderr) as bar:
-            for point in points:
-                bar.set_postfix_str(f"{_measured(point)}{_total_time_left(point, steps)}", refresh=False)
-                bar.update(point.step - bar.n)
-                yield point
-    else:
-        said_at = float("-inf")
-        for point in points:
-            if time.monotonic() - said_at > _LINE_EVERY_S or point.step == steps:
-                said_at = time.monotonic()
-                left_s = point.elapsed_s / point.step * (steps - point.step)
-                left = f"{left_s:.0f} s left{_total_time_left(point, steps)}"
-                say(f"{title}: step {point.step}/{steps}, {_measured(point)}, {left}")
-            yield point
-
-
-def _measured(point: TrainingMetrics) -> str:
-    depth = "" if point.depth is None else f"depth {point.depth}, "
-    return f"{depth}loss {point.loss:.3f}, {point.tokens / point.elapsed_s:,.0f} tokens/s"
-
-
-def _total_time_left(point: TrainingMetrics, steps: int) -> str:
-    """Time that all steps of a command still take, where this training is one of several."""
-    total_s = point.elapsed_s / point.step * steps
-    return remaining_note(total_s - point.elapsed_s, total_s)

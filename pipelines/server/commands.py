@@ -75,8 +75,7 @@ def submit(
     from lingraft.config.recipe import Recipe
     from lingraft.console import say
     from pipelines.server import follow as following
-    from pipelines.server.runs import RunRequest, schedule, start_run
-    from pipelines.server.upload import upload
+    from pipelines.server.runs import RunRequest, schedule, start_run, upload
 
     settings = _with_image(Recipe.load(recipe), image)
     _require_pinned(settings, unpinned)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 import kfp_server_api as kfp
 
 from lingraft.errors import LingraftError
-from pipelines.server.connection import Connection, ServerError, server_errors
+from lingraft.retry import poll, retry
+from pipelines.server.connection import Connection, server_errors
 
 DONE = "SUCCEEDED"
 _ENDS = {DONE, "FAILED", "CANCELED", "SKIPPED"}
@@ -57,20 +58,16 @@ def follow(
 
 def _poll(connection: Connection, client: kfp.ApiClient, run_id: str, patience_s: float) -> Iterator[kfp.V2beta1Run]:
     """Yield the run again and again; a server that is down for a while is polled on."""
-    seen_at = time.monotonic()
-    while True:
-        try:
-            with server_errors(connection, f"look at run {run_id}"):
-                run = kfp.RunServiceApi(client).run_service_get_run(run_id)
-            seen_at = time.monotonic()
-            yield run
-        except ServerError as error:
-            if not _may_heal(error) or time.monotonic() - seen_at > patience_s:
-                raise
-        time.sleep(_LOOK_EVERY_S)
+
+    def look() -> kfp.V2beta1Run:
+        with server_errors(connection, f"look at run {run_id}"):
+            return kfp.RunServiceApi(client).run_service_get_run(run_id)
+
+    for _ in poll(_LOOK_EVERY_S):
+        yield retry(look, _may_heal, patience_s, before_pause=lambda *_: None, last_pause_s=_LOOK_EVERY_S)
 
 
-def _may_heal(error: ServerError) -> bool:
+def _may_heal(error: Exception) -> bool:
     """Whether the error lies with the server, so that the request may succeed later."""
     cause = error.__cause__
     return not isinstance(cause, kfp.ApiException) or cause.status is None or cause.status >= 500

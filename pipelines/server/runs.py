@@ -1,14 +1,21 @@
-"""Runs on the server, started once or on a schedule."""
+"""Versions of pipelines on the server, and runs of them, started once or on a schedule."""
 
 import functools
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import kfp_server_api as kfp
+import yaml
 
 from pipelines.server.connection import Connection, server_errors
-from pipelines.server.listing import find_by_name, get_or_create, list_by_name
+
+_HASH_CHARACTERS = 12
+_TAKEN = 409
+"""HTTP status of a create request whose name is taken."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,42 @@ class RunRequest:
     """Service account of the steps; the server's default if empty."""
 
 
+def upload(connection: Connection, client: kfp.ApiClient, package: Path) -> kfp.V2beta1PipelineVersion:
+    """Upload a compiled pipeline unless the server has this version, and return the version.
+
+    Args:
+        connection: connection to the server.
+        client: client of its API.
+        package: compiled YAML, with the pipeline's name; the hash of its content is the version's name.
+
+    Raises:
+        ServerError: the server refused, failed or does not answer.
+    """
+    documents = [*yaml.safe_load_all(package.read_bytes())]
+    name = str(documents[0]["pipelineInfo"]["name"])
+    # The order of keys, and the comments of KFP's compiler, differ from run to run.
+    version = hashlib.sha256(json.dumps(documents, sort_keys=True).encode()).hexdigest()[:_HASH_CHARACTERS]
+    pipelines = kfp.PipelineServiceApi(client)
+    uploads = kfp.PipelineUploadServiceApi(client)
+    wanted = kfp.V2beta1Pipeline(name=name, display_name=name, namespace=connection.namespace or None)
+    with server_errors(connection, f"upload pipeline {name}"):
+        pipeline_id = _get_or_create(
+            lambda: _list_by_name(
+                pipelines.pipeline_service_list_pipelines, "pipelines", "name", name, namespace=connection.namespace
+            ),
+            lambda: pipelines.pipeline_service_create_pipeline(wanted),
+        ).pipeline_id
+        return _get_or_create(
+            lambda: _list_by_name(
+                functools.partial(pipelines.pipeline_service_list_pipeline_versions, pipeline_id=pipeline_id),
+                "pipeline_versions",
+                "name",
+                version,
+            ),
+            lambda: uploads.upload_pipeline_version(str(package), name=version, pipelineid=pipeline_id),
+        )
+
+
 def start_run(connection: Connection, client: kfp.ApiClient, request: RunRequest) -> str:
     """Start a run, and return its id.
 
@@ -34,9 +77,8 @@ def start_run(connection: Connection, client: kfp.ApiClient, request: RunRequest
     """
     experiment_id = _experiment(connection, client, request.experiment)
     with server_errors(connection, f"start {request.name}"):
-        return str(
-            kfp.RunServiceApi(client).run_service_create_run(kfp.V2beta1Run(**_common(request, experiment_id))).run_id
-        )
+        made = kfp.RunServiceApi(client).run_service_create_run(kfp.V2beta1Run(**_common(request, experiment_id)))
+    return str(made.run_id)
 
 
 def schedule(connection: Connection, client: kfp.ApiClient, request: RunRequest, cron: str) -> str:
@@ -62,13 +104,10 @@ def schedule(connection: Connection, client: kfp.ApiClient, request: RunRequest,
         max_concurrency="1",
         no_catchup=True,
     )
+    of_experiment = functools.partial(schedules.recurring_run_service_list_recurring_runs, experiment_id=experiment_id)
     with server_errors(connection, f"schedule {request.name}"):
-        before = list_by_name(
-            schedules.recurring_run_service_list_recurring_runs,
-            "recurring_runs",
-            request.name,
-            experiment_id=experiment_id,
-            namespace=connection.namespace,
+        before = _list_by_name(
+            of_experiment, "recurring_runs", "display_name", request.name, namespace=connection.namespace
         )
         made = schedules.recurring_run_service_create_recurring_run(wanted)
         for each in before:
@@ -93,13 +132,31 @@ def _common(request: RunRequest, experiment_id: str) -> dict[str, Any]:
 def _experiment(connection: Connection, client: kfp.ApiClient, name: str) -> str:
     experiments = kfp.ExperimentServiceApi(client)
     wanted = kfp.V2beta1Experiment(display_name=name, namespace=connection.namespace or None)
-    find = functools.partial(
-        find_by_name,
-        experiments.experiment_service_list_experiments,
-        "experiments",
-        name,
-        namespace=connection.namespace,
-    )
+    listing = experiments.experiment_service_list_experiments
     with server_errors(connection, f"experiment {name}"):
-        made = get_or_create(find, lambda: experiments.experiment_service_create_experiment(wanted))
+        made = _get_or_create(
+            lambda: _list_by_name(listing, "experiments", "display_name", name, namespace=connection.namespace),
+            lambda: experiments.experiment_service_create_experiment(wanted),
+        )
     return str(made.experiment_id)
+
+
+def _list_by_name(listing: Callable[..., Any], noun: str, key: str, name: str, namespace: str = "") -> list[Any]:
+    """Return the objects whose `key` is a name, oldest first, at most 20, by the server's own filter."""
+    wanted = kfp.V2beta1Predicate(kfp.V2beta1PredicateOperation.EQUALS, key=key, string_value=name)
+    of_name = json.dumps(kfp.ApiClient().sanitize_for_serialization(kfp.V2beta1Filter(predicates=[wanted])))
+    where = {"namespace": namespace} if namespace else {}
+    return getattr(listing(**where, filter=of_name), noun) or []
+
+
+def _get_or_create(find: Callable[[], list[Any]], make: Callable[[], Any]) -> Any:
+    """Return the oldest existing object, else create it; if another client creates it meanwhile, return that one."""
+    for existing in find():
+        return existing
+    try:
+        return make()
+    except kfp.ApiException as error:
+        theirs = find() if error.status == _TAKEN else []
+        if not theirs:
+            raise
+        return theirs[0]

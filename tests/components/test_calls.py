@@ -101,12 +101,6 @@ def test_an_evaluation_without_a_task_has_no_matrix(bench: Bench) -> None:
     assert confusion.metadata["confusionMatrix"]["rows"] == []
 
 
-@pytest.mark.usefixtures("evaluated")
-def test_depths_are_a_list_that_a_loop_can_take(bench: Bench) -> None:
-    assert language.depths_of.python_func(bench.recipe, "de", False, bench.output("depths")) == [1]
-    assert language.depths_of.python_func(bench.recipe, "de", True, bench.output("all-depths")) == [1, 3]
-
-
 def test_a_language_whose_depths_cannot_be_asked_for_fails_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
@@ -118,28 +112,6 @@ def test_a_language_whose_depths_cannot_be_asked_for_fails_alone(bench: Bench, m
     initial = given(shop.embeddings["de"], dsl.Model)
     language.adapt.python_func(bench.recipe, bench.run, depth, *inputs, initial, depths, embeddings, metrics)
     assert "127.0.0.1" in str(failure_reason(Path(embeddings.path)))
-
-
-@pytest.mark.usefixtures("evaluated")
-def test_the_source_comes_back_from_the_registry_as_folders(bench: Bench) -> None:
-    names = ("primary", "tasks", "evaluation", "mini", "vectors")
-    fetched = [bench.output(f"fetched-{name}") for name in names]
-    source.fetch_source.python_func(bench.recipe, bench.run, *fetched)
-    primary, tasks, evaluation, mini, vectors = fetched
-    expected = Artifact.load(bench.shop.primary, Kind.PRIMARY)
-    assert Artifact.load(Path(primary.path), Kind.PRIMARY).manifest == expected.manifest
-    assert {folder.name for folder in Path(tasks.path).glob("topic/*")} == {"seed-1", "seed-2"}
-    assert Artifact.load(Path(evaluation.path), Kind.EVALUATION)
-    assert list(Path(mini.path).iterdir()) == list(Path(vectors.path).iterdir()) == []
-
-
-def test_a_job_of_finetuning_is_a_task_and_its_seed(bench: Bench) -> None:
-    task, metrics = bench.output("task", dsl.Model), dsl.Metrics()
-    folders = given(bench.shop.primary, dsl.Model), given(bench.shop.texts["en"])
-    source.finetune.python_func(bench.recipe, bench.run, "topic/1", *folders, task, metrics)
-    made, expected = (Artifact.load(folder, Kind.TASK) for folder in (Path(task.path), bench.shop.tasks[1]))
-    assert made.fingerprint == expected.fingerprint
-    assert metrics.metadata["dev_score"] == expected.manifest.details["dev_score"]
 
 
 @pytest.mark.usefixtures("evaluated")

@@ -9,7 +9,7 @@ import pytest
 from kfp import dsl
 
 import lingraft
-from components import data, source
+from components import data, language
 from lingraft.training.optimizer import Optimizer
 from tests.components.in_process import steps_in_process
 from tests.tracking_stores import quiet, sqlite_store
@@ -17,7 +17,7 @@ from tests.workshop import Workshop, changed
 
 pytestmark = quiet
 ROOT = Path(lingraft.__file__).parents[1]
-MOST_FRAMES = 12
+MOST_FRAMES = 10
 
 
 def ours(frame: FrameType | None) -> Iterator[str]:
@@ -42,12 +42,22 @@ def test_a_component_trains_within_few_frames(
 
     monkeypatch.setattr(Optimizer, "step", watched)
     steps_in_process(monkeypatch)
-    recipe = changed(workshop.recipe, "pretraining", steps=1, warmup_steps=0).to_json()
-    folders = {name: dsl.Artifact(uri=str(tmp_path / name)) for name in ("run", "primary")}
-    given = {"blocks": workshop.blocks["en"], "tokenizer": workshop.tokenizers["en"]}
-    inputs = {name: dsl.Artifact(uri=str(folder)) for name, folder in given.items()}
+    recipe = changed(workshop.recipe, "adaptation", steps=1, warmup_steps=0).to_json()
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    folders = {
+        "run": tmp_path / "run",
+        "primary": workshop.primary,
+        "mini": nothing,
+        "blocks": workshop.blocks["de"],
+        "tokenizer": workshop.tokenizers["de"],
+        "initial": nothing,
+        "depths": nothing,
+        "embeddings": tmp_path / "embeddings",
+    }
+    artifacts = {name: dsl.Artifact(uri=str(folder)) for name, folder in folders.items()}
     with sqlite_store(tmp_path):
-        data.open_run.python_func(recipe, "source", folders["run"])
-        source.pretrain.python_func(recipe, **folders, **inputs, metrics=dsl.Metrics())
+        data.open_run.python_func(recipe, "language", artifacts["run"])
+        language.adapt.python_func(recipe, depth=1, **artifacts, metrics=dsl.Metrics())
     [frames] = seen
     assert len(frames) <= MOST_FRAMES, "\n".join(frames)

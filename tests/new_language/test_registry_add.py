@@ -13,7 +13,7 @@ from lingraft.cli import app
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
 from lingraft.new_language.summary import AddedLanguage
 from lingraft.steps import data, source
-from lingraft.steps.step_io import dev_score_and_seed
+from lingraft.steps.run_job import dev_score_and_seed
 from tests.new_language.given import RECIPE, out_of
 from tests.steps import conftest as steps
 from tests.steps.conftest import Registered

@@ -1,5 +1,6 @@
 """The whole language lane as one call: what it leaves, and how it goes on."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -25,7 +26,7 @@ from lingraft.stages.evaluate import evaluate_source
 from lingraft.stages.vectors import build_vectors
 from lingraft.tasks.model import load_task
 from lingraft.training import run
-from lingraft.training.schedule import TrainingMetrics
+from lingraft.training.schedule import MetricsCallback
 from tests import made_up
 from tests.fixtures.forked import lingraft, start
 from tests.new_language.given import BRIEFLY, RECIPE, files_of, out_of, plain_text
@@ -35,11 +36,11 @@ ROOT = Path(__file__).parents[2]
 
 
 def killed_in_the_midst_of_training(arguments: list[str]) -> None:
-    def killed(points: Iterator[TrainingMetrics], steps: int, title: str) -> Iterator[TrainingMetrics]:
-        yield next(points)
-        os.kill(os.getpid(), signal.SIGKILL)
+    @contextlib.contextmanager
+    def killed(steps: int, title: str) -> Iterator[MetricsCallback]:
+        yield lambda _: os.kill(os.getpid(), signal.SIGKILL)
 
-    run.show_progress = killed
+    run.training_progress = killed
     lingraft(arguments)
 
 

@@ -1,11 +1,14 @@
-"""The YAML that a cluster is given: held to golden files, and to what every step must ask of Kubernetes.
+"""The YAML that a cluster is given: its steps and their order, and what every step must ask of Kubernetes.
 
-After a wanted change, `make golden` writes the golden files anew; read their difference before committing it.
+The demo's is held to golden files, too. After a wanted change, `make golden` writes them anew; read their difference
+before committing it.
 """
 
 import inspect
 import json
 import re
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ from pipelines.__main__ import compile_all
 from pipelines.catalogue import PIPELINES
 from tests.pipelines.compiled import ROOT, Document, compiled, read, shipped, stand_in
 
-GOLDEN = ROOT / "tests" / "golden"
+GOLDEN = ROOT / "tests" / "golden" / "demo"
 PIPELINES_OF = {"base": sorted(PIPELINES), "demo": sorted(PIPELINES.keys() - {"paper"})}
 """The comparison of systems is the base recipe's only."""
 _PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['pipelinechannel--(\w+)'\]\}\}")
@@ -101,13 +104,155 @@ def _lasting(yaml_file: Path) -> str:
     return "".join(lasting)
 
 
-@pytest.mark.parametrize("name", PIPELINES_OF)
-def test_compiled_pipelines_are_the_golden_ones(name: str) -> None:
-    golden = {path.name: _lasting(path) for path in (GOLDEN / name).iterdir()}
-    made = {path.name: _lasting(path) for path in shipped(name).iterdir()}
-    assert made.keys() == golden.keys() == {f"{pipeline}.yaml" for pipeline in PIPELINES_OF[name]}
+def test_the_demos_pipelines_are_the_golden_ones() -> None:
+    golden = {path.name: _lasting(path) for path in GOLDEN.iterdir()}
+    made = {path.name: _lasting(path) for path in shipped("demo").iterdir()}
+    assert made.keys() == golden.keys() == {f"{pipeline}.yaml" for pipeline in PIPELINES_OF["demo"]}
     for file, text in made.items():
-        assert text == golden[file], f"{name}/{file} changed; if that is wanted, run `make golden`"
+        assert text == golden[file], f"{file} changed; if that is wanted, run `make golden`"
+
+
+ORDER = {
+    "source": """
+        check-inputs:
+        open-run: check-inputs
+        prepare-text: open-run
+        train-tokenizer: open-run prepare-text
+        build-blocks: open-run prepare-text train-tokenizer
+        pretrain: build-blocks open-run train-tokenizer
+        for-loop-2, 20 at most 14: open-run prepare-text pretrain
+          finetune:
+        evaluate-source: build-blocks for-loop-2 open-run prepare-text pretrain
+        register-source: evaluate-source for-loop-2 open-run pretrain
+    """,
+    "depth-search": """
+        check-inputs:
+        open-run: check-inputs
+        fetch-source: open-run
+        prepare-text: open-run
+        train-tokenizer: open-run prepare-text
+        build-blocks: open-run prepare-text train-tokenizer
+        initialise: build-blocks fetch-source open-run train-tokenizer
+        for-loop-2, 3 at most 3: build-blocks fetch-source initialise open-run prepare-text train-tokenizer
+          try-depths:
+        search-depth: build-blocks fetch-source for-loop-2 initialise open-run prepare-text train-tokenizer
+    """,
+    "language": """
+        check-inputs:
+        open-run: check-inputs
+        fetch-source: open-run
+        for-loop-1, languages at most 14: fetch-source open-run
+          prepare-text:
+          depths-of:
+          train-tokenizer: prepare-text
+          build-blocks: prepare-text train-tokenizer
+          initialise: build-blocks train-tokenizer
+          for-loop-2, depths-of-Output at most 14: build-blocks depths-of initialise prepare-text train-tokenizer
+            adapt:
+            evaluate-language: adapt
+          register-language: for-loop-2
+        export-bundle: fetch-source for-loop-1 open-run
+        export-bundle-2: fetch-source for-loop-1 open-run
+        export-bundle-3: fetch-source for-loop-1 open-run
+        export-bundle-4: fetch-source for-loop-1 open-run
+        write-report: export-bundle export-bundle-2 export-bundle-3 export-bundle-4 fetch-source for-loop-1 open-run
+        require-languages: for-loop-1 open-run write-report
+    """,
+    "paper": """
+        check-inputs:
+        open-run: check-inputs
+        prepare-language: open-run
+        pretrain: open-run prepare-language
+        pretrain-2: open-run prepare-language
+        pretrain-3: open-run prepare-language
+        build-mini: open-run prepare-language pretrain
+        for-loop-2, 20 at most 14: open-run prepare-language pretrain
+          finetune:
+        for-loop-4, 20 at most 14: open-run prepare-language pretrain-2
+          finetune-2:
+        for-loop-6, 40 at most 14: open-run prepare-language pretrain-3
+          finetune-3:
+        judge-source: for-loop-2 open-run prepare-language pretrain
+        judge-source-2: for-loop-4 open-run prepare-language pretrain-2
+        judge-source-3: for-loop-6 open-run prepare-language pretrain-3
+        for-loop-7, languages at most 14: build-mini judge-source judge-source-2 judge-source-3 open-run pretrain"""
+    """ pretrain-2 pretrain-3
+          prepare-language-2:
+          adapt: prepare-language-2
+          adapt-2: prepare-language-2
+          adapt-3: prepare-language-2
+          adapt-over-mini: prepare-language-2
+          judge-language: adapt prepare-language-2
+          judge-language-2: adapt-2 prepare-language-2
+          judge-language-4: adapt-3 prepare-language-2
+          judge-language-3: adapt-over-mini prepare-language-2
+        gather: for-loop-7 judge-source
+        gather-2: for-loop-7 gather judge-source-2
+        gather-3: for-loop-7 gather-2 judge-source
+        gather-4: for-loop-7 gather-3 judge-source-3
+        write-report: gather-4 open-run
+    """,
+}
+"""Steps of the base recipe's pipelines, each with those that it waits for."""
+
+
+def _outline(specification: Document, component: Document, indent: int = 8) -> Iterator[str]:
+    tasks = component["dag"]["tasks"]
+    waits = {name: sorted(task.get("dependentTasks", [])) for name, task in tasks.items()}
+    for name in TopologicalSorter(waits).static_order():
+        loop = ""
+        if iterator := tasks[name].get("parameterIterator"):
+            items = iterator["items"]
+            over = len(json.loads(items["raw"])) if "raw" in items else items["inputParameter"].rpartition("--")[2]
+            loop = f", {over} at most {tasks[name]['iteratorPolicy']['parallelismLimit']}"
+        yield f"{' ' * indent}{name}{loop}: {' '.join(waits[name])}".rstrip()
+        inner = specification["components"][tasks[name]["componentRef"]["name"]]
+        if "dag" in inner:
+            yield from _outline(specification, inner, indent + 2)
+
+
+@pytest.mark.parametrize("pipeline", ORDER)
+def test_the_base_recipes_steps_stand_in_their_order(pipeline: str) -> None:
+    specification, _ = read(shipped("base") / f"{pipeline}.yaml")
+    assert [*_outline(specification, specification["root"])] == ORDER[pipeline].splitlines()[1:-1]
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "stages", "own"),
+    [
+        ("source", ["pretraining", "finetuning", "judging"], {"language": "en"}),
+        ("depth-search", ["search"], {"target": "tr"}),
+        (
+            "language",
+            ["adaptation", "judging"],
+            {"compare": False, "drop_languages": [], "new_primary": False, "new_labels": False, "languages": None},
+        ),
+        ("paper", ["pretraining", "mini", "finetuning", "adaptation", "judging"], {"languages": None}),
+    ],
+)
+def test_the_base_recipes_parameters_have_its_values(pipeline: str, stages: list[str], own: dict[str, Any]) -> None:
+    base = Recipe.load(ROOT / "recipes/base.toml")
+    gpu_nodes = {"key": "nvidia.com/gpu", "operator": "Exists", "value": "", "effect": "NoSchedule"}
+    asked = {
+        "cpu": "16",
+        "memory": "128Gi",
+        "accelerator": "nvidia.com/gpu",
+        "accelerator_count": "1",
+        "node_selector": {"lingraft.io/pool": "gpu"},
+        "tolerations": [gpu_nodes],
+    }
+    expected = {f"{stage}_{name}": value for stage in stages for name, value in asked.items()} | own
+    if "languages" in own:
+        expected["languages"] = [*base.targets]
+    specification, _ = read(shipped("base") / f"{pipeline}.yaml")
+    parameters = specification["root"]["inputDefinitions"]["parameters"]
+    assert {name: given["defaultValue"] for name, given in parameters.items() if name != "recipe"} == expected
+
+
+def test_every_step_is_retried_as_often_as_its_profile_says(steps: dict[str, Any], recipe: Recipe) -> None:
+    for step, (container, _) in steps.items():
+        profile = recipe.cluster.training if _trains(step) else recipe.cluster.light
+        assert {"name": launcher.RETRIES, "value": str(profile.retries)} in container["env"]
 
 
 def test_a_pipelines_default_recipe_is_the_whole_recipe(documents: list[Document], recipe: Recipe) -> None:

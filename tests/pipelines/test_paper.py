@@ -25,14 +25,10 @@ from tests.pipelines.compiled import compiled, read
 from tests.pipelines.finished import TINY, runs_of
 from tests.tracking_stores import quiet
 
-LIGHT = {"check-inputs", "open-run", "prepare-language", "gather", "write-report"}
-TRAINING = {"pretrain", "build-mini", "finetune", "judge-source", "adapt", "adapt-over-mini", "judge-language"}
-
 
 @pytest.fixture(scope="module")
 def settings() -> Recipe:
-    cluster = {"training": {"cpu": "7", "memory": "11Gi"}, "light": {"cpu": "1", "memory": "2Gi"}}
-    return recipe_on(Path("nowhere"), cluster=cluster | {"parallel_languages": 3})
+    return recipe_on(Path("nowhere"), cluster={"parallel_languages": 3})
 
 
 @pytest.fixture(scope="module")
@@ -86,30 +82,6 @@ def test_languages_are_known_when_it_is_run(documents: list[dict[str, Any]], set
     assert {loop["iteratorPolicy"]["parallelismLimit"] for loop in loops} == {3}
     inputs = [loop["parameterIterator"]["items"].get("inputParameter") for loop in loops]
     assert [each for each in inputs if each] == ["pipelinechannel--languages"]
-
-
-def test_steps_run_the_recipes_image_within_their_profile(documents: list[dict[str, Any]], settings: Recipe) -> None:
-    containers = documents[0]["deploymentSpec"]["executors"]
-    places = documents[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    assert containers.keys() == places.keys()
-    parameters, seen = documents[0]["root"]["inputDefinitions"]["parameters"], set()
-    for name, executor in containers.items():
-        step = name.removeprefix("exec-").rstrip("0123456789").rstrip("-")
-        seen.add(step)
-        container = executor["container"]
-        assert container["image"] == settings.cluster.image
-        memory = container["resources"]["resourceMemoryLimit"]
-        if named := re.search(r"'pipelinechannel--(\w+_memory)'", memory):
-            memory = parameters[named[1]]["defaultValue"]
-        assert bool(named) == (step in TRAINING)
-        assert memory == ("11Gi" if step in TRAINING else "2Gi")
-    assert seen == LIGHT | TRAINING
-
-
-def test_no_step_is_left_out_because_it_ran_before(documents: list[dict[str, Any]]) -> None:
-    steps = [task for task in dags(documents[0]) if "for-loop" not in task["componentRef"]["name"]]
-    assert steps
-    assert not [task for task in steps if task["cachingOptions"].get("enableCache")]
 
 
 def test_without_tasks_nothing_is_finetuned(tmp_path: Path) -> None:

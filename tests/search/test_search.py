@@ -1,5 +1,4 @@
 import math
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -73,11 +72,10 @@ def _trials(storage: str) -> list[tuple[str, list[optuna.trial.FrozenTrial]]]:
     return [(name, optuna.load_study(study_name=name, storage=storage).get_trials()) for name in names]
 
 
-def test_every_head_of_the_primary_is_tried_once(workshop: Workshop, found: SearchResult) -> None:
+def test_every_head_is_tried_with_equal_compute_and_the_best_is_chosen(
+    workshop: Workshop, found: SearchResult, searched: Path
+) -> None:
     assert [trial.depth for trial in found.trials] == list(workshop.recipe.encoder.mlm_heads)
-
-
-def test_all_depths_get_equal_compute_within_half_an_update(workshop: Workshop, found: SearchResult) -> None:
     unpruned = [trial for trial in found.trials if not trial.pruned]
     (reference,) = (trial for trial in unpruned if trial.depth == workshop.recipe.adaptation.depth)
     assert reference.steps == 60
@@ -85,20 +83,17 @@ def test_all_depths_get_equal_compute_within_half_an_update(workshop: Workshop, 
     for trial in unpruned:
         assert abs(trial.flops - reference.flops) <= trial.flops / trial.steps / 2
     assert unpruned[-1].steps < reference.steps
-
-
-def test_the_depth_with_the_best_score_is_chosen(found: SearchResult) -> None:
-    best = max(trial.score for trial in found.trials if not trial.pruned)
-    assert best == next(trial.score for trial in found.trials if trial.depth == found.chosen)
+    best = max(unpruned, key=lambda trial: trial.score)
+    assert found.chosen == best.depth
     assert len({trial.score for trial in found.trials}) > 1
-
-
-def test_a_trial_keeps_its_scores_on_the_way(found: SearchResult) -> None:
     for trial in found.trials:
         spent = [flops for flops, _ in trial.scores_by_flops]
         assert spent == sorted(spent)
         assert len(spent) > 1
         assert trial.scores_by_flops[-1] == (trial.flops, trial.score)
+    fingerprint = Artifact.load(workshop.primary, Kind.PRIMARY).fingerprint
+    made = Artifact.load(searched / "search", Kind.SEARCH)
+    assert (made.manifest.aligned_with, found.primary, found.language) == (fingerprint, fingerprint, "de")
 
 
 def test_a_trials_score_is_the_primarys_with_the_rows_that_it_has_learned(workshop: Workshop, tmp_path: Path) -> None:
@@ -118,13 +113,6 @@ def test_a_trials_score_is_the_primarys_with_the_rows_that_it_has_learned(worksh
     assert trial.score == pytest.approx(found[3], rel=1e-6)
     assert abs(found[1] - found[3]) > 0.01
     assert trial.flops == pytest.approx(made.manifest.cost.flops)
-
-
-def test_the_result_belongs_to_the_primary(workshop: Workshop, tmp_path: Path) -> None:
-    result = _search(workshop, tmp_path / "search", _with_search(workshop.recipe, depths=(2,), steps_at_depth=4))
-    fingerprint = Artifact.load(workshop.primary, Kind.PRIMARY).fingerprint
-    assert Artifact.load(tmp_path / "search", Kind.SEARCH).manifest.aligned_with == result.primary == fingerprint
-    assert (result.language, result.chosen) == ("de", 2)
 
 
 def test_a_finished_search_is_answered_from_storage(
@@ -168,34 +156,38 @@ def test_the_same_search_finds_the_same(workshop: Workshop, found: SearchResult,
         assert math.isclose(one.score, other.score, rel_tol=1e-6)
 
 
-def test_a_depth_without_a_head_is_refused(workshop: Workshop, tmp_path: Path) -> None:
-    recipe = _with_search(workshop.recipe, depths=(1, 4))
-    with pytest.raises(DepthError, match=r"\b4\b.*1, 2, 3"):
+@pytest.mark.parametrize(
+    ("changes", "error", "reason"),
+    [
+        ({"depths": (1, 4)}, DepthError, r"\b4\b.*1, 2, 3"),
+        (None, RecipeError, r"no \[search\]"),
+        ({"language": "tr"}, TokenizerError, r"'de'.*not of 'tr'"),
+    ],
+    ids=["no head", "no search", "another language"],
+)
+def test_what_cannot_be_searched_is_refused(
+    workshop: Workshop, tmp_path: Path, changes: dict[str, Any] | None, error: type[Exception], reason: str
+) -> None:
+    without = workshop.recipe.model_copy(update={"search": None})
+    recipe = without if changes is None else _with_search(workshop.recipe, **changes)
+    with pytest.raises(error, match=reason):
         _search(workshop, tmp_path / "search", recipe)
     assert not (tmp_path / "search").exists()
 
 
-def test_a_recipe_without_a_search_is_refused(workshop: Workshop, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"no \[search\]"):
-        _search(workshop, tmp_path / "search", workshop.recipe.model_copy(update={"search": None}))
-
-
-def test_text_of_another_language_than_the_searched_one_is_refused(workshop: Workshop, tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"'de'.*not of 'tr'"):
-        _search(workshop, tmp_path / "search", _with_search(workshop.recipe, language="tr"))
-
-
-def test_a_password_in_a_storage_that_cannot_be_used_is_not_told(workshop: Workshop, tmp_path: Path) -> None:
-    address = f"postgresql+psycopg://lingraft:secret@/optuna?host={tmp_path}"
-    with pytest.raises(TrackingError, match=r"lingraft:\*\*\*@") as caught:
-        _search(workshop, tmp_path / "search", storage=address)
+@pytest.mark.parametrize(
+    ("address", "named"),
+    [
+        ("postgresql+psycopg://lingraft:secret@/optuna?host={folder}", r"lingraft:\*\*\*@"),
+        ("sqlite:///{folder}/missing/optuna.db", r"sqlite:///.*/missing/optuna\.db"),
+    ],
+)
+def test_a_storage_that_cannot_be_used_is_named_without_its_password(
+    workshop: Workshop, tmp_path: Path, address: str, named: str
+) -> None:
+    with pytest.raises(TrackingError, match=named) as caught:
+        _search(workshop, tmp_path / "search", storage=address.format(folder=tmp_path))
     assert "secret" not in str(caught.value)
-
-
-def test_a_storage_that_cannot_be_used_is_named_with_what_to_give(workshop: Workshop, tmp_path: Path) -> None:
-    address = f"sqlite:///{tmp_path / 'missing' / 'optuna.db'}"
-    with pytest.raises(TrackingError, match=re.escape(address)):
-        _search(workshop, tmp_path / "search", storage=address)
 
 
 def test_whoever_watches_hears_of_the_points_of_every_trial(workshop: Workshop, tmp_path: Path) -> None:

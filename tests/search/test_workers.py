@@ -37,24 +37,6 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield server.address("mlflow")
 
 
-def test_a_killed_workers_trial_goes_on_from_its_checkpoint_and_is_paid_once(
-    workshop: Workshop, recipe: Recipe, undisturbed: SearchResult, storage: str, tmp_path: Path
-) -> None:
-    workers = Workers(workshop, recipe, storage, tmp_path)
-    with workers.one("killed") as first:
-        workers.wait_for_look(3)
-        first.kill()
-    with workers.one("second") as second:
-        assert second.ends() == 0, workers.log("second")
-
-    assert "was lost" in workers.log("second")
-    assert "going on after step" in workers.log("second")
-    found = load_search(tmp_path / "second")
-    assert without_times(found) == without_times(undisturbed)
-    assert found.flops == undisturbed.flops
-    assert found.chosen == undisturbed.chosen
-
-
 def test_two_workers_share_the_trials_and_one_is_killed(
     workshop: Workshop, recipe: Recipe, undisturbed: SearchResult, storage: str, tmp_path: Path
 ) -> None:

@@ -11,8 +11,7 @@ import pytest
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.jobs.job import AdaptationJob, SourceEvaluationJob
 from lingraft.steps import data, language, source
-from lingraft.steps.run_job import Scores, run_job
-from lingraft.steps.step_io import ScoresAndConfusion
+from lingraft.steps.run_job import Scores, ScoresAndConfusion, run_job
 from tests.fixtures import once
 from tests.tracking.promotion.prepared import copied
 from tests.tracking_stores import sqlite_store

@@ -18,6 +18,7 @@ from lingraft.bundle.format import bundle_languages
 from lingraft.bundle.language_part import BODY_FINGERPRINTS, language_version
 from lingraft.config.encoder import EncoderShape
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, PublicationError, ServingError
+from lingraft.retry import poll
 from lingraft.serving.bundle import Bundle, ServedLanguage, open_language
 from lingraft.serving.logs import log_event
 from lingraft.serving.publishing.publications import LanguageStatus, Publication, Publications, ReplicaStatus
@@ -104,7 +105,7 @@ class Follower:
         self._write_status()
 
     def _poll_until_stopped(self) -> None:
-        while not self._stopping.wait(self._every_s):
+        for _ in poll(self._every_s, ended=self._stopping):
             try:
                 self.poll()
             except (OSError, LingraftError) as error:  # a volume that is away for a moment; what is served stays

@@ -1,7 +1,6 @@
 """Publishing, withdrawing and rolling back languages, and waiting for the servers' reports."""
 
 import itertools
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from lingraft.bundle.format import bundle_languages
 from lingraft.bundle.language_part import language_files, language_version
 from lingraft.data.languages import quoted
 from lingraft.errors import PublicationError
+from lingraft.retry import poll
 from lingraft.serving.publishing.publications import Publication, Publications
 
 _POLL_S = 0.1
@@ -167,9 +167,9 @@ def wait_for_results(folder: Path, made: Sequence[Publication], wait_s: float) -
         ArtifactError: a report is damaged.
     """
     publications = Publications(folder)
-    deadline_s = time.monotonic() + wait_s
+    results: list[PublicationResult] = []
     since_s = max((publications.written_at_s(each) for each in made), default=0.0)
-    while True:
+    for _ in poll(_POLL_S, wait_s):
         known = [*publications.replicas()]
         alive = [replica for replica, reported_s in known if reported_s >= since_s]
         results = [
@@ -178,10 +178,9 @@ def wait_for_results(folder: Path, made: Sequence[Publication], wait_s: float) -
             for each in made
             if (reply := replica.status(each.task, each.language)).seen >= each.number
         ]
-        complete = alive and len(alive) == len(known) and len(results) == len(alive) * len(made)
-        if complete or time.monotonic() >= deadline_s:
-            return results
-        time.sleep(_POLL_S)
+        if alive and len(alive) == len(known) and len(results) == len(alive) * len(made):
+            break
+    return results
 
 
 def silent_replicas(folder: Path, made: Sequence[Publication], results: Sequence[PublicationResult]) -> list[str]:

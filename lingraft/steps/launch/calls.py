@@ -1,6 +1,5 @@
 """Calls of steps as files in JSON, and the results of attempts at them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,8 +73,3 @@ def out_of_memory(what: str, limit: str) -> AttemptResult:
     return AttemptResult(
         failed=f"{what} was killed {_NO_MEMORY} ({limit}). Give its profile more memory, or take smaller micro-batches."
     )
-
-
-def all_folders(folders: dict[str, list[Path]]) -> Iterable[Path]:
-    """Yield the folders of all fields."""
-    return (folder for several in folders.values() for folder in several)

@@ -1,7 +1,6 @@
 """The launcher: run a step in a child process or on Kubernetes, with retries."""
 
 import functools
-import itertools
 import os
 import shutil
 import time
@@ -15,8 +14,9 @@ from lingraft.artifacts.failures import EXPECTED_ERRORS, format_error, require_i
 from lingraft.config.cluster import StageName
 from lingraft.console import say
 from lingraft.jobs.launchable import Launchable, Role
+from lingraft.retry import backoff
 from lingraft.steps.launch import child
-from lingraft.steps.launch.calls import AttemptResult, Call, LaunchError, LostError, all_folders
+from lingraft.steps.launch.calls import AttemptResult, Call, LaunchError, LostError
 
 RETRIES = "LINGRAFT_RETRIES"
 """Environment variable: number of retries of steps that were lost or failed by a transient error."""
@@ -53,20 +53,20 @@ def run(
     """
     try:
         if not work.records_failure:
-            require_inputs_made([*all_folders(work.folders(Role.INPUT)), *map(Path, after)])
+            require_inputs_made([*work.all_folders(Role.INPUT), *map(Path, after)])
         method = _launch_method(work, Path(tracking_run) if tracking_run else None)
-        for number in itertools.count(1):
+        for number, next_pause_s in enumerate(backoff(first_s=pause_s, last_s=pause_s), start=1):
             ended = method.attempt()
             if ended.reason is None:
                 method.finish()
                 return ended.answer.result if ended.answer else None
             _prepare_retry(work, ended, number, method.retries)
-            time.sleep(0.0 if ended.vanished else pause_s)
+            time.sleep(0.0 if ended.vanished else next_pause_s)
     except EXPECTED_ERRORS as error:
         if not isolated or (work.records_failure and not isinstance(error, LostError)):
             raise
         say(f"failed: {format_error(error)}")
-        for out in all_folders(work.folders(Role.OUTPUT)):
+        for out in work.all_folders(Role.OUTPUT):
             write_failure(out, format_error(error))
         return work.failed_result
 
@@ -101,7 +101,7 @@ def _prepare_retry(work: Launchable, ended: AttemptResult, number: int, retries:
         LaunchError: no other attempt may succeed, or there were too many.
     """
     if ended.heals:
-        for out in all_folders(work.folders(Role.OUTPUT)):
+        for out in work.all_folders(Role.OUTPUT):
             shutil.rmtree(out, ignore_errors=True)
     if not ended.heals or number > retries:
         which = f" (attempt {number} of {retries + 1})" if ended.heals else ""

@@ -1,16 +1,17 @@
 """The log of a step that runs on the cluster, and the cluster's warnings, printed here."""
 
 import contextlib
+import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kubernetes import client
 from kubernetes.client.rest import ApiException
 
 from lingraft.console import say
-from lingraft.steps.launch.watch_job import UNREACHABLE
-from lingraft.steps.launch.workload import WorkloadKind
+from lingraft.retry import poll
+from lingraft.steps.launch.workload import UNREACHABLE, WorkloadKind
 
 _LAST_WORDS_S = 10.0
 
@@ -38,7 +39,9 @@ class LogStream:
         self._ended = threading.Event()
         self._printed = 0
         self._warned: set[str] = set()
-        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._log_often, self._warn_often)]
+        self._threads = [
+            threading.Thread(target=self._repeat, args=[show], daemon=True) for show in (self._log, self._warn)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -56,14 +59,11 @@ class LogStream:
     def _selector(self) -> str:
         return self._kind.pods.format(name=self._name)
 
-    def _log_often(self) -> None:
-        while True:
-            last = self._ended.is_set()
+    def _repeat(self, show: Callable[[], None]) -> None:
+        """Show what is new again and again, and once more after the end."""
+        for _ in itertools.chain(poll(self._every_s, ended=self._ended), [None]):
             with contextlib.suppress(ApiException, *UNREACHABLE):  # there is no pod yet, or no longer
-                self._log()
-            if last:
-                return
-            self._ended.wait(self._every_s)
+                show()
 
     def _log(self) -> None:
         """Print the new lines; after a lost connection, the log is read from its start again."""
@@ -76,13 +76,6 @@ class LogStream:
                 if number >= self._printed:
                     print(line, flush=True)
                     self._printed = number + 1
-
-    def _warn_often(self) -> None:
-        last = False
-        while not last:
-            last = self._ended.wait(self._every_s)
-            with contextlib.suppress(ApiException, *UNREACHABLE):
-                self._warn()
 
     def _warn(self) -> None:
         for event in self._core.list_namespaced_event(self._namespace, field_selector="type=Warning").items:

@@ -1,27 +1,53 @@
 """Run a step as a Job or TrainJob: create it, or find the one of an earlier launcher, and follow it to its end."""
 
+import datetime
+import itertools
+import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from kubernetes import client, config
 from kubernetes.client.rest import ApiException
 
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.console import say
-from lingraft.signals import Interruption, interruptible
-from lingraft.steps.launch.calls import AttemptResult, LaunchError, StepAnswer
-from lingraft.steps.launch.classify_exit import classify_exit, killed_for_memory
+from lingraft.retry import poll, retry
+from lingraft.signals import EXIT_CODES, Interruption, interruptible
+from lingraft.steps.launch.calls import AttemptResult, LaunchError, StepAnswer, out_of_memory
 from lingraft.steps.launch.handover import CallAttempt, Handover
 from lingraft.steps.launch.log_stream import LogStream
 from lingraft.steps.launch.pods import LABEL, STEP, Manifest
-from lingraft.steps.launch.watch_job import TRANSIENT, UNREACHABLE, is_absent, watch_job
-from lingraft.steps.launch.workload import KINDS, MANIFESTS, WorkloadPhase, Workloads, WorkloadState, state_of
+from lingraft.steps.launch.workload import (
+    KINDS,
+    MANIFESTS,
+    TRANSIENT,
+    UNREACHABLE,
+    WorkloadPhase,
+    Workloads,
+    WorkloadState,
+    is_absent,
+    is_transient,
+    state_of,
+)
 
 _KUBECONFIG = "KUBECONFIG"
 _CONFLICT = 409
 _FORBIDDEN = 403
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _TIME_LIMIT = "DeadlineExceeded"
+_DELETED = "Deleted"
+"""Our own reason of failure, beside those of Kubernetes."""
+_POLL_S = 1.0
+_FAILURES_BEFORE_NOTE = 4
+"""Failed requests in a row after which the log says so."""
+_OUT_OF_MEMORY = "OOMKilled"
+_KILLED_EXIT_CODES = {137, 143, *EXIT_CODES.values()}
+"""Exit codes of processes that were killed or asked to stop, by somebody other than the launcher."""
+_LATE = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+_NODE_REASONS = {"NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting", "NodeAffinity"}
+"""Reasons of the kubelet for ending pods that did nothing wrong. Eviction for lack of disk is the pod's own fault."""
 ATTEMPT = "lingraft.io/attempt"
 """Annotation with the name of the attempt, whose folder on the claim holds call and outputs."""
 
@@ -94,7 +120,7 @@ class ClusterLauncher:
         attempt = self._attempt_of(workload)
         log_stream = LogStream(self._api, self._namespace, self._kind, name)
         try:
-            state = watch_job(self._workloads, workload)
+            state = self._final_state(workload)
             ended = self._result(name, attempt.answer, state, log_stream)
             if ended.reason is None:
                 self._handover.collect(attempt)
@@ -104,6 +130,28 @@ class ClusterLauncher:
             raise
         finally:
             log_stream.close()
+
+    def _final_state(self, workload: Manifest) -> WorkloadState:
+        """Wait for the end of a workload; an API server that does not answer is asked on."""
+        for _ in poll(_POLL_S):
+            if (state := state_of(workload)).phase is not WorkloadPhase.RUNNING:
+                return state
+            try:
+                workload = self._read(workload["metadata"]["name"])
+            except ApiException as error:
+                if is_absent(error):
+                    return WorkloadState(WorkloadPhase.FAILED, _DELETED, "somebody deleted it")
+                raise
+        raise AssertionError("poll() does not end")
+
+    def _read(self, name: str) -> Manifest:
+        failures = itertools.count(1)
+
+        def note(error: Exception, _left_s: float) -> None:
+            if next(failures) == _FAILURES_BEFORE_NOTE:
+                say(f"the API server does not answer, and is asked on: {error}")
+
+        return retry(lambda: self._workloads.read(name), is_transient, math.inf, note)
 
     def _find_running(self) -> Manifest | None:
         """Return the workload of an earlier launcher if it still runs or has succeeded."""
@@ -168,9 +216,9 @@ class ClusterLauncher:
             )
         pods = log_stream.pods()
         # The answer may come from a machine that lost another, whose pod tells why.
-        if answer and not killed_for_memory(pods):
+        if answer and not _killed_for_memory(pods):
             return AttemptResult(answer)
-        return classify_exit(name, state, pods, self._profile.memory)
+        return _classify_exit(name, state, pods, self._profile.memory)
 
 
 def _refusal(error: ApiException) -> AttemptResult:
@@ -183,3 +231,50 @@ def _refusal(error: ApiException) -> AttemptResult:
     if error.status == _FORBIDDEN and "exceeded quota" in said:
         return AttemptResult(StepAnswer(error=f"the namespace's quota has no room: {said}", heals=True))
     return AttemptResult(failed=f"Kubernetes refuses ({error.status}): {said}")
+
+
+def _classify_exit(name: str, state: WorkloadState, pods: Sequence[Any], memory: str) -> AttemptResult:
+    """Return the result of an attempt whose workload ended without an answer.
+
+    Args:
+        name: name of the workload.
+        state: final state of the workload.
+        pods: pods of the workload, as the Kubernetes client returns them; those of a lost node may be missing.
+        memory: memory limit of its profile.
+    """
+    if _killed_for_memory(pods):
+        return out_of_memory(name, memory)
+    if state.reason == _DELETED:
+        return AttemptResult(failed=f"{name} was deleted by somebody. Run the same again to go on.")
+    disrupted = [words for pod in pods if (words := _disruption(pod))]
+    if disrupted or not pods:
+        return AttemptResult(vanished=f"{name} lost its node ({'; '.join(disrupted) or 'its pods are gone'})")
+    code = _first_exit_code(pods)
+    if code in _KILLED_EXIT_CODES:
+        return AttemptResult(vanished=f"{name} was killed (exit code {code})")
+    what = "" if code is None else f", exit code {code}"
+    return AttemptResult(failed=f"{name} failed ({state.reason}: {state.message}{what}), and its log says why")
+
+
+def _killed_for_memory(pods: Sequence[Any]) -> bool:
+    """Return whether the kernel has killed a container of the pods for its memory."""
+    return any(end.reason == _OUT_OF_MEMORY for pod in pods for end in _ends_of(pod))
+
+
+def _first_exit_code(pods: Sequence[Any]) -> int | None:
+    """Return the exit code of the pod that failed first: where several train together, the others are killed later."""
+    failed = [end for pod in pods for end in _ends_of(pod) if end.exit_code]
+    return min(failed, key=lambda end: end.finished_at or _LATE).exit_code if failed else None
+
+
+def _ends_of(pod: Any) -> list[Any]:
+    statuses = pod.status.container_statuses or ()
+    return [status.state.terminated for status in statuses if status.state and status.state.terminated]
+
+
+def _disruption(pod: Any) -> str:
+    """Return why a pod was ended through no fault of its own; empty if that was not so."""
+    for condition in pod.status.conditions or ():
+        if condition.type == "DisruptionTarget" and condition.status == "True":
+            return f"{condition.reason}: {condition.message}"
+    return f"{pod.status.reason}: {pod.status.message}" if pod.status.reason in _NODE_REASONS else ""

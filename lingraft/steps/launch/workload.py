@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+import urllib3
 from kubernetes import client
+from kubernetes.client.rest import ApiException
 
 from lingraft import ranks
 from lingraft.config.cluster import Cluster, Profile
@@ -13,8 +15,10 @@ from lingraft.steps.launch import pods
 from lingraft.steps.launch.handover import CallAttempt
 from lingraft.steps.launch.pods import CONTAINER, LABEL, Manifest
 
-DELETED = "Deleted"
-"""Our own reason of failure, beside those of Kubernetes."""
+TRANSIENT = {410, 429, 500, 502, 503, 504}
+"""HTTP statuses with which the API server refuses for a while."""
+UNREACHABLE = (urllib3.exceptions.HTTPError, ConnectionError)
+_NOT_FOUND = 404
 _REQUEST_S = 15
 """Seconds after which a request fails, which detects a dead connection."""
 _KEPT_S = 86_400
@@ -185,3 +189,13 @@ def state_of(workload: Manifest) -> WorkloadState:
             phase = WorkloadPhase.SUCCEEDED if condition["type"] == "Complete" else WorkloadPhase.FAILED
             return WorkloadState(phase, condition.get("reason", ""), condition.get("message", ""))
     return WorkloadState(WorkloadPhase.RUNNING)
+
+
+def is_absent(error: BaseException | None) -> bool:
+    """Return whether the API server says that the object does not exist."""
+    return isinstance(error, ApiException) and error.status == _NOT_FOUND
+
+
+def is_transient(error: BaseException | None) -> bool:
+    """Return whether the API server may answer the same request later."""
+    return isinstance(error, UNREACHABLE) or (isinstance(error, ApiException) and error.status in TRANSIENT)

@@ -8,12 +8,12 @@ import pytest
 
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.config.recipe import Recipe
-from lingraft.steps.launch import on_cluster, watch_job
+from lingraft.steps.launch import on_cluster
 from lingraft.steps.launch.calls import AttemptResult, StepAnswer
 from lingraft.steps.launch.handover import Handover
 from lingraft.steps.launch.on_cluster import ClusterLauncher
 from lingraft.steps.launch.pods import Manifest
-from lingraft.steps.launch.workload import Workloads, WorkloadState
+from lingraft.steps.launch.workload import WorkloadState
 from tests.steps.launch import small_steps
 from tests.steps.launch.api_server import ApiServer
 from tests.training.distributed.project import wait_for
@@ -36,12 +36,14 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the workloads that launchers have begun to follow, at a short interval."""
     found: list[str] = []
 
-    def watch(workloads: Workloads, workload: Manifest) -> WorkloadState:
-        found.append(workload["metadata"]["name"])
-        return watch_job.watch_job(workloads, workload)
+    follow = ClusterLauncher._final_state
 
-    monkeypatch.setattr(on_cluster, "watch_job", watch)
-    monkeypatch.setattr(watch_job, "_POLL_S", 0.05)
+    def watch(launcher: ClusterLauncher, workload: Manifest) -> WorkloadState:
+        found.append(workload["metadata"]["name"])
+        return follow(launcher, workload)
+
+    monkeypatch.setattr(ClusterLauncher, "_final_state", watch)
+    monkeypatch.setattr(on_cluster, "_POLL_S", 0.05)
     return found
 
 

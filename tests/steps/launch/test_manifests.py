@@ -1,23 +1,24 @@
-"""What is launched, as an operator's cluster admits it."""
+"""What is launched, as an operator's cluster and the trainer admit it."""
 
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
+from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob
 
 from lingraft.config.cluster import Cluster, Profile, Toleration
 from lingraft.config.recipe import Recipe
 from lingraft.steps.launch.handover import Handover
 from lingraft.steps.launch.pods import LABEL, STEP
-from lingraft.steps.launch.workload import job
+from lingraft.steps.launch.workload import MANIFESTS
 from tests.manifests.policy import pod_violations
 from tests.steps.launch import small_steps
 from tests.workshop import TINY
 
 PROFILE = Profile(
     accelerator="nvidia.com/gpu",
-    accelerator_count=2,
+    accelerator_count=4,
     shared_memory="1Gi",
     ephemeral_storage="20Gi",
     node_selector={"pool": "gpu"},
@@ -26,42 +27,58 @@ PROFILE = Profile(
     spot=True,
     time_limit_s=3600,
 )
+ASKED = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "20Gi", "nvidia.com/gpu": "4"}
+
+
+def launched(kind: str, profile: Profile, folder: Path) -> dict[str, Any]:
+    handover = Handover(folder, small_steps.Waits(recipe=Recipe.load(TINY)), None)
+    metadata = {"name": "one", "labels": {LABEL: handover.key, **STEP}, "annotations": {"lingraft.io/attempt": "1"}}
+    cluster = Cluster(storage_secret="bucket", service_account="trainer")
+    return MANIFESTS[kind](metadata, cluster, profile, handover.attempt())
 
 
 @pytest.fixture
-def launched(tmp_path: Path) -> dict[str, Any]:
-    handover = Handover(tmp_path, small_steps.Waits(recipe=Recipe.load(TINY)), None)
-    metadata = {"name": "one", "labels": {LABEL: handover.key, **STEP}, "annotations": {"lingraft.io/attempt": "1"}}
-    cluster = Cluster(storage_secret="bucket", service_account="trainer")
-    return job(metadata, cluster, PROFILE, handover.attempt())
+def job(tmp_path: Path) -> dict[str, Any]:
+    return launched("Job", PROFILE, tmp_path)
+
+
+@pytest.fixture
+def train_job(tmp_path: Path) -> dict[str, Any]:
+    return launched("TrainJob", PROFILE.model_copy(update={"nodes": 2, "priority_class": None}), tmp_path)
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.34"])
-def test_a_job_passes_the_strict_schema(launched: dict[str, Any], version: str) -> None:
-    kubernetes_validate.validate(launched, version, strict=True)
+def test_a_job_passes_the_strict_schema_and_its_pod_the_policy(job: dict[str, Any], version: str) -> None:
+    kubernetes_validate.validate(job, version, strict=True)
+    assert list(pod_violations(job["spec"]["template"]["spec"], served=False)) == []
 
 
-def test_its_pod_keeps_the_policy(launched: dict[str, Any]) -> None:
-    assert list(pod_violations(launched["spec"]["template"]["spec"], served=False)) == []
+def test_a_train_job_has_only_fields_that_the_trainer_knows(train_job: dict[str, Any]) -> None:
+    read = TrainerV1alpha1TrainJob.from_dict(train_job)
+    assert read is not None
+    assert read.to_dict() == train_job
 
 
-def test_all_of_a_profile_reaches_the_pod(launched: dict[str, Any]) -> None:
-    pod = launched["spec"]["template"]["spec"]
-    [container] = pod["containers"]
-    asked = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "20Gi", "nvidia.com/gpu": "2"}
-    assert container["resources"] == {"requests": asked, "limits": asked}
-    assert pod["nodeSelector"] == {"pool": "gpu"}
-    assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
-    assert (pod["priorityClassName"], pod["serviceAccountName"]) == ("lingraft-training", "trainer")
-    assert {volume["name"]: volume.get("emptyDir") for volume in pod["volumes"]} == {
-        "data": None,
-        "tmp": {"sizeLimit": "20Gi"},
-        "shm": {"medium": "Memory", "sizeLimit": "1Gi"},
-    }
-    assert launched["spec"]["activeDeadlineSeconds"] == 3600
-
-
-def test_the_keys_of_object_storage_come_from_its_secret(launched: dict[str, Any]) -> None:
-    [container] = launched["spec"]["template"]["spec"]["containers"]
-    [key] = [each for each in container["env"] if each["name"] == "AWS_SECRET_ACCESS_KEY"]
-    assert key["valueFrom"]["secretKeyRef"]["name"] == "bucket"
+def test_all_of_a_profile_reaches_the_pods(job: dict[str, Any], train_job: dict[str, Any]) -> None:
+    [patch] = train_job["spec"]["runtimePatches"]
+    [of_nodes] = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    for pod in (job["spec"]["template"]["spec"], of_nodes["template"]["spec"]["template"]["spec"]):
+        assert pod["nodeSelector"] == {"pool": "gpu"}
+        assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
+        assert pod["serviceAccountName"] == "trainer"
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert {volume["name"]: volume.get("emptyDir") for volume in pod["volumes"]} == {
+            "data": None,
+            "tmp": {"sizeLimit": "20Gi"},
+            "shm": {"medium": "Memory", "sizeLimit": "1Gi"},
+        }
+    for workload in (job, train_job):
+        assert workload["spec"]["activeDeadlineSeconds"] == 3600
+    assert job["spec"]["template"]["spec"]["priorityClassName"] == "lingraft-training"
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    trainer = train_job["spec"]["trainer"]
+    assert container["resources"] == trainer["resourcesPerNode"] == {"requests": ASKED, "limits": ASKED}
+    assert (trainer["numNodes"], trainer["numProcPerNode"]) == (2, 4)
+    for environment in (container["env"], trainer["env"]):
+        [key] = [each for each in environment if each["name"] == "AWS_SECRET_ACCESS_KEY"]
+        assert key["valueFrom"]["secretKeyRef"]["name"] == "bucket"

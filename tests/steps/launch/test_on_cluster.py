@@ -1,5 +1,6 @@
-"""Steps as Jobs of a cluster whose pods are real processes, which are killed, stopped, refused and found again."""
+"""Steps as Jobs and TrainJobs of a cluster whose pods are real processes: killed, stopped, refused and found again."""
 
+import os
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lingraft import ranks
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.cluster import Profile
 from lingraft.steps.launch.calls import LaunchError
@@ -20,9 +22,19 @@ from tests.workshop import Workshop, changed
 pytestmark = [quiet, pytest.mark.integration]
 
 
+PROFILES = {
+    "job": Profile(spot=True, memory="3Gi", retries=2),
+    "train job": Profile(nodes=2, memory="3Gi", retries=2),
+}
+both = pytest.mark.parametrize("bench", PROFILES, indirect=True)
+
+
 @pytest.fixture
-def bench(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    with a_bench(workshop, tmp_path, monkeypatch, Profile(spot=True, memory="3Gi", retries=2)) as made:
+def bench(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Bench]:
+    profile = PROFILES[getattr(request, "param", "job")]
+    with a_bench(workshop, tmp_path, monkeypatch, profile) as made:
         yield made
 
 
@@ -40,16 +52,38 @@ def test_a_step_runs_as_a_job_and_its_log_and_result_come_back(bench: Bench, cap
     assert [*(bench.folder / "claim/launched/calls").iterdir()] == []
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["the node says so", "the pod is just gone"])
+@pytest.mark.parametrize("bench", ["train job"], indirect=True)
+def test_two_nodes_learn_what_one_process_learns(bench: Bench, workshop: Workshop) -> None:
+    bench.recipe = workshop.recipe.model_copy(update={"cluster": bench.recipe.cluster})
+    bench.server.faults["POST", "trainjobs"] = [503]
+    assert bench.run(pause_s=0.0)["steps"] == workshop.recipe.pretraining.steps
+    found = Artifact.load(bench.folder / "out", Kind.PRIMARY)
+    assert found.manifest.record["processes"] == 2
+    body, expected = found.tensors("body"), Artifact.load(workshop.primary, Kind.PRIMARY).tensors("body")
+    for name, tensor in expected.items():
+        assert (body[name] - tensor).abs().max() < 1e-4
+    assert len(bench.jobs()) == 1
+    assert ranks.NODES_FOLDER_VARIABLE not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("bench", "node", "told"),
+    [
+        pytest.param("job", 0, True, id="the node says so"),
+        pytest.param("job", 0, False, id="the pod is just gone"),
+        pytest.param("train job", 0, True, marks=pytest.mark.nightly, id="the first of two"),
+        pytest.param("train job", 1, True, id="the second of two"),
+    ],
+    indirect=["bench"],
+)
 def test_a_lost_node_is_replaced_and_the_step_goes_on(
-    bench: Bench, told: bool, capfd: pytest.CaptureFixture[str]
+    bench: Bench, node: int, told: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     bench.lasts()
-    bench.when(bench.trains, lambda pod: bench.node.vanish(pod, told))
-    assert bench.run()["steps"] == LONG["steps"]
+    bench.when(bench.trains, lambda pod: bench.node.vanish(f"{pod[:-1]}{node}", told))
+    assert bench.run(pause_s=0.0)["steps"] == LONG["steps"]
     assert [name[-2:] for name in bench.jobs()] == ["-1", "-2"]
     said = capfd.readouterr()
-    assert "lost its node" in said.err
     assert "attempt 2 of 3" in said.err
     assert "going on after step" in said.out
 
@@ -65,18 +99,20 @@ def test_nodes_that_are_lost_too_often_are_a_failure_with_its_reason(bench: Benc
         bench.run()
 
 
+@both
 def test_a_step_that_takes_too_much_memory_is_not_tried_again(bench: Bench) -> None:
     bench.lasts()
     bench.when(bench.trains, bench.node.kill_for_memory)
     with pytest.raises(LaunchError, match=r"out of memory \(3Gi\)"):
-        bench.run()
+        bench.run(pause_s=0.0)
     assert len(bench.jobs()) == 1
 
 
+@both
 def test_an_error_of_the_step_is_its_launchers(bench: Bench) -> None:
-    bench.recipe = changed(bench.recipe, "encoder", block_tokens=16)
-    with pytest.raises(LaunchError, match="block"):
-        bench.run()
+    bench.recipe = changed(bench.recipe, "pretraining", learning_rate=1e30)
+    with pytest.raises(LaunchError, match="finite"):
+        bench.run(pause_s=0.0)
     assert len(bench.jobs()) == 1
 
 
@@ -113,11 +149,13 @@ def test_a_creation_whose_answer_was_lost_is_found_again(bench: Bench, monkeypat
     assert len(bench.jobs()) == 1
 
 
+@both
 def test_a_quota_without_room_is_waited_for(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
-    bench.server.refusals["POST", "jobs"] = 'jobs "x" is forbidden: exceeded quota: gpus, requested: 1, used: 8'
+    request = ("POST", bench.plural)
+    bench.server.refusals[request] = 'jobs "x" is forbidden: exceeded quota: gpus, requested: 1, used: 8'
 
     def free() -> None:
-        while ("POST", "jobs") not in bench.server.asked:
+        while request not in bench.server.asked:
             time.sleep(0.01)
         bench.server.refusals.clear()
 
@@ -167,13 +205,13 @@ def test_a_launcher_that_is_lost_is_replaced_by_one_that_finds_the_job(
     assert "is there already, and is followed" in capfd.readouterr().err
 
 
+@both
 def test_a_step_that_is_cancelled_ends_its_job_which_keeps_where_it_is(bench: Bench) -> None:
     bench.lasts(steps=10_000)
     with launched(bench) as its_launcher:
         its_launcher.wait_until(bench.trains)
         its_launcher.send(signal.SIGTERM)
         assert its_launcher.ends() == 75
-    [pod] = bench.node.processes.values()
-    assert pod.wait(60) == 75
+    assert {pod.wait(60) for pod in bench.node.processes.values()} == {75}
     assert bench.jobs() == []
     assert bench.steps_kept() > 20
