@@ -27,7 +27,6 @@ def folder_lock(folder: Path, wait: bool = False) -> Iterator[None]:
     Nobody can write where no folder can be made, so that there is nothing to lock.
 
     Args:
-        folder: folder to write.
         wait: whether to wait for the process that holds the lock.
 
     Raises:

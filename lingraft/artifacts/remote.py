@@ -52,7 +52,6 @@ def open_remote(uri: str, kind: Kind, cache: Path | None = None) -> Artifact:
 
     Args:
         uri: URI of its folder, as fsspec understands it.
-        kind: expected kind.
         cache: folder for fetched files; in $LINGRAFT_CACHE or the user's cache folder if absent.
 
     Raises:
@@ -86,13 +85,7 @@ class RemoteShards:
     """
 
     def __init__(self, artifact: Artifact, room: int, stall_s: float = STALL_S) -> None:
-        """Open the storage.
-
-        Args:
-            artifact: artifact with an origin.
-            room: most files in the cache at a time.
-            stall_s: seconds without a byte after which a fetch fails.
-        """
+        """Open the storage."""
         self._artifact = artifact
         self._room = room
         self._stall_s = stall_s
@@ -137,7 +130,6 @@ class RemoteShards:
 
     @contextlib.asynccontextmanager
     async def _alone(self, path: Path) -> AsyncIterator[None]:
-        """Hold the lock of a cached file."""
         while True:
             self._move()
             with try_file_lock(path) as ours:
@@ -177,7 +169,6 @@ class RemoteShards:
 
 
 def _open_storage(uri: str) -> "tuple[AbstractFileSystem, str]":
-    """File system and path of a URI, by fsspec."""
     import fsspec  # not needed where everything is on this machine
 
     protocol = uri.partition("://")[0].lower()
@@ -247,7 +238,6 @@ def _modified_s(path: Path) -> float:
 
 
 def _remove_cached(path: Path) -> bool:
-    """Remove a cached file unless it is locked; return whether it was removed."""
     with try_file_lock(path) as ours:
         if ours:
             path.unlink(missing_ok=True)

@@ -108,7 +108,6 @@ class Bundle:
         """Open a bundle, and check the hashes of all its files.
 
         Args:
-            folder: folder of the bundle.
             precision: precision of the body; if None, fp16 on a GPU if the bundle has it, else fp32.
             provider: execution provider; if None, that of the installed ONNX Runtime.
             shared: tables and tokenizers that are open already; new ones are added.
@@ -215,8 +214,6 @@ def open_language(bundle: Artifact, name: str, shared: OpenedFiles) -> ServedLan
     """Open a language of a bundle or of a language's part, whose files have been verified.
 
     Args:
-        bundle: bundle, or language's part of one.
-        name: tag of the language.
         shared: tables and tokenizers that are open already; new ones are added.
 
     Raises:

@@ -62,7 +62,6 @@ if not _is_installed:
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name from its module when it is first used."""
     for module, names in _PUBLIC.items():
         if name in names:
             return getattr(importlib.import_module(f"{__name__}.{module}"), name)

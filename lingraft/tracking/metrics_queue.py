@@ -43,8 +43,6 @@ class MetricsQueue(Generic[Point]):
         Args:
             send: sends a batch, and raises TrackingError where the batch may not have arrived. The same batch is then
                 sent again, so a point that arrives twice must count once.
-            batch_points: largest number of points in a batch.
-            limit: largest number of points in the queue; later ones are counted and dropped.
         """
         self._send = send
         self._batch_points = batch_points
@@ -110,7 +108,6 @@ class MetricsQueue(Generic[Point]):
             self._error = None
 
     def _mark_failed(self, error: TrackingError) -> bool:
-        """Note why a batch did not arrive; return whether to stop."""
         with self._changed:
             if not self._error:
                 say(f"{error} Training goes on; {len(self._waiting)} points of its curve wait to be sent.")

@@ -48,7 +48,6 @@ class Version:
         """Build the record from MLflow's answer.
 
         Args:
-            found: version as MLflow returns it.
             aliases: aliases of its model with the versions they point at, which MLflow's search does not return.
         """
         return cls(
@@ -182,21 +181,13 @@ def delete_version(client: RetryingClient, version: Version) -> None:
 
 
 def tag(name: str, key: str, value: str) -> None:
-    """Set a tag on the champion of a model.
-
-    Raises:
-        TrackingError: no such model or champion, or the registry stays down for as long as it is waited for.
-    """
+    """Set a tag on the champion of a model."""
     with retrying_client() as client:
         set_tags(client, _require_alias(client, name, CHAMPION), {key: value})
 
 
 def tags_of(name: str) -> dict[str, str]:
-    """Return the tags of the champion of a model.
-
-    Raises:
-        TrackingError: no such model or champion, or the registry stays down for as long as it is waited for.
-    """
+    """Return the tags of the champion of a model."""
     with retrying_client() as client:
         return _require_alias(client, name, CHAMPION).tags
 
@@ -205,7 +196,6 @@ def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
     """Download a registered artifact to a folder, and verify it.
 
     Raises:
-        TrackingError: no such model or alias, or the registry stays down for as long as it is waited for.
         ArtifactError: the download is damaged, or `out` cannot be written.
     """
     with retrying_client() as client:
@@ -217,10 +207,6 @@ def download(client: RetryingClient, version: Version, kind: Kind, out: Path, ti
     """Download a version's artifact to a folder, and verify it.
 
     Args:
-        client: MLflow.
-        version: version of the artifact.
-        kind: kind that the artifact must have.
-        out: new folder.
         title: name of the version in messages; its own title if None.
 
     Raises:
@@ -240,7 +226,6 @@ def fetch_run_artifact(run_id: str, name: str, kind: Kind, out: Path) -> Artifac
     """Download an artifact of a run to a folder, and verify it.
 
     Raises:
-        TrackingError: no such run or artifact, or the server stays down for as long as it is waited for.
         ArtifactError: the download is damaged, or `out` cannot be written.
     """
     with retrying_client() as client:
@@ -270,10 +255,6 @@ def download_files(
     """Download the manifest and some files of a version's artifact to a folder, and verify each file.
 
     Args:
-        client: MLflow.
-        version: version of the artifact.
-        kind: kind that the artifact must have.
-        out: new folder.
         wanted: function that returns the names of the files to download, from the manifest.
 
     Raises:

@@ -127,8 +127,6 @@ def _best_pieces(
 
 
 class _HashedTokenizer:
-    """Tokenizer as a key of a cache: tokenizers with equal files are equal."""
-
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
 

@@ -52,15 +52,12 @@ def add_artifact(folder: Path, asked_by: str, project: str | None = None) -> Reg
     """Register a primary or a task. The first of its kind becomes champion; others need a promotion.
 
     Args:
-        folder: artifact.
-        asked_by: requester, for the record of decisions.
         project: name of the project; for a task, by default the one that has its primary.
 
     Raises:
         ArtifactError: it is damaged, or an artifact of another kind.
         PromotionError: a primary was given without a project, or several projects have a task's primary.
         NotRegisteredError: no project has a task's primary.
-        TrackingError: the registry refuses, or stays down.
     """
     kind = read_manifest(folder).kind
     if kind not in {Kind.PRIMARY, Kind.TASK}:
@@ -98,9 +95,6 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
     is one.
 
     Args:
-        folder: output folder of `lingraft add-language`.
-        asked_by: requester, for the record of decisions.
-        gate: conditions that the embeddings must meet.
         project: name of the project, needed if several projects have the primary.
 
     Raises:
@@ -108,7 +102,6 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
         NotRegisteredError: no project has their primary.
         PromotionError: several projects have their primary, and none was named.
         MissingExtraError: the extra 'export' or 'cpu' is not installed.
-        TrackingError: the registry refuses, or stays down.
     """
     if missing := [name for name in (_EMBEDDINGS, _EVALUATION) if not (folder / name / MANIFEST).is_file()]:
         raise ArtifactError(
@@ -139,12 +132,6 @@ def _find_primary(
     client: RetryingClient, subject: str, fingerprint: str, project: str | None
 ) -> tuple[Version, list[Version]]:
     """Return the registered primary with a fingerprint, and all versions of its project.
-
-    Args:
-        client: MLflow.
-        subject: subject of the error messages, such as "the embeddings belong".
-        fingerprint: fingerprint of the primary.
-        project: project to search; all projects if None.
 
     Raises:
         NotRegisteredError: no project has it.
@@ -188,7 +175,6 @@ class _RegisteredModels:
         self.serves_primary = any(each.name == own for each in found)
 
     def folder(self, client: RetryingClient, version: Version) -> Path:
-        """Return the folder of a version's artifact, downloaded if need be."""
         place = self._work / f"{version.name}-{version.number}"
         if not place.exists():
             download(client, version, Kind(str(version.kind)), place)

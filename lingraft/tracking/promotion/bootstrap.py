@@ -55,7 +55,6 @@ def difference(ours: Sequence[ItemCounts], theirs: Sequence[ItemCounts], gate: G
 
 
 def _scores(tallies: Sequence[ItemCounts], times_RN: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the score of each resample (R), averaged over seeds."""
     found_RS = times_RN @ np.stack([tally.found_N for tally in tallies], axis=1)
     out_of_RS = times_RN @ np.stack([tally.out_of_N for tally in tallies], axis=1)
     shares_RS = np.divide(found_RS, out_of_RS, out=np.zeros_like(found_RS), where=out_of_RS > 0)

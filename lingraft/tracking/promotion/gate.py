@@ -63,8 +63,6 @@ def check_challenger(
     """Compare a challenger with the champion, or with an untrained baseline if there is no champion.
 
     Args:
-        gate: margins, tolerances and intervals.
-        primary: fingerprint of the project's current primary.
         challenger: evidence about the challenger, evaluated on that primary.
         champion: evidence about the champion of the same language and primary; None if there is none.
         tasks: names of the tasks that the registry has for that primary.
@@ -201,7 +199,6 @@ def _metric_check(gate: Gate, challenger: Evidence, reference: str, theirs: Sequ
 
 
 def _task_checks(gate: Gate, challenger: Evidence, champion: Evidence) -> Iterator[Check]:
-    """Check that the score of no other task falls by more than its tolerance."""
     for task in champion.result.tasks:
         if task.name == gate.metric:
             continue
@@ -222,5 +219,4 @@ def _format_interval(gate: Gate, found: Difference) -> str:
 
 
 def _in_points(difference: float) -> str:
-    """Format a difference of two shares in percentage points."""
     return f"{100 * difference:+.2f}"

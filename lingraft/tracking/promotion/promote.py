@@ -70,9 +70,6 @@ def promote(
     """Make a version champion if it passes the gate of its kind; the decision is recorded either way.
 
     Args:
-        client: MLflow.
-        name: registered model.
-        number: number of the version.
         asked_by: requester: a user, or a pipeline and its run.
         gate: gate of embeddings; if None, that of the recipe that they were registered with.
         dry_run: whether to run the checks only, and change nothing.
@@ -136,8 +133,6 @@ def rollback(
     """Undo the last promotion: the alias returns to the previous champion, or to none if there was none.
 
     Args:
-        client: MLflow.
-        name: registered model.
         asked_by: requester: a user, or a pipeline and its run.
         dry_run: whether to run the checks only, and change nothing.
         allowed: changes to production that a bundle's rollback may make.
@@ -232,7 +227,6 @@ def misaligned_champions(client: RetryingClient, project: str, primary: str) -> 
 
 
 def _primary_fingerprint(client: RetryingClient, project: str) -> str:
-    """Return the fingerprint of a project's current primary."""
     primary = champion_of(client, primary_of(project))
     if primary is None:
         raise GateError(f"{primary_of(project)!r} has no champion to be aligned with. Promote a primary first.")
@@ -243,12 +237,6 @@ def _bundle_change(
     client: RetryingClient, before: Version | None, after: Version | None, recorded: Version | None
 ) -> BundleChange:
     """Describe the change of production when one registered bundle replaces another.
-
-    Args:
-        client: MLflow.
-        before: the champion.
-        after: bundle that replaces it.
-        recorded: the champion by the record of decisions.
 
     Raises:
         ArtifactError: the manifest of the new bundle is damaged.
