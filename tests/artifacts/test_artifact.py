@@ -40,7 +40,6 @@ def tensors() -> dict[str, Tensor]:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    """An artifact of two parts and a file in a sub-folder."""
     with artifact.create(tmp_path / "made", Kind.EMBEDDINGS) as draft:
         draft.tensors("vocabulary", tensors())
         draft.tensors("half", {"x": torch.ones(2, dtype=torch.bfloat16)})

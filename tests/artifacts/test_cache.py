@@ -12,8 +12,6 @@ from lingraft.errors import ArtifactError
 
 
 class Maker:
-    """Writes a small artifact, and counts how often."""
-
     def __init__(self, out: Path, content: str = "{}\n") -> None:
         self.out, self.content, self.times = out, content, 0
 

@@ -43,7 +43,6 @@ def _impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    """Ten shards in a folder that a file:// URI or a web server leads to."""
     return packed(tmp_path / "stored", 95, 10).folder
 
 
@@ -52,8 +51,6 @@ def names(folder: Path) -> list[str]:
 
 
 class Web:
-    """A web server on a folder, which can be told to misbehave."""
-
     def __init__(self, folder: Path) -> None:
         self.asked: list[str] = []
         self.answer_500 = self.slow_down = self.cut_short = self.flip = 0
@@ -342,7 +339,6 @@ def test_blocks_that_were_made_anew_do_not_mix_with_those_fetched_before(tmp_pat
 
 
 def fetch_all(uri: str) -> int:
-    """How many training blocks come."""
     return len(open_split(open_remote(uri, Kind.BLOCKS), "train").all())
 
 

@@ -34,7 +34,6 @@ CORPUS = {
 
 @pytest.fixture
 def memory() -> Iterator[str]:
-    """A store of its own in memory: fsspec's is shared by the whole process."""
     root = f"memory://{uuid.uuid4()}"
     system = fsspec.filesystem("memory")
     for name, content in CORPUS.items():
@@ -45,7 +44,6 @@ def memory() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """The address of a server that speaks S3."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
@@ -55,7 +53,6 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A bucket of that server, filled anew."""
     for name, value in {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "testing",
@@ -152,7 +149,6 @@ def test_a_place_of_results_that_does_not_take_an_object_is_found_before_a_run(
 
 
 def keys_of(name: str) -> list[str]:
-    """Keys of all objects in a bucket."""
     return [found["Key"] for found in boto3.client("s3").list_objects_v2(Bucket=name)["Contents"]]
 
 

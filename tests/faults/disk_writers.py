@@ -36,8 +36,6 @@ from tests.workshop import Workshop, changed
 
 @dataclass
 class Attempt:
-    """What came of writing on a disk that was too small."""
-
     largest_file: int
     """Bytes that a file could have."""
     error: str
@@ -48,8 +46,6 @@ class Attempt:
 
 @dataclass
 class Given:
-    """What the writers work on."""
-
     shop: Workshop
     tiny: Tiny
     checkpoint: Path
@@ -58,7 +54,6 @@ class Given:
 
     @classmethod
     def make(cls, folder: Path) -> Self:
-        """Make what the shared workshop lacks, in peace."""
         shop = Workshop.shared()
         recipe = shop.recipe.model_copy(update={"search": None})
         for section in ("pretraining", "adaptation"):
@@ -180,11 +175,11 @@ WRITERS: dict[str, Callable[[Given, Path], None]] = {
 }
 
 
-def attempts(writer: Callable[[Given, Path], None], given: Given, folder: Path, most: bool) -> Iterator[Attempt]:
-    """Write in peace, then with all and the largest files too large, and most if wanted; in peace after each."""
+def attempts(writer: Callable[[Given, Path], None], given: Given, folder: Path) -> Iterator[Attempt]:
+    """Write in peace, then with all and with the largest files too large; in peace after each."""
     writer(given, folder / "peace" / "out")
     sizes = sorted({file.stat().st_size for file in (folder / "peace").rglob("*") if file.is_file()} - {0})
-    for largest in sorted({0, *([sizes[len(sizes) // 2] - 1] if most else []), sizes[-1] - 1}):
+    for largest in sorted({0, sizes[-1] - 1}):
         place = folder / f"{largest}"
         place.mkdir()
         error: Exception | None = None
@@ -198,8 +193,7 @@ def attempts(writer: Callable[[Given, Path], None], given: Given, folder: Path, 
         yield Attempt(largest, type(error).__name__, str(error), left)
 
 
-def everything(folder: Path, most: bool) -> dict[str, list[Attempt]]:
-    """What every writer did, by its name."""
+def everything(folder: Path) -> dict[str, list[Attempt]]:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     given = Given.make(folder / "given")
-    return {name: [*attempts(writer, given, folder / name, most)] for name, writer in WRITERS.items()}
+    return {name: [*attempts(writer, given, folder / name)] for name, writer in WRITERS.items()}

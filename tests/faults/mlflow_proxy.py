@@ -23,8 +23,6 @@ _OF_A_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "content-le
 
 
 class Fault(Enum):
-    """What becomes of a request."""
-
     NONE = auto()
     REFUSED = auto()
     """The server answers 500 as MLflow does where something in it breaks, and does nothing."""
@@ -85,7 +83,6 @@ class Proxy:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def up(self) -> None:
-        """Listen, on the same port every time."""
         handler, self._closed = type("Handler", (_Handler,), {"proxy": self}), False
         self._listening = _Listening(("127.0.0.1", self.port), handler)
         self.port = self._listening.server_port
@@ -116,13 +113,11 @@ class Proxy:
         self.fault = decide
 
     def wait_until(self, seen: Callable[[], bool]) -> None:
-        """Wait for something that requests bring about."""
         with self._changed:
             assert self._changed.wait_for(seen, ANSWER_LIMIT_S), self.requests
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[bool]:
-        """Whether a request that has come is to be answered."""
         with self._changed:
             wanted = not self._closed
             self._answering += wanted
@@ -134,7 +129,6 @@ class Proxy:
                 self._changed.notify_all()
 
     def note(self, notes: list[Any], what: object) -> None:
-        """Note what happened, and wake whoever waits for it."""
         with self._changed:
             notes.append(what)
             self._changed.notify_all()
@@ -142,7 +136,6 @@ class Proxy:
 
 @contextlib.contextmanager
 def proxy_to(server_port: int) -> Iterator[Proxy]:
-    """A proxy that forwards everything until it is told otherwise."""
     proxy = Proxy(server_port)
     proxy.up()
     try:
@@ -170,7 +163,6 @@ class _Listening(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def hang_up(self) -> None:
-        """End every connection that is open."""
         for connection in list(self._open):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -229,7 +221,6 @@ class _Handler(BaseHTTPRequestHandler):
             server.close()
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Answer as nginx does by itself."""
         title = f"{status.value} {status.phrase}"
         page = f"<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n<center><h1>{title}</h1></center>\r\n"
         headers = {"Content-Type": "text/html"} | ({"Retry-After": "1"} if status in _BY_THE_PROXY.values() else {})

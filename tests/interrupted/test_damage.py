@@ -18,14 +18,12 @@ nightly = pytest.mark.nightly
 
 
 def interrupted(project: Project, out: Path, stage: str = "mini", at: int = 10) -> None:
-    """Train until two checkpoints are there, and be killed."""
     command = project.start(stage, out)
     code = command.signalled_when(signal.SIGKILL, lambda: len(checkpoints(out)) >= 2 and steps_kept(out) >= at)
     assert code == -signal.SIGKILL, command.said
 
 
 def ended_over_a_read_only_folder(project: Project, out: Path) -> Child:
-    """Train to the end where nobody may write into the folder of checkpoints."""
     try:
         training(out).chmod(0o555)
         command = project.start("mini", out, Limits(as_anybody=True))

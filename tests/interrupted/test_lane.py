@@ -10,7 +10,6 @@ from tests.interrupted.project import Project
 
 
 def kept(out: Path) -> int:
-    """How many steps of the adaptation in a lane's folder are kept."""
     steps = (out / "embeddings.training").glob("step-*")
     return max((int(place.name.removeprefix("step-")) for place in steps), default=0)
 

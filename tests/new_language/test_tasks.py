@@ -22,7 +22,6 @@ BRIEFLY = Wanted(steps=4, batch_blocks=8)
 
 
 def write_pairs(file: Path, language: str) -> None:
-    """Pairs of texts, by whether they are of one topic."""
     pages = made_up.documents(language, 40)
     rows = [
         {"sentence1": a["text"], "sentence2": b["text"], "label": str(a["label"] == b["label"]).lower()}
@@ -50,7 +49,6 @@ def finetuned(workshop: Workshop, tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def text(tmp_path: Path) -> dict[str, Path]:
-    """Text without labels, by language."""
     files = {language: tmp_path / f"{language} text.txt" for language in ("de", "tr")}
     for language, file in files.items():
         file.write_text("\n\n".join(page["text"] for page in made_up.documents(language, 200)))

@@ -108,7 +108,6 @@ def bent(value: Any, draw: random.Random) -> Any:
 
 
 def damaged(message: bytes, draw: random.Random) -> bytes:
-    """Bytes with some changed, cut off, doubled or put in."""
     found = bytearray(message)
     for _ in range(draw.randint(1, 4)):
         place = draw.randrange(len(found) + 1)
@@ -169,7 +168,6 @@ ODD_FIELDS: dict[str, list[Any]] = {
 
 
 def odd_message(model: str, draw: random.Random) -> bytes:
-    """A message of the protocol whose fields do not go together."""
     message = message_of(model)
     for _ in range(draw.randint(1, 3)):
         field = draw.choice(list(ODD_FIELDS))
@@ -178,7 +176,6 @@ def odd_message(model: str, draw: random.Random) -> bytes:
 
 
 def put(message: Any, field: str, value: Any, draw: random.Random) -> None:
-    """Set a field of a request, or of one of its inputs."""
     each = draw.choice(message.inputs)
     if field in ("name", "datatype"):
         setattr(each, field, value)
@@ -201,7 +198,6 @@ def damaged_message(model: str, draw: random.Random) -> bytes:
 
 
 def outcome(call: Any, sent: bytes) -> tuple[str, str]:
-    """Status of a call, and the reason of a refusal."""
     try:
         pb.ModelInferResponse.FromString(call(sent, timeout=60))
     except grpc.RpcError as error:

@@ -15,8 +15,6 @@ BOUNDS = QueueLimits(batch_texts=4, batch_tokens=1000, wait_s=0.0, waiting_texts
 
 
 class Row(str):
-    """A row whose tokens are its characters."""
-
     __slots__ = ()
 
 
@@ -79,7 +77,6 @@ def ask(queue: Queue, *texts: str, snapshot: str = "v1") -> asyncio.Task[list[st
 
 
 async def held_request(queue: Queue, body: Body) -> asyncio.Task[list[str]]:
-    """A request that is in the body, so that later ones wait."""
     request = ask(queue, "x")
     await until(lambda: len(body.batches) == 1)
     return request

@@ -36,14 +36,12 @@ def test_rpc_answers_what_rest_answers(open_server: SharedServer) -> None:
 
 
 def with_bytes(sent: bytes) -> Any:
-    """A question to `topic` whose text is these bytes."""
     message = asked("topic", text=["x"], language=["de"])
     message.inputs[0].contents.bytes_contents[:] = [sent]
     return message
 
 
 def with_parts(**counts: int) -> Any:
-    """A question to `topic` with so many inputs, outputs or dimensions."""
     message = asked("topic", text=["kilo"], language=["de"])
     for name, count in counts.items():
         if name == "shape":

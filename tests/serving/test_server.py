@@ -237,7 +237,6 @@ def test_a_server_needs_neither_pytorch_nor_what_trains_and_tracks(open_server: 
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that something listens on."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()

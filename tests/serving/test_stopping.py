@@ -31,7 +31,6 @@ by_both = pytest.mark.parametrize(
 
 
 def said(log: IO[bytes]) -> str:
-    """All that a server has written; its own place in the file stays."""
     return os.pread(log.fileno(), 2**24, 0).decode()
 
 

@@ -47,7 +47,6 @@ def parent(store: Path) -> str:
 
 
 def _made(folder: Path, value: float = 1.0, **facts: object) -> Artifact:
-    """A small artifact to register; another value, another fingerprint."""
     with artifact.create(folder, Kind.EMBEDDINGS) as draft:
         draft.tensors("vocabulary", {"table_VD": torch.full((4, 3), value)})
         draft.facts = {"language": "tr", "aligned_with": "a1" * 32, **facts}

@@ -24,7 +24,6 @@ def follow(served: ServedBundles, started: Path, folder: Path) -> Follower:
 
 
 def answer(served: ServedBundles, language: str) -> bytes:
-    """Logits of a language's golden rows, bit for bit."""
     bundle = served[TASK]
     golden = bundle.languages[language].self_test
     (logits_BC,) = bundle.body.run(*bundle.gather([(language, ids) for ids in golden.rows])).values()

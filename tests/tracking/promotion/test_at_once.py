@@ -68,7 +68,6 @@ def register(barrier: Barrier, run: str, made: Path, name: str, flag: int) -> st
 
 
 def compete(barrier: Barrier, name: str, number: int) -> str:
-    """Promote a version while others promote theirs; returns what came of it."""
     with tracking.retrying_client() as client:
         barrier.wait(ANSWER_LIMIT_S)
         return promoted(client, name, number)

@@ -46,7 +46,6 @@ class Source:
         )
 
     def given(self, run: Path) -> Given:
-        """What the step that registers is called with."""
         run.write_text(tracking.open_run(self.project.recipe, "source"))
         tasks = [task.folder for task in self.tasks]
         return self.project.recipe.to_json(), run, self.primary.folder, tasks, self.evaluation
@@ -83,7 +82,6 @@ def fetched(project: Project, folder: Path) -> str:
 
 
 def dead_at_alias(proxy: Proxy, number: int) -> None:
-    """From the alias of this number on, the server hears nothing any more."""
     seen: list[str] = []
 
     def decide(request: str) -> Fault:
@@ -94,7 +92,6 @@ def dead_at_alias(proxy: Proxy, number: int) -> None:
 
 
 def killed_at_alias(given: Given, proxy: Proxy, number: int, log: Path) -> None:
-    """Register in a process that is killed when it comes to this alias."""
     dead_at_alias(proxy, number)
     with forked.start(register_source, *given, log=log) as process:
         process.wait_until(lambda: bool(proxy.injected))
