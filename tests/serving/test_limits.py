@@ -3,7 +3,6 @@
 import contextlib
 import json
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -94,22 +93,6 @@ def test_limits_hold_clients_may_leave_and_what_was_accepted_is_finished(bundle:
             assert len(outputs_of(accepted.result())["label"]) == 2
             assert by_rpc.result().outputs[0].contents.bytes_contents
         assert server.process.wait(30) == 0
-
-
-def test_requests_of_many_clients_and_languages_share_batches(bundle: Path) -> None:
-    settings = ("--no-detect", "--wait-ms=2000", "--batch-texts=12")
-    with run_server([bundle], settings=settings) as server, client_of(server) as client:
-        start = threading.Barrier(12)
-
-        def one(place: int) -> int:
-            start.wait()
-            return client.post(infer("topic"), json=body(["kilo"], [("de", "en", "tr")[place % 3]])).status_code
-
-        with ThreadPoolExecutor(12) as threads:
-            assert list(threads.map(one, range(12))) == [200] * 12
-        told = client.get("/metrics").text
-    assert 'lingraft_batch_texts_count{task="topic"} 1.0' in told
-    assert 'lingraft_batch_texts_sum{task="topic"} 12.0' in told
 
 
 def test_a_token_is_asked_for_by_both_transports(locked_server: SharedServer) -> None:

@@ -82,17 +82,6 @@ async def held_request(queue: Queue, body: Body) -> asyncio.Task[list[str]]:
     return request
 
 
-def test_each_row_gets_its_own_output_in_the_order_asked(run_test: RunTest) -> None:
-    async def test(queue: Queue, body: Body) -> None:
-        given = rows("a" * 90, "b", "c" * 40, "d" * 90, "e", "f" * 41)
-        assert await queue.outputs("v1", given) == [f"v1:{row.upper()}" for row in given]
-
-    body = run_test(test, is_held=False)
-    assert sorted(row for _, batch in body.batches for row in batch) == sorted(
-        ["a" * 90, "b", "c" * 40, "d" * 90, "e", "f" * 41]
-    )
-
-
 def test_requests_that_wait_together_share_a_batch_with_those_of_their_length(run_test: RunTest) -> None:
     async def test(queue: Queue, body: Body) -> None:
         first = await held_request(queue, body)
