@@ -1,6 +1,5 @@
 """Versions of registered models as plain records: how they are found, tagged, aliased, downloaded and deleted."""
 
-import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -288,13 +287,9 @@ def _require_alias(client: RetryingClient, name: str, alias: str) -> Version:
 
 def _download(client: RetryingClient, uri: str, title: str, kind: Kind, out: Path, fingerprint: str | None) -> Artifact:
     """Download an artifact from a URI of the store to a folder, and verify it, its fingerprint too if that is known."""
-    with contextlib.ExitStack() as stack:
-
-        def download_anew() -> Path:
-            """Download to a new folder, so that nothing of a failed attempt stays in it."""
-            return _download_files(uri, Path(stack.enter_context(tempfile.TemporaryDirectory())))
-
-        source = client.transfer(download_anew)
+    with tempfile.TemporaryDirectory() as folder:
+        # A new folder each time, so that nothing of a failed attempt stays in it.
+        source = client.transfer(lambda: _download_files(uri, Path(tempfile.mkdtemp(dir=folder))))
         for name in MLFLOW_FILES:
             (source / name).unlink(missing_ok=True)
         try:

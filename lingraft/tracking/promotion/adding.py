@@ -13,14 +13,14 @@ from lingraft.artifacts.names import bundle_of, embeddings_of, primary_of, task_
 from lingraft.config.gate import Gate
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
-from lingraft.stages.results import LanguageResult, load_language
+from lingraft.stages.results import load_language
 from lingraft.tracking.client import RetryingClient, retrying_client
 from lingraft.tracking.promotion.bundle_gate import NO_CHANGES, served_content
 from lingraft.tracking.promotion.evidence import register_judged
 from lingraft.tracking.promotion.promote import PromotionResult, promote
 from lingraft.tracking.promotion.renewal import Renewal, renew
 from lingraft.tracking.registry import register
-from lingraft.tracking.runs import StageRun, project_run, stage
+from lingraft.tracking.runs import project_run, stage
 from lingraft.tracking.versions import Version, champion_of, download, projects, versions
 
 _EMBEDDINGS = "embeddings"
@@ -111,6 +111,8 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
     embeddings = Artifact.load(folder / _EMBEDDINGS, Kind.EMBEDDINGS)
     evaluation = Artifact.load(folder / _EVALUATION, Kind.EVALUATION)
     result = load_language(evaluation.folder)
+    from lingraft.export import measure_parity
+
     with retrying_client() as client:
         aligned_with = str(embeddings.manifest.aligned_with)
         primary, found = _find_primary(client, "the embeddings belong", aligned_with, project)
@@ -120,8 +122,20 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
     with project_run(name, "add-language", settings, note) as run, tempfile.TemporaryDirectory() as work:
         models = _RegisteredModels(primary, found, Path(work))
         with stage(run, f"register-{result.language}") as step:
-            version = _register_embeddings(
-                step, embeddings=embeddings, evaluation=evaluation, result=result, gate=gate, models=models
+            parity_by_task = {
+                task: measure_parity(models.folder(step.client, body), embeddings.folder)
+                for task, body in models.tasks.items()
+            }
+            version = int(
+                register_judged(
+                    stage=step,
+                    name=embeddings_of(name, result.language),
+                    embeddings=embeddings.folder,
+                    evaluation=evaluation,
+                    gate=gate,
+                    parity=parity_by_task,
+                    more={},
+                )
             )
             decided = promote(step.client, embeddings_of(name, result.language), version, asked_by, gate)
         renewals = dict(_renew_bundles(run, embeddings, asked_by, models)) if decided.after == version else {}
@@ -186,33 +200,6 @@ def _best_task(tasks: Sequence[Version]) -> Version:
         tasks,
         key=lambda each: (each.is_champion, float(each.tags.get("dev_score", 0)), int(each.tags.get("seed", 0))),
     )
-
-
-def _register_embeddings(
-    step: StageRun,
-    embeddings: Artifact,
-    evaluation: Artifact,
-    result: LanguageResult,
-    gate: Gate,
-    models: _RegisteredModels,
-) -> int:
-    from lingraft.export import measure_parity
-
-    parity_by_task = {
-        task: measure_parity(models.folder(step.client, version), embeddings.folder)
-        for task, version in models.tasks.items()
-    }
-    name = embeddings_of(step.project, result.language)
-    version = register_judged(
-        stage=step,
-        name=name,
-        embeddings=embeddings.folder,
-        evaluation=evaluation,
-        gate=gate,
-        parity=parity_by_task,
-        more={},
-    )
-    return int(version)
 
 
 def _renew_bundles(

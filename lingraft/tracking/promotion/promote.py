@@ -187,30 +187,23 @@ def rollback(
 
 
 def reconciled_history(client: RetryingClient, project: str, name: str) -> list[Record]:
-    """Complete all open decisions about a model, and return its record of decisions."""
-    while True:
-        records = decisions.history(client, project, name)
-        if not any(record.outcome is DecisionOutcome.INTENDED for record in records):
-            return records
-        reconcile(client, project, name)
-
-
-def reconcile(client: RetryingClient, project: str, name: str) -> list[Record]:
-    """Complete the decisions about a model that are recorded as intended, and return them.
+    """Complete all open decisions about a model, and return its record of decisions.
 
     Their own process may be completing them at this moment; doing it twice does no harm.
     """
-    records = decisions.history(client, project, name)
-    first = effective_decisions(records)
-    open_decisions = [record for record in records if record.outcome is DecisionOutcome.INTENDED]
-    for record in open_decisions:
-        wins = record in first
-        if wins and record is first[-1]:
-            move_champion(client, name, record.decision.after)
-        outcome = DecisionOutcome.DONE if wins else DecisionOutcome.SUPERSEDED
-        decisions.complete(client, project, record, outcome)
-        say(f"Decision {record.number} about {name!r} was left open and is now {outcome}.")
-    return open_decisions
+    while True:
+        records = decisions.history(client, project, name)
+        open_decisions = [record for record in records if record.outcome is DecisionOutcome.INTENDED]
+        if not open_decisions:
+            return records
+        first = effective_decisions(records)
+        for record in open_decisions:
+            wins = record in first
+            if wins and record is first[-1]:
+                move_champion(client, name, record.decision.after)
+            outcome = DecisionOutcome.DONE if wins else DecisionOutcome.SUPERSEDED
+            decisions.complete(client, project, record, outcome)
+            say(f"Decision {record.number} about {name!r} was left open and is now {outcome}.")
 
 
 def languages_to_readapt(client: RetryingClient, project: str, primary: str) -> list[str]:
@@ -236,11 +229,6 @@ def _primary_fingerprint(client: RetryingClient, project: str) -> str:
 def _bundle_change(
     client: RetryingClient, before: Version | None, after: Version | None, recorded: Version | None
 ) -> BundleChange:
-    """Describe the change of production when one registered bundle replaces another.
-
-    Raises:
-        ArtifactError: the manifest of the new bundle is damaged.
-    """
     return BundleChange(
         before=served_content(client, before),
         after=bundle_content(client, after) if after else None,

@@ -14,7 +14,7 @@ from lingraft.config.tasks import TaskKindName
 from lingraft.errors import GateError, NotRegisteredError, PromotionError, SupersededError
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.decisions import Decision, DecisionOutcome, Record
-from lingraft.tracking.promotion.promote import languages_to_readapt, promote, reconcile, rollback
+from lingraft.tracking.promotion.promote import languages_to_readapt, promote, reconciled_history, rollback
 from lingraft.tracking.versions import version_of
 from tests.tracking.promotion.prepared import Prepared, begins_with
 from tests.tracking.promotion.project import Project, lingraft
@@ -241,8 +241,7 @@ def test_of_two_that_were_broken_off_at_once_the_first_is_finished(project: Proj
     later, _ = project.register_primary(2.0)
     project.promote(project.primary, later)  # a decision about another model does not come between
     with tracking.retrying_client() as client:
-        assert len(reconcile(client, project.recipe.name, project.embeddings)) == 2
-        assert reconcile(client, project.recipe.name, project.embeddings) == []
+        assert len(reconciled_history(client, project.recipe.name, project.embeddings)) == 2
     assert project.champion(project.embeddings) == other
     assert [outcome for *_, outcome in told(project, project.embeddings)] == ["done", "overtaken"]
 
