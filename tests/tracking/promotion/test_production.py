@@ -253,9 +253,3 @@ def test_who_dropped_a_language_is_said_before_it_is_withdrawn_and_nobody_s_alia
         assert (len(announced), len(carried_out)) == (2, 2)
         assert max(announced) < min(carried_out)
         assert served_languages(Publications(production.published)) == {TASK: {SOURCE, "de"}}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(5, 55))
-def test_no_language_leaves_production_in_long_histories(seed: int) -> None:
-    explore(seed, steps=40)
