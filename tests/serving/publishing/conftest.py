@@ -14,16 +14,6 @@ from tests.tiny import TINY, Pieces, Tiny, write_embeddings, write_task
 
 
 @pytest.fixture(scope="session")
-def pieces() -> Pieces:
-    return Pieces.shared()
-
-
-@pytest.fixture(scope="session")
-def tiny() -> Tiny:
-    return Tiny.shared()
-
-
-@pytest.fixture(scope="session")
 def started(tiny: Tiny) -> Path:
     def make(place: Path) -> None:
         export(tiny.primary, tiny.task, [tiny.embeddings["de"]], place / "started")
