@@ -11,7 +11,6 @@ import pytest
 from lingraft import Wanted, add_language
 from lingraft.artifacts.cache import ProvenanceMismatchError
 from lingraft.config.recipe import Recipe
-from lingraft.errors import ArtifactError
 from lingraft.serving.bundle import Bundle
 from lingraft.stages import finetune as finetune_stage
 from lingraft.training.schedule import ignore_metrics
@@ -91,8 +90,3 @@ def test_without_test_examples_in_the_language_it_says_why_nothing_is_judged(
     assert added.scores.tasks == ()
     assert reason in added.left_out["judged on task 'same-topic'"]
     assert added.loaders["same-topic"] == "AutoModelForSequenceClassification"
-
-
-def test_a_folder_that_is_no_task_is_refused(workshop: Workshop, text: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="kind embeddings, but one of kind task"):
-        add_language(workshop.primary, text["tr"], "tr", tmp_path / "out", [workshop.embeddings["tr"]])

@@ -126,19 +126,6 @@ def test_a_token_that_keeps_nobody_out_is_refused(monkeypatch: pytest.MonkeyPatc
     assert read_token() is None
 
 
-def test_a_language_is_found_out_on_request(locked_server: SharedServer) -> None:
-    with client_of(locked_server, authorization=f"Bearer {TOKEN}") as client:
-        german = "Die alte Mühle am Fluss mahlt im Herbst Weizen und im Winter Roggen."
-        polish = "Stary młyn nad rzeką miele jesienią pszenicę, a zimą żyto."
-        more = {"parameters": {"truncate": True}}
-        found = outputs_of(client.post(infer("topic"), json=body([german, german], ["auto", "tr"], **more)))
-        assert found["language"] == ["de", "tr"]
-        assert found["language_confidence"][0] > 0.5
-        assert found["language_confidence"][1] == 1.0
-        refused = client.post(infer("topic"), json=body([polish], ["auto"], **more))
-        assert (refused.status_code, "seems to be in 'pl'" in refused.text) == (400, True)
-
-
 FAILING = f"""#!{sys.executable}
 import sys
 from lingraft.serving import metrics
