@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, read_manifest
-from lingraft.artifacts.files import cache_folder, explain_write_errors, sha256_of, write_text
+from lingraft.artifacts.files import cache_folder, explain_write_errors, sha256_of, write_bytes
 from lingraft.artifacts.locks import try_file_lock
 from lingraft.artifacts.storage import RemotePath
 from lingraft.artifacts.token_ids import Ids, map_ids
@@ -43,12 +43,8 @@ def uri_of(folder: Path | str) -> str | None:
     return f"{scheme}://{'/' if scheme == 'file' else ''}{rest}"
 
 
-def open_remote(uri: str, kind: Kind, cache: Path | None = None) -> Artifact:
-    """Open an artifact in object storage; its files are fetched when they are needed.
-
-    Args:
-        uri: URI of its folder, as fsspec understands it.
-        cache: folder for fetched files; in $LINGRAFT_CACHE or the user's cache folder if absent.
+def open_remote(uri: str, kind: Kind) -> Artifact:
+    """Open the artifact at a URI that fsspec understands; its files are fetched when they are needed.
 
     Raises:
         ArtifactError: there is no manifest, it is damaged or of another kind, or the storage cannot be reached.
@@ -61,9 +57,9 @@ def open_remote(uri: str, kind: Kind, cache: Path | None = None) -> Artifact:
     except TimeoutError as error:
         raise _stalled(uri, STALL_S) from error
     name = hashlib.sha256(uri.encode() + b"\0" + content).hexdigest()[:32]
-    folder = (cache or cache_folder("blocks")) / name
+    folder = cache_folder("blocks") / name
     # Ranks of one training do this at once, and each reads what is there.
-    write_text(folder / MANIFEST, _decoded(content, uri))
+    write_bytes(folder / MANIFEST, content)
     manifest = read_manifest(folder)
     if manifest.kind is not kind:
         raise ArtifactError(
@@ -169,13 +165,6 @@ def _read_manifest(place: RemotePath, uri: str) -> bytes:
         return bytes(place.system.cat_file(place.path))
     except FileNotFoundError as error:
         raise ArtifactError(f"{uri} is not an artifact: it has no {MANIFEST}. Check the address.") from error
-
-
-def _decoded(manifest: bytes, uri: str) -> str:
-    try:
-        return manifest.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{uri}/{MANIFEST} is damaged: {error}. Make the artifact again.") from error
 
 
 async def _with_retries(work: Callable[[], Result], what: str) -> Result:
