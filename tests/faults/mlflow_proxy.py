@@ -26,12 +26,8 @@ class Fault(Enum):
     NONE = auto()
     REFUSED = auto()
     """The server answers 500 as MLflow does where something in it breaks, and does nothing."""
-    BUSY = auto()
-    """The server answers 503 as MLflow does where its database is not there for a moment, and does nothing."""
     LIMITED = auto()
     """The proxy answers 429, with the seconds to wait, and asks nobody."""
-    BAD_GATEWAY = auto()
-    """The proxy answers 502: it does not reach the server."""
     CUT = auto()
     """The connection ends before the server sees the request."""
     UNANSWERED = auto()
@@ -46,20 +42,13 @@ class Fault(Enum):
 
 PASSING = (
     Fault.REFUSED,
-    Fault.BUSY,
     Fault.LIMITED,
-    Fault.BAD_GATEWAY,
     Fault.CUT,
     Fault.UNANSWERED,
     Fault.TORN,
     Fault.GATEWAY_TIMEOUT,
 )
 """After which the same request may be answered."""
-_BY_THE_SERVER = {
-    Fault.REFUSED: (HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL_ERROR"),
-    Fault.BUSY: (HTTPStatus.SERVICE_UNAVAILABLE, "TEMPORARILY_UNAVAILABLE"),
-}
-_BY_THE_PROXY = {Fault.LIMITED: HTTPStatus.TOO_MANY_REQUESTS, Fault.BAD_GATEWAY: HTTPStatus.BAD_GATEWAY}
 
 
 @dataclass
@@ -191,12 +180,12 @@ class _Handler(BaseHTTPRequestHandler):
         proxy.note(proxy.requests, request)
         if fault is not Fault.NONE:
             proxy.note(proxy.injected, (fault, request))
-        if fault in _BY_THE_SERVER:
-            status, code = _BY_THE_SERVER[fault]
-            said = json.dumps({"error_code": code, "message": "(psycopg.OperationalError) the connection is closed"})
-            return self._answer(status, said.encode(), {"Content-Type": "application/json"})
-        if fault in _BY_THE_PROXY:
-            return self._refuse(_BY_THE_PROXY[fault])
+        if fault is Fault.REFUSED:
+            said = {"error_code": "INTERNAL_ERROR", "message": "(psycopg.OperationalError) the connection is closed"}
+            headers = {"Content-Type": "application/json"}
+            return self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, json.dumps(said).encode(), headers)
+        if fault is Fault.LIMITED:
+            return self._refuse(HTTPStatus.TOO_MANY_REQUESTS)
         if fault is Fault.HELD:
             proxy.released.wait(ANSWER_LIMIT_S)
         if fault is not Fault.CUT:
@@ -223,7 +212,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: HTTPStatus) -> None:
         title = f"{status.value} {status.phrase}"
         page = f"<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n<center><h1>{title}</h1></center>\r\n"
-        headers = {"Content-Type": "text/html"} | ({"Retry-After": "1"} if status in _BY_THE_PROXY.values() else {})
+        headers = {"Content-Type": "text/html"} | (
+            {"Retry-After": "1"} if status is HTTPStatus.TOO_MANY_REQUESTS else {}
+        )
         self._answer(status, f"{page}<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n".encode(), headers)
 
     def _tear(self, status: int, body: bytes, headers: dict[str, str]) -> None:
