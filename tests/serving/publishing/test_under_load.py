@@ -1,6 +1,7 @@
 """Languages are added, swapped, refused and rolled back in a real server that is asked all the time."""
 
 import json
+import signal
 from pathlib import Path
 
 import httpx
@@ -66,3 +67,26 @@ def test_no_answer_fails_or_is_mixed_while_versions_change(
 
 def client_metrics(url: str) -> str:
     return httpx.get(f"{url}/metrics", trust_env=False).text
+
+
+def test_a_server_that_is_killed_is_followed_by_one_that_answers_with_what_was_published_meanwhile(
+    started: Path, german: Path, folder: Path
+) -> None:
+    settings = ("--no-detect", f"--follow={folder}")
+    with run_server([started], settings=settings) as server:
+        crowd = Crowd(server.url, ("en", "de"))
+        with crowd.asking(CLIENTS):
+            while len(crowd.answers) < CLIENTS:
+                assert server.process.poll() is None
+            server.process.kill()
+            assert server.process.wait() == -signal.SIGKILL
+    lingraft("bundle", german, f"--to={folder}", "--wait=0")
+    with run_server([started], settings=settings) as server:
+        with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+            found = client.post(infer(TASK), json=inputs(["de"], text=texts("de"))).json()
+        shown = lingraft("ls", f"--to={folder}")
+    outputs = {each["name"]: each["data"] for each in found["outputs"]}["probabilities"]
+    assert outputs == pytest.approx([each for answer in said(german, "de") for each in answer], abs=1e-4)
+    assert f"{TASK} de 1: serve" in shown
+    assert f"{TASK} de serves" in shown
+    assert len([*(folder / "answers").iterdir()]) == 1  # what the killed one has said; the other has taken its own away
