@@ -271,7 +271,7 @@ def test_nothing_is_decided_against_an_alias_that_has_yet_to_follow_the_record(
     project: Project, promotes: bool
 ) -> None:
     """The other decision is written down while this one looks, and its alias has not moved."""
-    better, worse = (project.register_embeddings(project.mark, *rival) for rival in ((2.0, 0.3), (3.0, 0.1)))
+    better, worse = (project.register_embeddings(project.mark, *rival) for rival in ((2.0, 0.3), (3.0, 0.25)))
     with just_after_the_record_was_read(project, lambda: intend(project, better, before=1, knew=2)) as client:
         decide = partial(promote, number=worse) if promotes else rollback
         with pytest.raises(SupersededError, match=f"somebody decided to promote version {better}"):
