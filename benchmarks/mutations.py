@@ -245,7 +245,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the gate's interval is turned",
-        "lingraft/tracking/promotion/bootstrap.py",
+        "lingraft/tracking/promotion/gate.py",
         "lower, upper = np.quantile(differences_R, [tail, 1 - tail])",
         "upper, lower = np.quantile(differences_R, [tail, 1 - tail])",
         ("tracking/promotion",),

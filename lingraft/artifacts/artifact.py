@@ -139,7 +139,6 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
         """Return one of the details, converted to a type.
 
         Args:
-            name: name of the detail.
             of: type, as pydantic understands it, such as `list[str]`.
 
         Raises:
@@ -232,7 +231,6 @@ class Draft:
         """Share files with another artifact, by hard links where the file system has them, and copy their fingerprints.
 
         Args:
-            other: artifact whose files were verified.
             names: paths of the files, relative to its folder.
         """
         for name in names:
@@ -432,7 +430,6 @@ def require_aligned(what: str, aligned_with: str | None, primary: str, again: st
     Args:
         what: name of the artifact for the message.
         aligned_with: fingerprint of the primary that the artifact was trained against.
-        primary: fingerprint of the primary at hand.
         again: how such an artifact is made, for the message.
 
     Raises:

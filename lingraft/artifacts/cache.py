@@ -51,8 +51,6 @@ def cached(made: Path, kind: Kind, provenance: Mapping[str, Any]) -> Iterator[Ar
     Processes that make the same wait for each other.
 
     Args:
-        made: folder of the artifact.
-        kind: kind of the artifact.
         provenance: everything that determines its content, as JSON: settings by name, fingerprints of inputs.
 
     Raises:
@@ -118,8 +116,6 @@ def shared_result(
     """Hold a shared result; yield its folder, and its artifact if it exists.
 
     Args:
-        where: folder or URI of shared results.
-        kind: kind of the artifact.
         provenance: everything that determines its content, code included.
         part: folder of the artifact within the result, if the result has more.
 
@@ -205,7 +201,6 @@ def _remedy(out: Path) -> str:
 
 
 def _dependents(out: Path, provenances: Mapping[Path, bytes]) -> set[Path]:
-    """Folders that were made from an artifact, directly or by way of others."""
     try:
         its = artifact_fingerprint(out).encode()
     except ArtifactError:  # a folder that is no artifact is the input of nothing
@@ -216,7 +211,6 @@ def _dependents(out: Path, provenances: Mapping[Path, bytes]) -> set[Path]:
 
 
 def _leaves(value: Any, name: str = "") -> dict[str, Any]:
-    """Values that are no mappings, by their keys joined with dots."""
     if not isinstance(value, dict) or not value:
         return {name: value}
     return {

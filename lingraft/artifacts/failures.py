@@ -84,10 +84,6 @@ def explain_device_errors() -> Iterator[None]:
 def record_failure(out: Path, title: str) -> Iterator[None]:
     """Write the reason to a job's folder if the body fails, print it, and go on.
 
-    Args:
-        out: folder of the job.
-        title: description of the job.
-
     Raises:
         ProvenanceMismatchError: results of other settings are in the way, which concerns the whole run.
         ArtifactError: not even the reason can be written.
@@ -134,9 +130,7 @@ def write_outcome(language: str, results: Path, out: Path, refused: str | None =
     """Write the outcome of a language to a file.
 
     Args:
-        language: tag of the language.
         results: folder of its evaluations, or of the reason why it failed.
-        out: file to write.
         refused: why the gate did not promote it.
     """
     outcome = LanguageOutcome(language=language, failed=failure_reason(results), refused=refused)
@@ -152,7 +146,6 @@ def require_success(outcomes: Sequence[LanguageOutcome], refused_bundles: Mappin
     """Print the outcome of every language, and of every bundle that was not promoted.
 
     Args:
-        outcomes: one for each language.
         refused_bundles: registered names of bundles that the gate refused, with the reasons.
 
     Raises:

@@ -24,24 +24,48 @@ _POLL_S = 0.5
 def folder_lock(folder: Path, wait: bool = False) -> Iterator[None]:
     """Hold the lock of a folder, which need not exist; an empty folder is removed at the end.
 
-    Nobody can write where no folder can be made, so that there is nothing to lock.
+    Nobody can write where no lock file can be made, so that nothing is locked there.
 
     Args:
-        folder: folder to write.
         wait: whether to wait for the process that holds the lock.
 
     Raises:
         InUseError: another process holds the lock, and `wait` is false.
     """
-    lock = _acquire(folder, wait)
+    lock = FileLock(_lock_file(folder))
+    try:
+        make_folder(folder.parent)
+        with explain_write_errors(folder):
+            _acquire(lock, folder, wait)
+    except InUseError:
+        raise
+    except ArtifactError as error:
+        say(f"{folder} is not locked, and nothing can be kept there: {error}")
+    except OSError as error:
+        if error.errno not in _CANNOT_LOCK:
+            raise
+        say(f"{folder} cannot be locked: {error}. See to it that no other process writes it.")
     try:
         yield
     finally:
-        if lock:
+        if lock.is_locked:
             with contextlib.suppress(OSError):  # something is in it, or it does not exist
                 folder.rmdir()
             Path(lock.lock_file).unlink(missing_ok=True)
             lock.release()
+
+
+def _acquire(lock: FileLock, folder: Path, wait: bool) -> None:
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        if not wait:
+            raise InUseError(
+                f"{folder} is in use by another process, which makes the same at this moment. Wait until it "
+                "has ended, or choose another output."
+            ) from error
+        say(f"{folder} is being made by another process, which is waited for")
+        lock.acquire(poll_interval=_POLL_S)
 
 
 @contextlib.contextmanager
@@ -67,31 +91,3 @@ def remove_partial_writes(folder: Path) -> None:
 
 def _lock_file(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
-
-
-def _acquire(folder: Path, wait: bool) -> FileLock | None:
-    lock = FileLock(_lock_file(folder))
-    try:
-        make_folder(folder.parent)
-        with explain_write_errors(folder):
-            try:
-                lock.acquire(blocking=False)
-            except Timeout as error:
-                if not wait:
-                    raise InUseError(
-                        f"{folder} is in use by another process, which makes the same at this moment. Wait until it "
-                        "has ended, or choose another output."
-                    ) from error
-                say(f"{folder} is being made by another process, which is waited for")
-                lock.acquire(poll_interval=_POLL_S)
-    except InUseError:
-        raise
-    except ArtifactError as error:
-        say(f"no checkpoints can be kept: {error} Training goes on without.")
-        return None
-    except OSError as error:
-        if error.errno not in _CANNOT_LOCK:
-            raise
-        say(f"{folder} cannot be locked: {error}. See to it that no other process writes it.")
-        return None
-    return lock

@@ -11,16 +11,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, read_manifest
-from lingraft.artifacts.files import cache_folder, explain_write_errors, sha256_of, write_text
+from lingraft.artifacts.files import cache_folder, explain_write_errors, sha256_of, write_bytes
 from lingraft.artifacts.locks import try_file_lock
+from lingraft.artifacts.storage import RemotePath
 from lingraft.artifacts.token_ids import Ids, map_ids
-from lingraft.errors import ArtifactError, LingraftError, MissingExtraError
-
-if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
+from lingraft.errors import ArtifactError, LingraftError
 
 Result = TypeVar("Result")
 
@@ -31,8 +29,6 @@ STALL_S = 120.0
 _LOCK_POLL_S = 0.1
 _ATTEMPTS = 3
 _URI = re.compile(r"([a-z][a-z0-9+.-]+):(/{1,3})(.+)", re.IGNORECASE)
-_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
-"""Extras of lingraft with the client of each protocol."""
 
 
 def uri_of(folder: Path | str) -> str | None:
@@ -47,29 +43,23 @@ def uri_of(folder: Path | str) -> str | None:
     return f"{scheme}://{'/' if scheme == 'file' else ''}{rest}"
 
 
-def open_remote(uri: str, kind: Kind, cache: Path | None = None) -> Artifact:
-    """Open an artifact in object storage; its files are fetched when they are needed.
-
-    Args:
-        uri: URI of its folder, as fsspec understands it.
-        kind: expected kind.
-        cache: folder for fetched files; in $LINGRAFT_CACHE or the user's cache folder if absent.
+def open_remote(uri: str, kind: Kind) -> Artifact:
+    """Open the artifact at a URI that fsspec understands; its files are fetched when they are needed.
 
     Raises:
         ArtifactError: there is no manifest, it is damaged or of another kind, or the storage cannot be reached.
         MissingExtraError: the storage needs a client that is not installed.
     """
-    storage, root = _open_storage(uri)
-    work = functools.partial(_read, storage, f"{root}/{MANIFEST}", uri)
+    work = functools.partial(_read_manifest, RemotePath.of(uri, ArtifactError) / MANIFEST, uri)
     fetching = run_in_background(_with_retries(work, f"{uri}/{MANIFEST}"))
     try:
         content = fetching.result(STALL_S)
     except TimeoutError as error:
         raise _stalled(uri, STALL_S) from error
     name = hashlib.sha256(uri.encode() + b"\0" + content).hexdigest()[:32]
-    folder = (cache or cache_folder("blocks")) / name
+    folder = cache_folder("blocks") / name
     # Ranks of one training do this at once, and each reads what is there.
-    write_text(folder / MANIFEST, _decoded(content, uri))
+    write_bytes(folder / MANIFEST, content)
     manifest = read_manifest(folder)
     if manifest.kind is not kind:
         raise ArtifactError(
@@ -86,17 +76,11 @@ class RemoteShards:
     """
 
     def __init__(self, artifact: Artifact, room: int, stall_s: float = STALL_S) -> None:
-        """Open the storage.
-
-        Args:
-            artifact: artifact with an origin.
-            room: most files in the cache at a time.
-            stall_s: seconds without a byte after which a fetch fails.
-        """
+        """Open the storage."""
         self._artifact = artifact
         self._room = room
         self._stall_s = stall_s
-        self._storage, self._root = _open_storage(str(artifact.origin))
+        self._place = RemotePath.of(str(artifact.origin), ArtifactError)
         self._held: set[str] = set()
         self._moved_at = time.monotonic()
 
@@ -137,7 +121,6 @@ class RemoteShards:
 
     @contextlib.asynccontextmanager
     async def _alone(self, path: Path) -> AsyncIterator[None]:
-        """Hold the lock of a cached file."""
         while True:
             self._move()
             with try_file_lock(path) as ours:
@@ -166,7 +149,8 @@ class RemoteShards:
         self._move()
         with explain_write_errors(path):
             try:
-                self._storage.get_file(f"{self._root}/{name}", str(coming), callback=Callback(hooks={"": self._move}))
+                moving = Callback(hooks={"": self._move})
+                self._place.system.get_file((self._place / name).path, str(coming), callback=moving)
                 _require_hash(coming, self._artifact.manifest.files[name])
                 coming.replace(path)
             finally:
@@ -176,56 +160,28 @@ class RemoteShards:
         self._moved_at = time.monotonic()
 
 
-def _open_storage(uri: str) -> "tuple[AbstractFileSystem, str]":
-    """File system and path of a URI, by fsspec."""
-    import fsspec  # not needed where everything is on this machine
-
-    protocol = uri.partition("://")[0].lower()
+def _read_manifest(place: RemotePath, uri: str) -> bytes:
     try:
-        storage, root = fsspec.core.url_to_fs(uri)
-    except ImportError as error:
-        if protocol in _EXTRAS:
-            raise MissingExtraError(f"a client for {protocol}://", _EXTRAS[protocol]) from error
-        raise ArtifactError(f"{uri} cannot be read: {error}.") from error
-    except ValueError as error:
-        raise ArtifactError(f"{uri} cannot be read: {error}. Use s3://, gs://, az:// or a folder.") from error
-    return storage, root.rstrip("/")
-
-
-def _read(storage: "AbstractFileSystem", path: str, uri: str) -> bytes:
-    try:
-        return bytes(storage.cat_file(path))
+        return bytes(place.system.cat_file(place.path))
     except FileNotFoundError as error:
         raise ArtifactError(f"{uri} is not an artifact: it has no {MANIFEST}. Check the address.") from error
 
 
-def _decoded(manifest: bytes, uri: str) -> str:
-    try:
-        return manifest.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{uri}/{MANIFEST} is damaged: {error}. Make the artifact again.") from error
-
-
 async def _with_retries(work: Callable[[], Result], what: str) -> Result:
     """Retry work over a network a few times, unless it raises an error of ours."""
-    pauses = list(RETRY_AFTER_S)
-    while True:
-        # Each storage's client has exceptions of its own, with no common root; gather takes what comes.
-        [outcome] = await asyncio.gather(_run(work), return_exceptions=True)
-        if not isinstance(outcome, BaseException):
-            return outcome
-        if isinstance(outcome, LingraftError):
-            raise outcome
-        if not pauses:
-            raise ArtifactError(
-                f"{what} could not be fetched in {len(RETRY_AFTER_S) + 1} attempts: {outcome!r}. "
-                "Check the address, the network and your rights, and start again."
-            ) from outcome
-        await asyncio.sleep(pauses.pop(0))
-
-
-async def _run(work: Callable[[], Result]) -> Result:
-    return work()
+    for pause_s in (*RETRY_AFTER_S, None):
+        try:
+            return work()
+        except LingraftError:
+            raise
+        except Exception as error:  # each storage's client has exceptions of its own, with no common root
+            if pause_s is None:
+                raise ArtifactError(
+                    f"{what} could not be fetched in {len(RETRY_AFTER_S) + 1} attempts: {error!r}. "
+                    "Check the address, the network and your rights, and start again."
+                ) from error
+        await asyncio.sleep(pause_s)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _require_hash(path: Path, expected: str) -> None:
@@ -247,7 +203,6 @@ def _modified_s(path: Path) -> float:
 
 
 def _remove_cached(path: Path) -> bool:
-    """Remove a cached file unless it is locked; return whether it was removed."""
     with try_file_lock(path) as ours:
         if ours:
             path.unlink(missing_ok=True)

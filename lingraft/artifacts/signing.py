@@ -28,7 +28,6 @@ def sign(artifact: Artifact, private_key: Path, out: Path) -> None:
     """Sign an artifact: every file of it, the manifest included.
 
     Args:
-        artifact: artifact whose files were verified.
         private_key: PEM file of an elliptic-curve key (P-256, P-384 or P-521); `LINGRAFT_KEY_PASSWORD` decrypts it.
         out: file of the signature; one that is there is replaced.
 
@@ -64,7 +63,6 @@ def require_signed(artifact: Artifact, signature: Path, public_key: Path) -> Non
 
     Args:
         artifact: to verify; files that MLflow puts beside it are left out.
-        signature: from `sign`.
         public_key: PEM file of the public half of the key.
 
     Raises:

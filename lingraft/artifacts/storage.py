@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from lingraft.errors import MissingExtraError, TextError
+from lingraft.errors import LingraftError, MissingExtraError, TextError
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -37,12 +37,12 @@ class RemotePath:
     """Path within the store."""
 
     @classmethod
-    def of(cls, uri: str) -> "RemotePath":
-        """Open the store of a URI.
+    def of(cls, uri: str, refusal: type[LingraftError] = TextError) -> "RemotePath":
+        """Open the store of a URI, or of a path on this machine.
 
         Raises:
             MissingExtraError: the package that reads it is not installed.
-            TextError: there is no such protocol, or the store cannot be set up.
+            LingraftError: there is no such protocol, or the store cannot be set up; it is a `refusal`.
         """
         import fsspec  # not needed by the processes that share a text on this machine
 
@@ -54,9 +54,8 @@ class RemotePath:
                 raise
             raise MissingExtraError(f"what reads {protocol}://", _EXTRAS[protocol]) from error
         except ValueError as error:
-            raise TextError(
-                f"{uri} cannot be opened: {str(error).rstrip('.')}. Check its protocol and settings."
-            ) from error
+            reason = str(error).rstrip(".")
+            raise refusal(f"{uri} cannot be opened: {reason}. Check its protocol and settings.") from error
         return cls(uri, system, path)
 
     def __str__(self) -> str:
@@ -121,11 +120,10 @@ def expand_paths(name: str) -> list[TextPath]:
     place = parse_path(name)
     if not glob.has_magic(name) or place.exists():
         return [place]
-    import fsspec
-
-    system, pattern = fsspec.core.url_to_fs(name)
+    pattern = RemotePath.of(name)
+    system = pattern.system
     with explain_read_errors(place):
-        paths = [path for path in sorted(system.glob(pattern)) if not PurePosixPath(path).name.startswith(".")]
+        paths = [path for path in sorted(system.glob(pattern.path)) if not PurePosixPath(path).name.startswith(".")]
     found: list[TextPath] = [
         RemotePath(system.unstrip_protocol(path), system, path) if isinstance(place, RemotePath) else Path(path)
         for path in paths

@@ -91,7 +91,6 @@ class _FolderSync:
                 shutil.rmtree(self._folder / name)
 
     def upload_until(self, ended: threading.Event, every_s: float) -> None:
-        """Upload new artifacts until the end; failed uploads are retried."""
         while not ended.wait(every_s):
             try:
                 with self.explain_errors():
@@ -139,7 +138,6 @@ def shared_cache_dir(where: str, name: str) -> Iterator[Path]:
 
     Args:
         where: folder or URI of all shared results.
-        name: name of the folder within.
     """
     if uri := uri_of(where):
         with synced_folder(f"{uri.rstrip('/')}/{name}") as folder:

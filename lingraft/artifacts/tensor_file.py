@@ -15,6 +15,8 @@ from lingraft.errors import ArtifactError
 _NUMPY = {
     "BOOL": np.bool_,
     "U8": np.uint8,
+    "U16": np.uint16,
+    "U32": np.uint32,
     "I8": np.int8,
     "I64": np.int64,
     "F16": np.float16,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lingraft.cli.options import RecipeOption
+from lingraft.cli.options import RecipeOption, load_recipe
 from lingraft.errors import DeploymentError
 
 if TYPE_CHECKING:
@@ -23,11 +23,10 @@ def doctor(
 
     Ends with 1 if anything is lacking; a warning is about what only you can tell.
     """
-    from lingraft.config.recipe import Recipe
     from lingraft.doctor import examine
     from lingraft.steps.launch.on_cluster import connect
 
-    cluster = Recipe.load(recipe).cluster
+    cluster = load_recipe(recipe).cluster
     (api, _) = connect()
     lacking = 0
     for finding in examine(api, namespace, cluster):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, print_artifact
+from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, load_recipe, print_artifact
 from lingraft.errors import ExportError
 
 # What a command needs is imported by it, so that --help does not wait for torch.
@@ -119,7 +119,6 @@ def report(
     ] = None,
 ) -> None:
     """Write the report as one HTML page, and print its table."""
-    from lingraft.config.recipe import Recipe
     from lingraft.console import say
     from lingraft.reports.fonts import missing_fonts
     from lingraft.reports.run.page import write
@@ -129,7 +128,7 @@ def report(
 
     languages = [load_language(folder) for folder in evaluation]
     found = load_search(search) if search else None
-    settings = Recipe.load(recipe) if recipe else None
+    settings = load_recipe(recipe) if recipe else None
     records = RunRecords.of(load_source(source), languages, found, settings)
     print_artifact(write(records, out))
     print(table(records))

@@ -17,6 +17,7 @@ from lingraft.cli.options import (
     TextOption,
     TokenizerOption,
     VectorsOption,
+    load_recipe,
     print_artifact,
 )
 
@@ -46,11 +47,10 @@ def initialise(
     blocks and the source's static vectors. The result is an embeddings artifact: `lingraft adapt --initial` starts
     from it, `evaluate --initial` takes the scores before training from it, and `export onnx` serves it as it is.
     """
-    from lingraft.config.recipe import Recipe
     from lingraft.jobs.job import InitialisationJob
 
     job = InitialisationJob(
-        recipe=Recipe.load(recipe),
+        recipe=load_recipe(recipe),
         primary=primary,
         tokenizer=tokenizer,
         blocks=blocks,
@@ -87,10 +87,9 @@ def adapt(
     With [adaptation.progressive] in the recipe it begins on shallower mini-models, and goes on on deeper ones by a
     fixed schedule or where the dev loss says so.
     """
-    from lingraft.config.recipe import Recipe
     from lingraft.jobs.job import AdaptationJob
 
-    settings = Recipe.load(recipe)
+    settings = load_recipe(recipe)
     job = AdaptationJob(
         recipe=settings,
         depth=settings.adaptation.depth if depth is None else depth,
@@ -145,7 +144,6 @@ def search_depth(
     initial: InitialOption = None,
 ) -> None:
     """Choose a language's mini-model depth by short adaptations at equal compute."""
-    from lingraft.config.recipe import Recipe
     from lingraft.search import Inputs, search
     from lingraft.stages.results import load_search
 
@@ -160,7 +158,7 @@ def search_depth(
         text=text,
     )
     print_artifact(
-        search(recipe=Recipe.load(recipe), inputs=inputs, storage=storage, out=out, known=known, state=state)
+        search(recipe=load_recipe(recipe), inputs=inputs, storage=storage, out=out, known=known, state=state)
     )
     found = load_search(out)
     print(f"depth {found.chosen}: {found.reason}")
@@ -192,11 +190,10 @@ def evaluate(
     source_evaluation: SourceEvaluationOption = None,
 ) -> None:
     """Swap a language's embeddings in, and judge masked and zero-shot accuracy on its test split (step 4)."""
-    from lingraft.config.recipe import Recipe
     from lingraft.jobs.job import LanguageEvaluationJob
 
     job = LanguageEvaluationJob(
-        recipe=Recipe.load(recipe),
+        recipe=load_recipe(recipe),
         primary=primary,
         embeddings=embeddings,
         tasks=tuple(task or ()),

@@ -15,6 +15,7 @@ from lingraft.signals import Interruption, interruptible
 
 if TYPE_CHECKING:
     from lingraft.artifacts.artifact import Artifact
+    from lingraft.config.recipe import Recipe
 
 RecipeOption = Annotated[Path, typer.Option("--recipe", help="TOML recipe; the ones we ship are in recipes/.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the new artifact; must not hold anything yet.")]
@@ -61,6 +62,13 @@ TasksOption = Annotated[
 EmbeddingsOption = Annotated[
     list[Path], typer.Option("--embeddings", help="Embeddings artifact, from `lingraft adapt`; once a language.")
 ]
+
+
+def load_recipe(path: Path) -> "Recipe":
+    """Load a recipe; `--help` does not wait for its module."""
+    from lingraft.config.recipe import Recipe
+
+    return Recipe.load(path)
 
 
 def print_artifact(made: "Artifact") -> None:

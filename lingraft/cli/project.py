@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lingraft.cli.options import RecipeOption, print_artifact
+from lingraft.cli.options import RecipeOption, load_recipe, print_artifact
 from lingraft.config.systems import System
 from lingraft.model.flops import CostError
 
@@ -99,12 +99,11 @@ def cost(
 
     Try: lingraft cost --recipe recipes/base.toml --accelerator H100 --gpus 8
     """
-    from lingraft.config.recipe import Recipe
     from lingraft.reports.cost.accelerators import Accelerator
     from lingraft.reports.cost.bill import bills, searched
     from lingraft.reports.cost.table import CostReport, as_json, as_text, language_names
 
-    settings = Recipe.load(recipe)
+    settings = load_recipe(recipe)
     count = len(settings.targets) if languages is None else languages
     _require_one("--languages", count)
     _require_one("--gpus", gpus)
@@ -163,10 +162,9 @@ def paper(
     """
     from lingraft import preflight
     from lingraft.comparison import runner as comparison
-    from lingraft.config.recipe import Recipe
     from lingraft.reports.paper.report import PAGE_FILE
 
-    settings = Recipe.load(recipe)
+    settings = load_recipe(recipe)
     if allow_holes:
         preflight.require_some_ready(settings, settings.targets, out, source=True)
     else:

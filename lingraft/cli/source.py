@@ -14,6 +14,7 @@ from lingraft.cli.options import (
     TasksOption,
     TextOption,
     TokenizerOption,
+    load_recipe,
     print_artifact,
 )
 
@@ -50,12 +51,11 @@ def text(
     ] = None,
 ) -> None:
     """Read one language's text, clean it where the recipe asks for it, and split it into train, dev and test."""
-    from lingraft.config.recipe import Recipe
     from lingraft.data.cleaning.corpus_stats import format_table
     from lingraft.data.languages import warn_of_unknown_codes
     from lingraft.jobs.job import TextJob
 
-    settings = Recipe.load(recipe)
+    settings = load_recipe(recipe)
     warn_of_unknown_codes([language])
     if folder:
         settings = settings.with_folder(folder)
@@ -67,18 +67,16 @@ def text(
 
 def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:
     """Train one language's SentencePiece tokenizer."""
-    from lingraft.config.recipe import Recipe
     from lingraft.jobs.job import TokenizerJob
 
-    print_artifact(TokenizerJob(recipe=Recipe.load(recipe), text=text, out=out).make())
+    print_artifact(TokenizerJob(recipe=load_recipe(recipe), text=text, out=out).make())
 
 
 def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Pack one language's text into fixed-length blocks of token ids."""
-    from lingraft.config.recipe import Recipe
     from lingraft.jobs.job import BlocksJob
 
-    print_artifact(BlocksJob(recipe=Recipe.load(recipe), text=text, tokenizer=tokenizer, out=out).make())
+    print_artifact(BlocksJob(recipe=load_recipe(recipe), text=text, tokenizer=tokenizer, out=out).make())
 
 
 def vectors(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
@@ -87,18 +85,16 @@ def vectors(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOpti
     `lingraft initialise` needs those of the source language where adaptation.initialisation is aligned; it computes
     the new language's itself.
     """
-    from lingraft.config.recipe import Recipe
     from lingraft.jobs.job import VectorsJob
 
-    print_artifact(VectorsJob(recipe=Recipe.load(recipe), blocks=blocks, tokenizer=tokenizer, out=out).make())
+    print_artifact(VectorsJob(recipe=load_recipe(recipe), blocks=blocks, tokenizer=tokenizer, out=out).make())
 
 
 def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Train the primary with all its MLM heads in the source language (step 1 of the paper)."""
-    from lingraft.config.recipe import Recipe
     from lingraft.jobs.job import PretrainingJob
 
-    print_artifact(PretrainingJob(recipe=Recipe.load(recipe), blocks=blocks, tokenizer=tokenizer, out=out).make())
+    print_artifact(PretrainingJob(recipe=load_recipe(recipe), blocks=blocks, tokenizer=tokenizer, out=out).make())
 
 
 def mini(
@@ -112,10 +108,9 @@ def mini(
     ] = None,
 ) -> None:
     """Build MINIPOST's mini-model: fresh layers between a primary's bottom and its head (step 1b)."""
-    from lingraft.config.recipe import Recipe
     from lingraft.jobs.job import MiniBuildingJob
 
-    settings = Recipe.load(recipe)
+    settings = load_recipe(recipe)
     wanted = settings if depth is None else settings.over(depth)
     print_artifact(MiniBuildingJob(recipe=wanted, primary=primary, blocks=blocks, out=out).make())
 
@@ -129,10 +124,9 @@ def finetune(
     seed: Annotated[int, typer.Option(help="Seed of head and order; repeat with others for a mean.")] = 1,
 ) -> None:
     """Finetune the body on a task of the recipe in the source language, token embeddings frozen (step 3)."""
-    from lingraft.config.recipe import Recipe
     from lingraft.jobs.job import FinetuningJob
 
-    settings = Recipe.load(recipe)
+    settings = load_recipe(recipe)
     name = settings.task(task).name
     print_artifact(FinetuningJob(recipe=settings, task=name, seed=seed, primary=primary, text=text, out=out).make())
 
@@ -146,11 +140,10 @@ def evaluate_source(
     task: TasksOption = None,
 ) -> None:
     """Judge the primary and its tasks on the source language's test split."""
-    from lingraft.config.recipe import Recipe
     from lingraft.jobs.job import SourceEvaluationJob
 
     job = SourceEvaluationJob(
-        recipe=Recipe.load(recipe), primary=primary, tasks=tuple(task or ()), text=text, blocks=blocks, out=out
+        recipe=load_recipe(recipe), primary=primary, tasks=tuple(task or ()), text=text, blocks=blocks, out=out
     )
     print_artifact(job.make())
     print((out / "result.json").read_text())

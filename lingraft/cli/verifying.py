@@ -74,7 +74,6 @@ def sign(
 
 
 def _by_language(found: "Artifact") -> dict[str, str]:
-    """Fingerprints of a bundle's languages, as endpoints name them."""
     from lingraft.artifacts.artifact import Kind
     from lingraft.bundle.format import bundle_tokenizers
     from lingraft.bundle.language_part import language_fingerprint

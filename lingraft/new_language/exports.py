@@ -22,8 +22,6 @@ CHECKPOINT = "checkpoint"
 
 
 class _BundleBuilding(Job, frozen=True):
-    """Exports a task with one language to ONNX."""
-
     kind = Kind.BUNDLE
     primary: Input
     task: Input

@@ -89,10 +89,6 @@ class LanguageRecipe:
         """Return the recipe as far as it is known before the text is read.
 
         Args:
-            language: to be added.
-            text: files, or folders of files.
-            basis: primary and mini-model.
-            wanted: settings that override the recipe's.
             recipe: of the primary; brings tokenizer, adaptation, split and precision.
 
         Raises:
@@ -207,7 +203,6 @@ def _precision() -> Precision:
 
 
 def _with_steps(training: dict[str, Any], steps: int) -> dict[str, Any]:
-    """Settings of another length, which warm up over the same share of it."""
     share = training["warmup_steps"] / training["steps"] if training else _WARMUP_SHARE
     return training | {"steps": steps, "warmup_steps": round(share * steps)}
 

@@ -68,9 +68,7 @@ def add_language(
         language: BCP 47 tag of what they are written in.
         out: folder of all results. What is there from an earlier call is kept, and not made again.
         tasks: finetuned from the primary, one artifact a task and seed.
-        mini: MINIPOST's mini-model of the primary.
         recipe: of the primary, or its TOML file; brings the settings that `wanted` does not name.
-        wanted: settings by name.
         vectors: static vectors of the source language (`lingraft vectors`), for a recipe with initialisation 'aligned'.
         source_evaluation: from `lingraft evaluate-source`; absent: alignment with the source is not measured.
 
@@ -158,8 +156,6 @@ class _FittingTokenizer(TokenizerJob, frozen=True):
 
 
 class _ExamplesEvaluation(LanguageEvaluationJob, frozen=True):
-    """An evaluation whose provenance has the test examples of each task."""
-
     examples: dict[str, str]
     """Hash of the test examples by task."""
 
@@ -171,8 +167,6 @@ class _ExamplesEvaluation(LanguageEvaluationJob, frozen=True):
 
 @dataclass(frozen=True)
 class _AddedLanguageRun:
-    """Inputs that fit together, and the stages on them."""
-
     primary: Path
     mini: Path | None
     vectors: Path | None
@@ -198,7 +192,6 @@ class _AddedLanguageRun:
         preflight.require_addable(self.settled.recipe, self.language, tasks, self.out, smaller)
 
     def run(self) -> AddedLanguage:
-        """Run all stages in order."""
         text, pieces, packed = self._prepared()
         tokenizer = Tokenizer.from_artifact(pieces)
         examples, left_out = self._examine_tasks(text, tokenizer)
@@ -258,7 +251,6 @@ class _AddedLanguageRun:
         )
 
     def _prepared(self) -> tuple[Artifact, Artifact, Artifact]:
-        """Text, tokenizer and blocks of the language."""
         common: dict[str, Any] = {"recipe": self.settled.recipe, "language": self.language}
         text = run_stage(_FilesPreparation(paths=tuple(self.paths), out=self.out / "text", **common))
         pieces = run_stage(
@@ -285,7 +277,6 @@ class _AddedLanguageRun:
         return digests, reasons
 
     def _initial(self, recipe: Recipe, pieces: Artifact, packed: Artifact) -> Path | None:
-        """Embeddings at update 0, where adaptation cannot draw them itself."""
         if self.vectors is None:
             return None
         job = InitialisationJob(
@@ -301,7 +292,6 @@ class _AddedLanguageRun:
 
 
 def _vectors_for(recipe: Recipe, vectors: PathLike | None) -> Path | None:
-    """The source's static vectors if the recipe needs them."""
     how = recipe.adaptation.initialisation
     if not how.needs_text:
         return None
@@ -315,6 +305,5 @@ def _vectors_for(recipe: Recipe, vectors: PathLike | None) -> Path | None:
 
 
 def _require_transformers() -> None:
-    """It is better known before the training than after it."""
     if find_spec("transformers") is None:
         raise MissingExtraError("transformers", "huggingface")

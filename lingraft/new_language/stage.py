@@ -12,7 +12,6 @@ def run_stage(job: Job, stage: str = "") -> Artifact:
     """Run a job unless its artifact was made before from the same, and print which of the two it was.
 
     Args:
-        job: job to run.
         stage: name of the stage as it was planned; the artifact's kind if empty.
 
     Raises:

@@ -5,6 +5,7 @@ Legend: B batch, T tokens, D width, V vocabulary.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -52,6 +53,12 @@ class ServedLanguage:
     """SHA-256 of the table's verified file; languages of different tasks that have equal tables have equal hashes."""
     fingerprint: str
     """Fingerprint of the language's part of the bundle, which covers all that decides an answer in this language."""
+
+    @cached_property
+    def surfaces(self) -> list[tuple[str, bool]]:
+        """Text of each piece, and whether it begins a word; a piece such as a byte is shown as it is stored."""
+        pairs = zip(self.tokenizer.surfaces(), self.tokenizer.pieces(), strict=True)
+        return [(piece, False) if found is None else (found.text, bool(found.initial)) for found, piece in pairs]
 
 
 class OpenedFiles(NamedTuple):
@@ -108,7 +115,6 @@ class Bundle:
         """Open a bundle, and check the hashes of all its files.
 
         Args:
-            folder: folder of the bundle.
             precision: precision of the body; if None, fp16 on a GPU if the bundle has it, else fp32.
             provider: execution provider; if None, that of the installed ONNX Runtime.
             shared: tables and tokenizers that are open already; new ones are added.
@@ -215,8 +221,6 @@ def open_language(bundle: Artifact, name: str, shared: OpenedFiles) -> ServedLan
     """Open a language of a bundle or of a language's part, whose files have been verified.
 
     Args:
-        bundle: bundle, or language's part of one.
-        name: tag of the language.
         shared: tables and tokenizers that are open already; new ones are added.
 
     Raises:

@@ -99,9 +99,7 @@ def run_server(
     """Run a server in a process of its own: yield it when it is ready, and stop it at the end.
 
     Args:
-        bundles: folders of the bundles.
         ready_s: time limit for the server to be ready, in seconds.
-        settings: flags of `python -m lingraft.serving`.
 
     Raises:
         ServingError: the server ended early, or was not ready in time; the message has the end of its log.
@@ -125,10 +123,7 @@ def launch_server(
     """Start a server on free ports; the caller waits for it with `wait_until_ready`, and stops it.
 
     Args:
-        bundles: folders of the bundles.
         log: readable file that takes the server's output.
-        settings: flags of the server.
-        process_group: process group for `subprocess.Popen`.
         program: arguments of Python that start the server.
     """
     port, grpc_port = free_ports(2)

@@ -89,7 +89,6 @@ def mismatch_warning(shares: Sequence[float], languages: Sequence[str], others: 
     """Return a warning that lists the texts whose unknown share is above `limit`; empty if there are none.
 
     Args:
-        shares: unknown share of each text.
         languages: language in which each text was sent.
         others: language that each text seems to be in; empty if that is not known.
         limit: largest share that is no reason for a warning.

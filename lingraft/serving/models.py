@@ -78,13 +78,7 @@ def _handlers(name: str, kind: BundleKind) -> dict[str, TaskHandler]:
 
 
 def interface(kind: BundleKind, labels: int, width: int) -> tuple[list[str], list[TensorSpec]]:
-    """Return the names of the inputs and the output tensors of bundles of a kind, for the registry's signature.
-
-    Args:
-        kind: kind of the bundle.
-        labels: number of labels.
-        width: width of the body.
-    """
+    """Return the names of the inputs and the output tensors of bundles of a kind, for the registry's signature."""
     handlers = _handlers("", kind).values()
     inputs = dict.fromkeys([*(name for handler in handlers for name in handler.inputs), LANGUAGE])
     tensors = [*(tensor for handler in handlers for tensor in handler.outputs(labels, width)), *_LANGUAGE_TENSORS]

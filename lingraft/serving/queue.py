@@ -85,14 +85,7 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
         executor: Executor,
         watch: Callable[[BatchStats], None],
     ) -> None:
-        """Create an empty queue.
-
-        Args:
-            run: function that computes one batch, and returns one output for each row.
-            limits: limits of batches and of the queue.
-            executor: executor in which `run` is called; queues share it, so that bodies do not compete for cores.
-            watch: function that is called with every batch's statistics, in the event loop.
-        """
+        """Create an empty queue."""
         self._run = run
         self._limits = limits
         self._executor = executor
@@ -104,7 +97,6 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
         self._texts_per_s = 0.0
 
     def __len__(self) -> int:
-        """Return the number of waiting rows, without those in the body."""
         return len(self._waiting)
 
     async def outputs(self, snapshot: Snapshot, rows: Sequence[Row]) -> list[Output]:

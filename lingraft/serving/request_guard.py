@@ -108,7 +108,6 @@ class RequestGuard:
         return f"send at most {self._endpoint.settings.body_bytes} bytes in one request."
 
     def _limited(self, receive: Receive) -> Receive:
-        """Stop reading a body that exceeds the limit of bytes or of time."""
         settings = self._endpoint.settings
         left_bytes = settings.body_bytes
         complete = False
@@ -133,7 +132,6 @@ class RequestGuard:
         return read
 
     def _inflated(self, receive: Receive) -> Receive:
-        """Inflate a gzip body while it is received, up to the limit of bytes."""
         inflater = zlib.decompressobj(_GZIP)
         left_bytes = self._endpoint.settings.body_bytes
 

@@ -87,12 +87,6 @@ def validate_request(
 ) -> ParsedRequest:
     """Validate a request to a model.
 
-    Args:
-        request: parsed request.
-        handler: handler of the model.
-        outputs: names of the model's outputs.
-        settings: limits of the endpoint.
-
     Raises:
         RequestError: an input is missing, unknown or of the wrong type or shape; a text is empty or too long; there
             are too many texts; or a parameter or output is unknown.
@@ -192,6 +186,5 @@ def _output_names(requested: Sequence[OutputTensor], known: Sequence[str]) -> li
 
 
 def _shown(value: object) -> str:
-    """Format a client's value for a message: ASCII, and cut to 80 characters."""
     shown = ascii(value)
     return shown if len(shown) <= 80 else f"{shown[:80]}..."

@@ -35,7 +35,6 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
 
     Args:
         app: kserve's application, which adds routes of its own when it starts; the guard blocks those.
-        endpoint: endpoint that answers requests.
         token: bearer token that requests must carry; None for none.
     """
     description = partial(openapi_description, endpoint, token is not None)

@@ -69,8 +69,6 @@ class RpcServer:
 
 
 class _RefusedError(Exception):
-    """A call is refused with a status."""
-
     def __init__(self, status: grpc.StatusCode, reason: str, retry_after_s: int | None = None) -> None:
         # A status cannot carry lone surrogates.
         super().__init__(reason.encode("utf-8", "backslashreplace").decode("utf-8"))
@@ -135,8 +133,6 @@ def _lenient_deserializer(deserialize: Callable[[bytes], Any]) -> Callable[[byte
 
 
 class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve has no types
-    """Methods of the protocol, without those that load and unload models."""
-
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 

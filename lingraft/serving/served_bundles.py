@@ -61,7 +61,6 @@ class ServedBundles:
         )
 
     def __getitem__(self, name: str) -> Bundle:
-        """Return the bundle as it is now."""
         return self._bundles[name]
 
     def put(self, name: str, tag: str, language: ServedLanguage) -> None:

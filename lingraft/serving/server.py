@@ -36,9 +36,6 @@ def serve(served: ServedBundles, bundles: Sequence[Path], settings: ServingSetti
     """Serve bundles until SIGTERM or SIGINT.
 
     Args:
-        served: bundles.
-        bundles: folders that they were loaded from.
-        settings: addresses and limits.
         token: bearer token that requests must carry; None for none.
 
     Raises:
@@ -121,7 +118,6 @@ class _KserveServer(ModelServer):  # type: ignore[misc]  # kserve has no types
         return True
 
     def _stop(self, why: str) -> None:
-        """Drain at the first signal, end at the second."""
         if self._draining:
             self._rest_server._server.should_exit = True
         else:

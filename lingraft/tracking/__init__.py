@@ -2,7 +2,8 @@
 
 `MLFLOW_TRACKING_URI` names the store of runs: a server on a cluster, or a SQLite file on one machine. MLflow reads its
 credentials from the environment too (`MLFLOW_TRACKING_TOKEN` and others). When a stage begins or ends and the server is
-down, the stage waits for `LINGRAFT_TRACKING_WAIT_S` seconds (120); training itself never waits.
+down, the stage waits for `LINGRAFT_TRACKING_WAIT_S` seconds (120); training itself never waits. Whatever asks MLflow
+raises TrackingError if the server refuses, or stays down until then.
 
 MLflow takes seconds to import, so this package imports it when a name below is first used. `environment` can thus
 refuse a wrong address before.
@@ -34,23 +35,8 @@ if TYPE_CHECKING:
     from lingraft.tracking.versions import tag as tag
     from lingraft.tracking.versions import tags_of as tags_of
 
-_PUBLIC = {
-    "client": ("RetryingClient", "retrying_client"),
-    "registry": ("register",),
-    "runs": (
-        "StageRun",
-        "close_run",
-        "describe",
-        "log_artifact",
-        "open_run",
-        "run_location",
-        "stage",
-        "tag_run",
-        "tags_of_run",
-    ),
-    "versions": ("CHAMPION", "fetch", "fetch_run_artifact", "tag", "tags_of"),
-}
-"""Public names by the module that has them."""
+_MODULES = ("client", "versions", "runs", "registry")
+"""Modules with the public names, each of which imports those before it."""
 
 environment.set_up()  # MLflow reads some of it when it is imported
 try:
@@ -62,8 +48,8 @@ if not _is_installed:
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name from its module when it is first used."""
-    for module, names in _PUBLIC.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    for module in _MODULES:
+        found = importlib.import_module(f"{__name__}.{module}")
+        if hasattr(found, name):
+            return getattr(found, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -93,8 +93,6 @@ class RetryingClient:
 
 
 class _RepeatedCalls:
-    """Methods of `MlflowClient`, each called by a `RetryingClient`."""
-
     def __init__(self, client: RetryingClient) -> None:
         self._client = client
 

@@ -160,7 +160,6 @@ def _probe_database(address: str) -> _DatabaseProbe:
 
 
 def _folder_problem(folder: Path) -> str | None:
-    """Return why a folder cannot be read as an MLflow store; None if it can."""
     if not folder.is_dir():
         return f"there is no folder {folder}"
     if not any(folder.glob("*/meta.yaml")):
@@ -171,7 +170,6 @@ def _folder_problem(folder: Path) -> str | None:
 
 
 def _sqlite_problem(name: str) -> str | None:
-    """Return why a SQLite file is not an MLflow store; None if it is one."""
     if not name:
         return "that names no file: three slashes come before a relative path, four before an absolute one"
     file = Path(name).absolute()

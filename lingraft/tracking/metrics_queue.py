@@ -43,8 +43,6 @@ class MetricsQueue(Generic[Point]):
         Args:
             send: sends a batch, and raises TrackingError where the batch may not have arrived. The same batch is then
                 sent again, so a point that arrives twice must count once.
-            batch_points: largest number of points in a batch.
-            limit: largest number of points in the queue; later ones are counted and dropped.
         """
         self._send = send
         self._batch_points = batch_points
@@ -53,7 +51,7 @@ class MetricsQueue(Generic[Point]):
         self._dropped = 0
         self._error: TrackingError | None = None
         self._closing = False
-        self._was_cut_short = False
+        self._ends_pause = False
         self._is_closed = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._send_batches, name="lingraft-tracking", daemon=True)
@@ -72,7 +70,7 @@ class MetricsQueue(Generic[Point]):
     def close(self, within_s: float) -> PendingMetrics[Point]:
         """Send the rest within a limited time, and return what is left; a server that refuses ends the wait."""
         with self._changed:
-            self._closing = True
+            self._closing = self._ends_pause = True
             self._changed.notify_all()
         if self._thread.ident:
             self._thread.join(within_s)
@@ -87,10 +85,16 @@ class MetricsQueue(Generic[Point]):
             try:
                 self._send(batch)
             except TrackingError as error:
-                if self._mark_failed(error):
-                    return
-                if self._wait(next(pauses)):
-                    pauses = backoff()
+                with self._changed:
+                    if not self._error:
+                        say(f"{error} Training goes on; {len(self._waiting)} points of its curve wait to be sent.")
+                    self._error = error
+                    if self._is_closed or (self._closing and not error.heals):
+                        return
+                    self._changed.wait_for(lambda: self._is_closed or self._ends_pause, next(pauses))
+                    if self._ends_pause:
+                        self._ends_pause = False
+                        pauses = backoff()
             else:
                 self._mark_sent(len(batch))
                 pauses = backoff()
@@ -108,19 +112,3 @@ class MetricsQueue(Generic[Point]):
             if self._error:
                 say(f"Tracking answers again; {len(self._waiting)} points of the learning curve are still to be sent.")
             self._error = None
-
-    def _mark_failed(self, error: TrackingError) -> bool:
-        """Note why a batch did not arrive; return whether to stop."""
-        with self._changed:
-            if not self._error:
-                say(f"{error} Training goes on; {len(self._waiting)} points of its curve wait to be sent.")
-            self._error = error
-            return self._is_closed or (self._closing and not error.heals)
-
-    def _wait(self, pause_s: float) -> bool:
-        """Wait before the next attempt; return whether `close` cut the wait short, which happens once."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or (self._closing and not self._was_cut_short), pause_s)
-            cut = self._closing and not self._was_cut_short
-            self._was_cut_short = self._closing
-            return cut

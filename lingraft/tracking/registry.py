@@ -42,16 +42,11 @@ def register(
     with all its tags and files, or not at all.
 
     Args:
-        name: registered model, such as `<project>-embeddings-de`.
-        folder: the artifact.
-        kind: kind that the artifact must have.
-        run: run that registers it.
         tags: tags beside those that follow from its manifest; scores are among them.
         aliases: aliases to move to this version; `lingraft.tracking.promotion.promote` alone moves `champion`.
 
     Raises:
         ArtifactError: the artifact is damaged or of another kind.
-        TrackingError: the registry refuses, or stays down. A second run completes the registration.
     """
     made = Artifact.load(folder, kind)
     client = run.client

@@ -84,11 +84,7 @@ class StageRun:
         message says what the run lacks.
 
         Args:
-            made: the stage's artifact.
             scores: metrics that are logged once, so that MLflow's pages compare them between runs as bars.
-
-        Raises:
-            TrackingError: the server refuses.
         """
         self._made = made.folder
         try:
@@ -126,11 +122,7 @@ class StageRun:
         self.client.call(lambda: _log_params(self.run_id, params))
 
     def finish(self) -> None:
-        """Send the rest of the curve, and mark the run as finished.
-
-        Raises:
-            TrackingError: the server refuses, for example because the run was deleted.
-        """
+        """Send the rest of the curve, and mark the run as finished."""
         self._flush(self.client.wait_left_s)
         try:
             if self.client.repeated:
@@ -172,11 +164,7 @@ def mention_artifact(made: Artifact) -> Iterator[None]:
 
 
 def open_run(recipe: Recipe, pipeline: str) -> str:
-    """Create the run of a pipeline, and return its id, which is the parent of the stages' runs.
-
-    Raises:
-        TrackingError: the tracking server refuses, or stays down.
-    """
+    """Create the run of a pipeline, and return its id, which is the parent of the stages' runs."""
     note = (
         f"The pipeline `{pipeline}` of `{recipe.name}`, from `{recipe.source}` to "
         f"{', '.join(f'`{target}`' for target in recipe.targets)}. Its stages are runs of their own below this one. "
@@ -200,10 +188,6 @@ def project_run(project: str, work: str, settings: Mapping[str, Any], note: str)
         project: name of the project in the registry.
         work: name of the run, such as `add-language`.
         settings: settings as JSON, stored as `recipe.json` and logged as parameters.
-        note: description of the run, in Markdown.
-
-    Raises:
-        TrackingError: the tracking server refuses, or stays down.
     """
     run_id = _open_parent_run(project=project, work=work, recipe=settings, parameters=settings, note=note, more_tags={})
     try:
@@ -253,9 +237,6 @@ def describe(client: RetryingClient, run_id: str, name: str, note: str, scores: 
     """Set name, description and metrics of a pipeline's run, which its page shows at the top.
 
     Args:
-        client: MLflow.
-        run_id: id of the pipeline's run.
-        name: new name of the run.
         note: description in Markdown, of which MLflow's pages show the first lines.
         scores: metrics by which MLflow's charts compare it with the pipeline's other runs.
     """
@@ -289,11 +270,7 @@ def run_location(client: RetryingClient, run_id: str) -> RunLocation:
 
 
 def close_run(run_id: str, failed: bool = False) -> None:
-    """End the run of a pipeline, also one that a failed stage has marked while other stages went on.
-
-    Raises:
-        TrackingError: the tracking server refuses, or stays down.
-    """
+    """End the run of a pipeline, also one that a failed stage has marked while other stages went on."""
     with retrying_client() as client:
         client.api.set_terminated(run_id, "FAILED" if failed else "FINISHED")
 
@@ -304,11 +281,7 @@ def tag_run(client: RetryingClient, run_id: str, key: str, value: str) -> None:
 
 
 def tags_of_run(run_id: str) -> dict[str, str]:
-    """Return all tags of a run.
-
-    Raises:
-        TrackingError: the tracking server has no such run, or stays down.
-    """
+    """Return all tags of a run."""
     with retrying_client() as client:
         return dict(client.api.get_run(run_id).data.tags)
 
@@ -321,8 +294,6 @@ def stage(parent_run: str, name: str) -> Iterator[StageRun]:
 
     Raises:
         Interruption: the process was asked to stop where the stage itself does not handle that.
-        TrackingError: the tracking server refuses, or stays down. Nothing has been done by then, and the stage can be
-            run again.
     """
     with interruptible(), retrying_client() as client:
         parent = client.api.get_run(parent_run)
@@ -391,7 +362,6 @@ def _runs_of_request(experiment: str, request: str) -> list[str]:
 
 
 def _kill_abandoned(experiment: str, parent_run: str, name: str) -> None:
-    """Mark runs of the same stage that were started and never ended as killed."""
     mlflow_client = MlflowClient()
     same = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{parent_run}' and tags.stage = '{name}'"
     for run in mlflow_client.search_runs([experiment], f"{same} and attributes.status = 'RUNNING'"):

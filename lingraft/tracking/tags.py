@@ -93,8 +93,6 @@ def mismatched_tag(tags: Mapping[str, str], made: Artifact) -> str | None:
 
 
 class _Parity(pydantic.BaseModel, frozen=True):
-    """Parity record of one language in a bundle's manifest."""
-
     difference: float
 
 

@@ -1,6 +1,5 @@
 """Versions of registered models as plain records: how they are found, tagged, aliased, downloaded and deleted."""
 
-import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -48,7 +47,6 @@ class Version:
         """Build the record from MLflow's answer.
 
         Args:
-            found: version as MLflow returns it.
             aliases: aliases of its model with the versions they point at, which MLflow's search does not return.
         """
         return cls(
@@ -182,21 +180,13 @@ def delete_version(client: RetryingClient, version: Version) -> None:
 
 
 def tag(name: str, key: str, value: str) -> None:
-    """Set a tag on the champion of a model.
-
-    Raises:
-        TrackingError: no such model or champion, or the registry stays down for as long as it is waited for.
-    """
+    """Set a tag on the champion of a model."""
     with retrying_client() as client:
         set_tags(client, _require_alias(client, name, CHAMPION), {key: value})
 
 
 def tags_of(name: str) -> dict[str, str]:
-    """Return the tags of the champion of a model.
-
-    Raises:
-        TrackingError: no such model or champion, or the registry stays down for as long as it is waited for.
-    """
+    """Return the tags of the champion of a model."""
     with retrying_client() as client:
         return _require_alias(client, name, CHAMPION).tags
 
@@ -205,7 +195,6 @@ def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
     """Download a registered artifact to a folder, and verify it.
 
     Raises:
-        TrackingError: no such model or alias, or the registry stays down for as long as it is waited for.
         ArtifactError: the download is damaged, or `out` cannot be written.
     """
     with retrying_client() as client:
@@ -217,10 +206,6 @@ def download(client: RetryingClient, version: Version, kind: Kind, out: Path, ti
     """Download a version's artifact to a folder, and verify it.
 
     Args:
-        client: MLflow.
-        version: version of the artifact.
-        kind: kind that the artifact must have.
-        out: new folder.
         title: name of the version in messages; its own title if None.
 
     Raises:
@@ -240,7 +225,6 @@ def fetch_run_artifact(run_id: str, name: str, kind: Kind, out: Path) -> Artifac
     """Download an artifact of a run to a folder, and verify it.
 
     Raises:
-        TrackingError: no such run or artifact, or the server stays down for as long as it is waited for.
         ArtifactError: the download is damaged, or `out` cannot be written.
     """
     with retrying_client() as client:
@@ -270,10 +254,6 @@ def download_files(
     """Download the manifest and some files of a version's artifact to a folder, and verify each file.
 
     Args:
-        client: MLflow.
-        version: version of the artifact.
-        kind: kind that the artifact must have.
-        out: new folder.
         wanted: function that returns the names of the files to download, from the manifest.
 
     Raises:
@@ -307,13 +287,9 @@ def _require_alias(client: RetryingClient, name: str, alias: str) -> Version:
 
 def _download(client: RetryingClient, uri: str, title: str, kind: Kind, out: Path, fingerprint: str | None) -> Artifact:
     """Download an artifact from a URI of the store to a folder, and verify it, its fingerprint too if that is known."""
-    with contextlib.ExitStack() as stack:
-
-        def download_anew() -> Path:
-            """Download to a new folder, so that nothing of a failed attempt stays in it."""
-            return _download_files(uri, Path(stack.enter_context(tempfile.TemporaryDirectory())))
-
-        source = client.transfer(download_anew)
+    with tempfile.TemporaryDirectory() as folder:
+        # A new folder each time, so that nothing of a failed attempt stays in it.
+        source = client.transfer(lambda: _download_files(uri, Path(tempfile.mkdtemp(dir=folder))))
         for name in MLFLOW_FILES:
             (source / name).unlink(missing_ok=True)
         try:

@@ -6,14 +6,11 @@ from pathlib import Path
 import pytest
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind, artifact_fingerprint
-from lingraft.artifacts.cache import ProvenanceMismatchError, cached, is_made, provenance_file
-from lingraft.errors import ArtifactError
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.cache import ProvenanceMismatchError, cached, is_made
 
 
 class Maker:
-    """Writes a small artifact, and counts how often."""
-
     def __init__(self, out: Path, content: str = "{}\n") -> None:
         self.out, self.content, self.times = out, content, 0
 
@@ -38,6 +35,7 @@ def test_what_is_there_is_not_made_again(maker: Maker) -> None:
     again = maker.once(steps=10, heads=[1, 2], split={"dev_share": 0.1})
     assert maker.times == 1
     assert made.manifest == again.manifest
+    assert {path.name for path in maker.out.parent.iterdir()} == {"de", "de.made-from.json"}
 
 
 def test_other_settings_are_refused_with_what_differs_and_the_way_out(maker: Maker) -> None:
@@ -117,18 +115,6 @@ def test_whoever_wants_what_another_makes_waits_for_it(maker: Maker) -> None:
     other.once(steps=10)
     slow.join()
     assert (maker.times, other.times) == (1, 0)
-
-
-def test_what_something_was_made_from_stands_beside_it(maker: Maker) -> None:
-    made = maker.once(steps=10)
-    assert provenance_file(maker.out).read_text() == '{\n  "steps": 10\n}\n'
-    assert artifact_fingerprint(maker.out) == made.fingerprint
-    assert {path.name for path in maker.out.parent.iterdir()} == {"de", "de.made-from.json"}
-
-
-def test_a_folder_without_an_artifact_has_no_fingerprint(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"has no manifest\.json"):
-        artifact_fingerprint(tmp_path)
 
 
 def test_a_folder_that_is_no_artifact_is_filled_once(tmp_path: Path) -> None:

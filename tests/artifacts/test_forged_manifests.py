@@ -31,7 +31,6 @@ KINDS = ("primary", "task", "embeddings", "tokenizer", "bundle")
 
 
 def places(value: Any, at: Place = ()) -> Iterator[Place]:
-    """Every place in a JSON value below its root."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, held in inner:
         yield (*at, key)
@@ -39,8 +38,6 @@ def places(value: Any, at: Place = ()) -> Iterator[Place]:
 
 
 def changes(before: Any, key: str | int) -> Iterator[tuple[str, Change]]:
-    """What is done at a place, by the holder of the place and its key in it."""
-
     def put(value: Any) -> Change:
         return lambda holder, key: holder.__setitem__(key, value)
 
@@ -60,7 +57,6 @@ def changes(before: Any, key: str | int) -> Iterator[tuple[str, Change]]:
 
 
 def forgeries(manifest: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """All edits, each with what was done where."""
     for *above, key in places(manifest):
         holder: Any = manifest
         for step in above:
@@ -75,7 +71,6 @@ def forgeries(manifest: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def linked(source: Path, to: Path) -> Path:
-    """The same files, without a manifest."""
     for path in source.rglob("*"):
         if path.is_file() and path.name != MANIFEST:
             (to / path.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +90,6 @@ def source_of(kind: str) -> Path:
 
 
 def open_all(kind: str, folder: Path, scratch: Path) -> None:
-    """Everything that reads an artifact of a kind."""
     loaders = {"primary": load_primary, "task": load_task, "embeddings": load_embeddings, "tokenizer": Tokenizer.load}
     if kind == "bundle":
         Bundle.load(folder).run_self_test()

@@ -1,6 +1,5 @@
 import fcntl
 import http.server
-import json
 import os
 import subprocess
 import sys
@@ -10,29 +9,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import torch
 from fsspec.implementations.memory import MemoryFileSystem
 
 from lingraft.artifacts import remote as object_storage
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.artifact import MANIFEST, Kind
 from lingraft.artifacts.remote import RemoteShards, open_remote, uri_of
 from lingraft.artifacts.token_ids import Ids, map_ids
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.shard_cache import ShardCache
 from lingraft.data.shuffling import ShuffledIndices
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.errors import ArtifactError, MissingExtraError
+from lingraft.errors import ArtifactError
 from tests.data.test_shards import T, flip_a_bit, packed
 from tests.fixtures import forked
 from tests.workshop import Workshop
 
 SHARD_BYTES = 10 * T * 2
-SLOW_DOWN = (
-    b'<?xml version="1.0" encoding="UTF-8"?>\n'
-    b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-)
-"""What S3 answers, with 503, to who asks too often."""
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +38,6 @@ def _impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    """Ten shards in a folder that a file:// URI or a web server leads to."""
     return packed(tmp_path / "stored", 95, 10).folder
 
 
@@ -52,11 +46,9 @@ def names(folder: Path) -> list[str]:
 
 
 class Web:
-    """A web server on a folder, which can be told to misbehave."""
-
     def __init__(self, folder: Path) -> None:
         self.asked: list[str] = []
-        self.answer_500 = self.slow_down = self.cut_short = self.flip = 0
+        self.answer_500 = self.cut_short = self.flip = 0
         """How many of the next answers for shards go wrong, and how."""
         self.hang = threading.Event()
         self.release = threading.Event()
@@ -87,14 +79,6 @@ class Web:
         if self.answer_500:
             self.answer_500 -= 1
             request.send_error(500)
-            return
-        if self.slow_down:
-            self.slow_down -= 1
-            request.send_response(503)
-            for name, value in {"Content-Type": "application/xml", "Content-Length": str(len(SLOW_DOWN))}.items():
-                request.send_header(name, value)
-            request.end_headers()
-            request.wfile.write(SLOW_DOWN)
             return
         content = bytearray(path.read_bytes())
         request.send_response(200)
@@ -163,9 +147,12 @@ def test_only_what_is_needed_is_fetched_and_only_once(web: Web) -> None:
     blocks = open_split(open_remote(web.uri, Kind.BLOCKS), "train")
     assert web.asked == []
     assert blocks.take(torch.tensor([31, 7, 32])).tolist() == [[31] * T, [7] * T, [32] * T]
-    again = open_split(open_remote(web.uri, Kind.BLOCKS), "train")
-    assert int(again.take(torch.tensor([33]))[0, 0]) == 33
+    found = open_remote(web.uri, Kind.BLOCKS)
+    assert int(open_split(found, "train").take(torch.tensor([33]))[0, 0]) == 33
     assert web.asked == ["train-00000.safetensors", "train-00003.safetensors"]
+    flip_a_bit(found.folder / "train-00003.safetensors")
+    assert int(open_split(found, "train").take(torch.tensor([33]))[0, 0]) == 33
+    assert web.asked[2:] == ["train-00003.safetensors"]
 
 
 def test_the_next_windows_are_fetched_while_nobody_waits(web: Web) -> None:
@@ -264,32 +251,14 @@ def test_a_file_that_goes_between_its_hash_and_its_mapping_is_fetched_again(
         open_split(found, "train").take(torch.tensor([42]))
 
 
-def test_a_manifest_in_the_cache_is_whole_at_any_time(tmp_path: Path) -> None:
-    stored = packed(tmp_path / "stored", 95, 10).folder
-    path = open_remote(f"file://{stored}", Kind.BLOCKS).folder / MANIFEST
-    whole, ended, seen = path.read_bytes(), threading.Event(), set()
-
-    def look() -> None:
-        while not ended.is_set():
-            seen.add(path.read_bytes())
-
-    looking = threading.Thread(target=look)
-    looking.start()
-    for _ in range(100):
-        open_remote(f"file://{stored}", Kind.BLOCKS)
-    ended.set()
-    looking.join()
-    assert seen == {whole}
-
-
 def test_a_manifest_that_is_no_text_is_refused(tmp_path: Path) -> None:
     stored = packed(tmp_path / "stored", 95, 10).folder
     (stored / MANIFEST).write_bytes(b"\xff\xfe")
-    with pytest.raises(ArtifactError, match=rf"stored/{MANIFEST} is damaged: .*Make the artifact again"):
+    with pytest.raises(ArtifactError, match=rf"{MANIFEST} is damaged: .*Make the artifact again"):
         open_remote(f"file://{stored}", Kind.BLOCKS)
 
 
-@pytest.mark.parametrize("fault", ["answer_500", "slow_down", "cut_short", "flip"])
+@pytest.mark.parametrize("fault", ["answer_500", "cut_short", "flip"])
 def test_a_fetch_that_fails_twice_is_tried_again(web: Web, fault: str) -> None:
     blocks = open_split(open_remote(web.uri, Kind.BLOCKS), "train")
     setattr(web, fault, 2)
@@ -297,7 +266,7 @@ def test_a_fetch_that_fails_twice_is_tried_again(web: Web, fault: str) -> None:
     assert web.asked == ["train-00004.safetensors"] * 3
 
 
-@pytest.mark.parametrize(("fault", "reason"), [("answer_500", "500"), ("slow_down", "503"), ("flip", "SHA-256")])
+@pytest.mark.parametrize(("fault", "reason"), [("answer_500", "500"), ("flip", "SHA-256")])
 def test_a_fetch_that_fails_every_time_is_an_error_that_names_it(web: Web, fault: str, reason: str) -> None:
     found = open_remote(web.uri, Kind.BLOCKS)
     setattr(web, fault, 99)
@@ -320,14 +289,6 @@ def test_a_server_that_falls_silent_is_an_error_and_no_hang(web: Web) -> None:
     web.release.set()
 
 
-def test_a_damaged_file_in_the_cache_is_fetched_anew(web: Web) -> None:
-    found = open_remote(web.uri, Kind.BLOCKS)
-    open_split(found, "train").take(torch.tensor([42]))
-    flip_a_bit(found.folder / "train-00004.safetensors")
-    assert int(open_split(found, "train").take(torch.tensor([49]))[0, 0]) == 49
-    assert web.asked == ["train-00004.safetensors"] * 2
-
-
 def test_blocks_that_were_made_anew_do_not_mix_with_those_fetched_before(tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/stored"
     packed(tmp_path / "stored", 95, 10)
@@ -342,7 +303,6 @@ def test_blocks_that_were_made_anew_do_not_mix_with_those_fetched_before(tmp_pat
 
 
 def fetch_all(uri: str) -> int:
-    """How many training blocks come."""
     return len(open_split(open_remote(uri, Kind.BLOCKS), "train").all())
 
 
@@ -374,59 +334,8 @@ def test_an_address_without_an_artifact_is_refused(web: Web, tmp_path: Path) -> 
         open_remote(web.uri, Kind.PRIMARY)
 
 
-def test_a_server_that_is_not_there_is_an_error_that_says_so() -> None:
-    with pytest.raises(ArtifactError, match=r"could not be fetched in 3 attempts: .*127\.0\.0\.1"):
-        open_remote("http://127.0.0.1:9/blocks", Kind.BLOCKS)
-
-
-def test_an_unknown_protocol_is_refused() -> None:
-    with pytest.raises(ArtifactError, match="nonsense://x cannot be read: Protocol not known: nonsense"):
-        open_remote("nonsense://x", Kind.BLOCKS)
-
-
-def test_a_missing_client_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "adlfs", None)
-    # Whoever has asked for it before in this process would get it again.
-    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "az", raising=False)
-    with pytest.raises(MissingExtraError, match=r"pip install 'lingraft\[azure\]'"):
-        open_remote("az://container/blocks", Kind.BLOCKS)
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The bucket `corpus` of a server that speaks S3, and asks for the keys of a user who may use it."""
-    import boto3
-    import s3fs
-    from moto import settings
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    nobody = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
-    for name, value in {**nobody, "AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"}.items():
-        monkeypatch.setenv(name, value)
-    anybody = boto3.session.Session()
-    anybody.client("s3").create_bucket(Bucket="corpus")
-    users, what = anybody.client("iam"), ["arn:aws:s3:::corpus", "arn:aws:s3:::corpus/*"]
-    allowed = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": what}]}
-    users.create_user(UserName="reader")
-    users.put_user_policy(UserName="reader", PolicyName="corpus", PolicyDocument=json.dumps(allowed))
-    key = users.create_access_key(UserName="reader")["AccessKey"]
-    monkeypatch.setattr(settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0)  # from here on, it knows this user only
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
-    yield endpoint
-    s3fs.S3FileSystem.clear_instance_cache()  # its system would go to this server in other tests too
-    server.stop()
-
-
-def test_blocks_stream_from_s3_to_who_may_read_them(bucket: str, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import boto3
-    import s3fs
-
-    client = boto3.session.Session().client("s3", endpoint_url=bucket)  # boto3's own session keeps the keys before
+def test_blocks_stream_from_s3(bucket: str, stored: Path) -> None:
+    client = boto3.client("s3")
     for path in stored.iterdir():
         client.upload_file(str(path), "corpus", f"blocks/en/{path.name}")
     found = open_remote("s3://corpus/blocks/en", Kind.BLOCKS)
@@ -439,8 +348,9 @@ def test_blocks_stream_from_s3_to_who_may_read_them(bucket: str, stored: Path, m
     client.delete_object(Bucket="corpus", Key="blocks/en/train-00000.safetensors")
     (found.folder / "train-00000.safetensors").unlink(missing_ok=True)
     with pytest.raises(ArtifactError, match=r"s3://corpus/blocks/en/train-00000\.safetensors could not be fetched"):
-        open_split(Artifact(found.folder, found.manifest, True, found.origin), "train").take(torch.tensor([0]))
-    s3fs.S3FileSystem.clear_instance_cache()
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
-    with pytest.raises(ArtifactError, match=r"could not be fetched in 3 attempts: PermissionError.*your rights"):
-        open_remote("s3://corpus/blocks/en", Kind.BLOCKS)
+        open_split(found, "train").take(torch.tensor([0]))
+
+
+def test_a_protocol_that_is_not_known_is_refused_as_other_addresses_are() -> None:
+    with pytest.raises(ArtifactError, match="nonsense://x cannot be opened: Protocol not known: nonsense"):
+        open_remote("nonsense://x", Kind.BLOCKS)

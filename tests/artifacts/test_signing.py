@@ -19,7 +19,6 @@ PEM, OPEN = serialization.Encoding.PEM, serialization.NoEncryption()
 
 
 def write_keys(folder: Path, name: str, password: bytes | None = None) -> tuple[Path, Path]:
-    """A new private key and its public half."""
     key = ec.generate_private_key(ec.SECP256R1())
     locked = serialization.BestAvailableEncryption(password) if password else OPEN
     private, public = folder / f"{name}.pem", folder / f"{name}.pub"

@@ -1,6 +1,3 @@
-import gzip
-import json
-import lzma
 import sys
 import threading
 import uuid
@@ -14,66 +11,23 @@ import datasets
 import fsspec
 import pytest
 import s3fs
-import zstandard
-from moto.server import ThreadedMotoServer
 
 from lingraft.artifacts.storage import expand_paths, list_files, list_names, parse_path
 from lingraft.artifacts.sync import RESULTS_VARIABLE
 from lingraft.data.documents import Document, read_documents, read_files
 from lingraft.errors import MissingExtraError, TextError
 from lingraft.preflight import outputs
-
-CORPUS = {
-    "de.txt.xz": lzma.compress(b"Eins.\nZwei.\n"),
-    "fr.jsonl.gz": gzip.compress(json.dumps({"text": "Un", "name": "1", "label": "a"}).encode()),
-    "news/a.txt": b"Hello.",
-    "news/sport/b.txt.zst": zstandard.compress(b"Goal!\n\nTwo."),
-    "news/.hidden/c.txt": b"not read",
-}
+from tests.artifacts.conftest import CORPUS
 
 
 @pytest.fixture
 def memory() -> Iterator[str]:
-    """A store of its own in memory: fsspec's is shared by the whole process."""
     root = f"memory://{uuid.uuid4()}"
     system = fsspec.filesystem("memory")
     for name, content in CORPUS.items():
         system.pipe_file(f"{root}/{name}", content)
     yield root
     system.rm(root, recursive=True)
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """The address of a server that speaks S3."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture
-def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A bucket of that server, filled anew."""
-    for name, value in {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="corpus")
-    for name, content in CORPUS.items():
-        client.put_object(Bucket="corpus", Key=f"texts/{name}", Body=content)
-    fsspec.config.conf.clear()
-    s3fs.S3FileSystem.clear_instance_cache()  # one that another test left would go to its server
-    yield "s3://corpus/texts"
-    for found in client.list_objects_v2(Bucket="corpus")["Contents"]:
-        client.delete_object(Bucket="corpus", Key=found["Key"])
-    client.close()
-    s3fs.S3FileSystem.clear_instance_cache()
 
 
 @pytest.fixture
@@ -128,16 +82,12 @@ def test_a_file_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path) -> Non
     assert expand_paths(f"{tmp_path}/a[1].txt") == [tmp_path / "a[1].txt"]
 
 
-def test_a_file_larger_than_a_portion_comes_whole_from_a_store(memory: str) -> None:
-    lines = [f"line {number} " + "x" * 1000 for number in range(10_000)]
-    fsspec.filesystem("memory").pipe_file(f"{memory}/large.txt.gz", gzip.compress("\n".join(lines).encode()))
-    assert [document.text for document in read_files([parse_path(f"{memory}/large.txt.gz")])] == lines
-
-
 def test_a_truncated_file_in_a_store_is_named(bucket: str) -> None:
     boto3.client("s3").put_object(Bucket="corpus", Key="texts/el.txt.xz", Body=CORPUS["de.txt.xz"][:-20])
     with pytest.raises(TextError, match=r"s3://corpus/texts/el\.txt\.xz is damaged or truncated"):
         list(read_documents(parse_path(bucket), "el"))
+    with pytest.raises(TextError, match=r"there is no folder s3://another/texts"):
+        list(read_documents(parse_path("s3://another/texts"), "de"))
 
 
 def test_a_place_of_results_that_does_not_take_an_object_is_found_before_a_run(
@@ -152,19 +102,12 @@ def test_a_place_of_results_that_does_not_take_an_object_is_found_before_a_run(
 
 
 def keys_of(name: str) -> list[str]:
-    """Keys of all objects in a bucket."""
     return [found["Key"] for found in boto3.client("s3").list_objects_v2(Bucket=name)["Contents"]]
-
-
-def test_a_bucket_that_is_not_there_is_named(bucket: str) -> None:
-    with pytest.raises(TextError, match=r"there is no folder s3://another/texts"):
-        list(read_documents(parse_path("s3://another/texts"), "de"))
 
 
 def test_a_store_out_of_reach_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    import s3fs
 
     monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
     s3fs.S3FileSystem.clear_instance_cache()

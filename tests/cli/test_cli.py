@@ -113,13 +113,6 @@ def test_a_command_that_imports_for_seconds_says_first_that_it_starts(
     assert done.stderr.splitlines()[0] == f"lingraft {command}: starting"
 
 
-def test_an_error_of_the_program_has_no_traceback() -> None:
-    done = _lingraft("verify", "nothing")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: ")
-    assert "Traceback" not in done.stderr
-
-
 def test_an_unknown_option_ends_with_usage() -> None:
     done = _lingraft("adapt", "--dept", "2")
     assert done.returncode == 2

@@ -13,6 +13,7 @@ from lingraft.deployment.deployment import validate_deployment
 from lingraft.deployment.manifest import inference_service
 from lingraft.serving.client import run_server
 from tests.fixtures.forked import start_lingraft
+from tests.serving import conftest as serving
 from tests.serving.asking import infer, inputs
 from tests.serving.publishing import conftest as bundles
 from tests.serving.publishing.asked import TASK, texts
@@ -21,7 +22,7 @@ from tests.tracking.promotion.project import Project
 from tests.tracking_stores import quiet, sqlite_store
 
 pytestmark = [quiet, pytest.mark.integration]
-tiny, started, turkish = bundles.tiny, bundles.started, bundles.turkish
+tiny, started, turkish = serving.tiny, bundles.started, bundles.turkish
 
 
 @pytest.fixture

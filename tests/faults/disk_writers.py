@@ -1,4 +1,4 @@
-"""Everything that writes an artifact or an export, done on disks that fill up at every possible place.
+"""A writer of every kind, of artifacts and exports, on disks that fill up at every possible place.
 
 `everything`, called in a process of its own, lets each writer write in peace, then again with the kernel refusing files
 beyond one size after another, and returns what each attempt came to.
@@ -11,33 +11,26 @@ from pathlib import Path
 from typing import Self
 
 from lingraft import export
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Kind
 from lingraft.artifacts.cache import cached
-from lingraft.artifacts.files import write_json
 from lingraft.data import blocks, text
 from lingraft.data.tokenizer import tokenizer
 from lingraft.huggingface.export import export_hf
 from lingraft.huggingface.importing import import_hf
-from lingraft.reports.paper import report as paper_report
 from lingraft.reports.run.page import write as write_report
 from lingraft.reports.run.records import RunRecords
 from lingraft.stages import evaluate
-from lingraft.stages.finetune import finetune as finetune_stage
 from lingraft.stages.pretrain import pretrain as pretrain_stage
 from lingraft.stages.results import load_language, load_source
-from lingraft.steps.paper import gather
 from lingraft.training.schedule import ignore_metrics
 from tests.full_disk import full_disk
 from tests.huggingface.checkpoints import make_checkpoint
-from tests.reports.paper.made_up import _records
 from tests.tiny import Tiny
 from tests.workshop import Workshop, changed
 
 
 @dataclass
 class Attempt:
-    """What came of writing on a disk that was too small."""
-
     largest_file: int
     """Bytes that a file could have."""
     error: str
@@ -48,8 +41,6 @@ class Attempt:
 
 @dataclass
 class Given:
-    """What the writers work on."""
-
     shop: Workshop
     tiny: Tiny
     checkpoint: Path
@@ -58,7 +49,6 @@ class Given:
 
     @classmethod
     def make(cls, folder: Path) -> Self:
-        """Make what the shared workshop lacks, in peace."""
         shop = Workshop.shared()
         recipe = shop.recipe.model_copy(update={"search": None})
         for section in ("pretraining", "adaptation"):
@@ -95,15 +85,6 @@ def pretrain(given: Given, out: Path) -> None:
     pretrain_stage(given.shop.recipe, given.shop.blocks["en"], given.shop.tokenizers["en"], out, ignore_metrics)
 
 
-def adapt(given: Given, out: Path) -> None:
-    given.shop.adapt("de", 1, out)
-
-
-def finetune(given: Given, out: Path) -> None:
-    shop = given.shop
-    finetune_stage(shop.recipe, "topic", shop.primary, shop.texts["en"], 1, out, ignore_metrics)
-
-
 def evaluate_source(given: Given, out: Path) -> None:
     shop = given.shop
     evaluate.evaluate_source(
@@ -134,22 +115,6 @@ def report(given: Given, out: Path) -> None:
     write_report(RunRecords.of(*judged, recipe=given.shop.recipe), out)
 
 
-def report_of_the_paper(given: Given, out: Path) -> None:
-    paper_report.write(_records(), out)
-
-
-def copy(given: Given, out: Path) -> None:
-    Artifact.load(given.tiny.primary, Kind.PRIMARY).copy_to(out)
-
-
-def gather_folders(given: Given, out: Path) -> None:
-    gather([given.tiny.primary.parent / "embeddings", given.shop.tokenizers["de"].parent], out)
-
-
-def write_numbers(given: Given, out: Path) -> None:
-    write_json(out, list(range(2000)))
-
-
 def make_once(given: Given, out: Path) -> None:
     with cached(out, Kind.EMBEDDINGS, {"setting": 1}) as found:
         assert found is None
@@ -163,28 +128,22 @@ WRITERS: dict[str, Callable[[Given, Path], None]] = {
         train_tokenizer,
         build_blocks,
         pretrain,
-        adapt,
-        finetune,
         evaluate_source,
         evaluate_language,
         export_bundle,
         export_for_transformers,
         import_from_transformers,
         report,
-        report_of_the_paper,
-        copy,
-        gather_folders,
-        write_numbers,
         make_once,
     )
 }
 
 
-def attempts(writer: Callable[[Given, Path], None], given: Given, folder: Path, most: bool) -> Iterator[Attempt]:
-    """Write in peace, then with all and the largest files too large, and most if wanted; in peace after each."""
+def attempts(writer: Callable[[Given, Path], None], given: Given, folder: Path) -> Iterator[Attempt]:
+    """Write in peace, then with all and with the largest files too large; in peace after each."""
     writer(given, folder / "peace" / "out")
     sizes = sorted({file.stat().st_size for file in (folder / "peace").rglob("*") if file.is_file()} - {0})
-    for largest in sorted({0, *([sizes[len(sizes) // 2] - 1] if most else []), sizes[-1] - 1}):
+    for largest in sorted({0, sizes[-1] - 1}):
         place = folder / f"{largest}"
         place.mkdir()
         error: Exception | None = None
@@ -198,8 +157,7 @@ def attempts(writer: Callable[[Given, Path], None], given: Given, folder: Path, 
         yield Attempt(largest, type(error).__name__, str(error), left)
 
 
-def everything(folder: Path, most: bool) -> dict[str, list[Attempt]]:
-    """What every writer did, by its name."""
+def everything(folder: Path) -> dict[str, list[Attempt]]:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     given = Given.make(folder / "given")
-    return {name: [*attempts(writer, given, folder / name, most)] for name, writer in WRITERS.items()}
+    return {name: [*attempts(writer, given, folder / name)] for name, writer in WRITERS.items()}

@@ -23,17 +23,11 @@ _OF_A_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "content-le
 
 
 class Fault(Enum):
-    """What becomes of a request."""
-
     NONE = auto()
     REFUSED = auto()
     """The server answers 500 as MLflow does where something in it breaks, and does nothing."""
-    BUSY = auto()
-    """The server answers 503 as MLflow does where its database is not there for a moment, and does nothing."""
     LIMITED = auto()
     """The proxy answers 429, with the seconds to wait, and asks nobody."""
-    BAD_GATEWAY = auto()
-    """The proxy answers 502: it does not reach the server."""
     CUT = auto()
     """The connection ends before the server sees the request."""
     UNANSWERED = auto()
@@ -48,20 +42,13 @@ class Fault(Enum):
 
 PASSING = (
     Fault.REFUSED,
-    Fault.BUSY,
     Fault.LIMITED,
-    Fault.BAD_GATEWAY,
     Fault.CUT,
     Fault.UNANSWERED,
     Fault.TORN,
     Fault.GATEWAY_TIMEOUT,
 )
 """After which the same request may be answered."""
-_BY_THE_SERVER = {
-    Fault.REFUSED: (HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL_ERROR"),
-    Fault.BUSY: (HTTPStatus.SERVICE_UNAVAILABLE, "TEMPORARILY_UNAVAILABLE"),
-}
-_BY_THE_PROXY = {Fault.LIMITED: HTTPStatus.TOO_MANY_REQUESTS, Fault.BAD_GATEWAY: HTTPStatus.BAD_GATEWAY}
 
 
 @dataclass
@@ -85,7 +72,6 @@ class Proxy:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def up(self) -> None:
-        """Listen, on the same port every time."""
         handler, self._closed = type("Handler", (_Handler,), {"proxy": self}), False
         self._listening = _Listening(("127.0.0.1", self.port), handler)
         self.port = self._listening.server_port
@@ -116,13 +102,11 @@ class Proxy:
         self.fault = decide
 
     def wait_until(self, seen: Callable[[], bool]) -> None:
-        """Wait for something that requests bring about."""
         with self._changed:
             assert self._changed.wait_for(seen, ANSWER_LIMIT_S), self.requests
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[bool]:
-        """Whether a request that has come is to be answered."""
         with self._changed:
             wanted = not self._closed
             self._answering += wanted
@@ -134,7 +118,6 @@ class Proxy:
                 self._changed.notify_all()
 
     def note(self, notes: list[Any], what: object) -> None:
-        """Note what happened, and wake whoever waits for it."""
         with self._changed:
             notes.append(what)
             self._changed.notify_all()
@@ -142,7 +125,6 @@ class Proxy:
 
 @contextlib.contextmanager
 def proxy_to(server_port: int) -> Iterator[Proxy]:
-    """A proxy that forwards everything until it is told otherwise."""
     proxy = Proxy(server_port)
     proxy.up()
     try:
@@ -170,7 +152,6 @@ class _Listening(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def hang_up(self) -> None:
-        """End every connection that is open."""
         for connection in list(self._open):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -199,12 +180,12 @@ class _Handler(BaseHTTPRequestHandler):
         proxy.note(proxy.requests, request)
         if fault is not Fault.NONE:
             proxy.note(proxy.injected, (fault, request))
-        if fault in _BY_THE_SERVER:
-            status, code = _BY_THE_SERVER[fault]
-            said = json.dumps({"error_code": code, "message": "(psycopg.OperationalError) the connection is closed"})
-            return self._answer(status, said.encode(), {"Content-Type": "application/json"})
-        if fault in _BY_THE_PROXY:
-            return self._refuse(_BY_THE_PROXY[fault])
+        if fault is Fault.REFUSED:
+            said = {"error_code": "INTERNAL_ERROR", "message": "(psycopg.OperationalError) the connection is closed"}
+            headers = {"Content-Type": "application/json"}
+            return self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, json.dumps(said).encode(), headers)
+        if fault is Fault.LIMITED:
+            return self._refuse(HTTPStatus.TOO_MANY_REQUESTS)
         if fault is Fault.HELD:
             proxy.released.wait(ANSWER_LIMIT_S)
         if fault is not Fault.CUT:
@@ -229,10 +210,11 @@ class _Handler(BaseHTTPRequestHandler):
             server.close()
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Answer as nginx does by itself."""
         title = f"{status.value} {status.phrase}"
         page = f"<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n<center><h1>{title}</h1></center>\r\n"
-        headers = {"Content-Type": "text/html"} | ({"Retry-After": "1"} if status in _BY_THE_PROXY.values() else {})
+        headers = {"Content-Type": "text/html"} | (
+            {"Retry-After": "1"} if status is HTTPStatus.TOO_MANY_REQUESTS else {}
+        )
         self._answer(status, f"{page}<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n".encode(), headers)
 
     def _tear(self, status: int, body: bytes, headers: dict[str, str]) -> None:

@@ -25,7 +25,6 @@ overlay, database, server = stores.overlay, stores.database, stores.server
 
 @pytest.fixture
 def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    """What MLFLOW_TRACKING_URI points at."""
     with proxy_to(server) as proxy:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
         monkeypatch.setattr("lingraft.retry.backoff", lambda _: itertools.repeat(0.02))
@@ -33,7 +32,6 @@ def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 
 def disturb_write(proxy: Proxy, fault: Fault, number: int) -> None:
-    """Do something to the writing request of this number, counted from now."""
     count = itertools.count()
 
     def decide(request: str) -> Fault:
@@ -59,55 +57,34 @@ def outcomes(project: Project) -> list[tuple[int | None, DecisionOutcome]]:
     return [(each.decision.after, each.outcome) for each in found]
 
 
-def some(*faults: Fault) -> pytest.MarkDecorator:
-    """These in integration, the others nightly."""
-    others = [pytest.param(fault, marks=pytest.mark.nightly) for fault in PASSING if fault not in faults]
-    return pytest.mark.parametrize("fault", [*faults, *others])
-
-
-@some(Fault.TORN)
-def test_any_one_write_may_fail_and_the_promotion_is_made_once(fault: Fault, proxy: Proxy, tmp_path: Path) -> None:
-    project, number = begun(f"healed-{fault.name.lower()}", tmp_path), 0
-    for number in itertools.count():
-        proxy.injected.clear()
-        disturb_write(proxy, fault, number)
-        assert project.promote(project.embeddings, 2).moved
-        injected, proxy.fault = len(proxy.injected), lambda request: Fault.NONE
-        assert project.champion(project.embeddings) == 2
-        assert outcomes(project)[-1] == (2, DecisionOutcome.DONE)
-        assert len(outcomes(project)) == 2 * number + 2
-        if not injected:
-            break
-        roll_back(project)
-    assert number == WRITES
-
-
-@some(Fault.UNANSWERED)
-def test_a_promotion_that_was_broken_off_anywhere_is_ended_by_the_next(
-    fault: Fault, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "fault",
+    [Fault.TORN, *(pytest.param(each, marks=pytest.mark.nightly) for each in PASSING if each is not Fault.TORN)],
+)
+@pytest.mark.parametrize("waits", [True, False], ids=["healed", "broken"])
+def test_any_one_write_may_fail_and_the_promotion_is_made_once_or_ended_by_the_next(
+    fault: Fault, waits: bool, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project, failures = begun(f"broken-{fault.name.lower()}", tmp_path), 0
-    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+    project = begun(f"{'healed' if waits else 'broken'}-{fault.name.lower()}", tmp_path)
+    if not waits:
+        monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+    failures = 0
     for number in itertools.count():
         proxy.injected.clear()
         disturb_write(proxy, fault, number)
         try:
-            project.promote(project.embeddings, 2)
+            assert project.promote(project.embeddings, 2).moved
         except UnreachableError:
             failures += 1
         injected, proxy.fault = len(proxy.injected), lambda request: Fault.NONE
-        assert project.champion(project.embeddings) in {1, 2}
+        assert project.champion(project.embeddings) in ({2} if waits else {1, 2})
         project.promote(project.embeddings, 2)
         assert project.champion(project.embeddings) == 2
         assert DecisionOutcome.INTENDED not in {outcome for _, outcome in outcomes(project)}
+        if waits:
+            assert outcomes(project)[-1] == (2, DecisionOutcome.DONE)
+            assert len(outcomes(project)) == 2 * number + 2
         if not injected:
             break
-        roll_back(project)
-    assert failures == WRITES
-
-
-def roll_back(project: Project) -> None:
-    from lingraft.tracking.promotion.promote import rollback
-
-    with tracking.retrying_client() as client:
-        assert rollback(client, project.embeddings, "a test").after == 1
+        assert project.rollback(project.embeddings).after == 1
+    assert (number, failures) == (WRITES, 0 if waits else WRITES)

@@ -14,8 +14,6 @@ _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
 
 @dataclass
 class Limits:
-    """What a command may not do."""
-
     file_bytes: int | None = None
     """Beyond which the kernel refuses to write a file: a full disk."""
     as_anybody: bool = False
@@ -28,7 +26,6 @@ def start(arguments: list[str], log: Path, limits: Limits | None = None) -> Chil
 
 
 def run(arguments: list[str], log: Path) -> None:
-    """Run `lingraft` with some arguments; it must end well."""
     command = start(arguments, log)
     assert command.ends() == 0, command.said
 

@@ -7,5 +7,4 @@ from tests.workshop import Workshop
 
 @pytest.fixture(scope="session")
 def project(workshop: Workshop) -> Project:
-    """Every stage, run once without a stop."""
     return Project(workshop, once.folder("interrupted", lambda folder: Project(workshop, folder).make()))

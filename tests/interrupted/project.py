@@ -86,7 +86,6 @@ def recipe(
     task_rate: float = 1e-3,
     **pace: Any,
 ) -> Path:
-    """Write the recipe; what it says of pace goes for all trainings."""
     lines = "\n".join(f"{key} = {value}" for key, value in (PACE | pace).items())
     settings = {"steps": steps, "epochs": epochs, "rate": rate, "mini_rate": mini_rate, "task_rate": task_rate}
     path = folder / "recipe.toml"
@@ -104,16 +103,13 @@ class Project:
 
     @property
     def recipe(self) -> Path:
-        """The recipe of all stages."""
         return self.folder / "recipe.toml"
 
     @property
     def whole(self) -> dict[str, Path]:
-        """Results by stage, each of one run without a stop."""
         return {stage: self.folder / stage for stage in STAGES}
 
     def make(self) -> None:
-        """Write the recipe, and run every stage without a stop."""
         recipe(self.folder)
         for stage, out in self.whole.items():
             run(self.arguments(stage, out), self.folder / f"{stage}.log")
@@ -136,7 +132,6 @@ class Project:
         return [stage, *(word for name, folder in given.items() for word in (f"--{name}", str(folder)))]
 
     def start(self, stage: str, out: Path, limits: Limits | None = None, recipe: Path | None = None) -> Child:
-        """Begin a stage, or go on with it."""
         return start(self.arguments(stage, out, recipe), out.with_name(f"{out.name}.log"), limits)
 
     def goes_on_to_the_same(self, stage: str, out: Path, limits: Limits | None = None) -> Child:
@@ -148,27 +143,22 @@ class Project:
 
 
 def curve(out: Path) -> Path:
-    """Where an adaptation keeps embeddings along the way."""
     return out.with_name(f"{out.name}-curve")
 
 
 def training(out: Path) -> Path:
-    """Where a stage keeps its checkpoints."""
     return out.with_name(f"{out.name}.training")
 
 
 def checkpoints(out: Path) -> list[Path]:
-    """Of a stage, the newest one last."""
     return sorted(training(out).glob("step-*"))
 
 
 def being_written(out: Path) -> bool:
-    """Whether a checkpoint is being written at this moment."""
     return any(training(out).glob(".step-*"))
 
 
 def steps_kept(out: Path) -> int:
-    """After how many steps the newest checkpoint was written."""
     return max((int(place.name.removeprefix("step-")) for place in checkpoints(out)), default=0)
 
 
@@ -191,13 +181,11 @@ def require_same(stage: str, out: Path, whole: Path) -> None:
 
 
 def history(folder: Path) -> list[dict[str, Any]]:
-    """A learning curve without its clock."""
     lines = (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
     return [{key: value for key, value in json.loads(line).items() if key != "elapsed_s"} for line in lines]
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    """A manifest without clock and hash of the curve."""
     found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     found["cost"].pop("elapsed_s")
     found["logs"].pop("history.jsonl", None)

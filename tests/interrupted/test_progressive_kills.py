@@ -24,7 +24,6 @@ early_checkpoints = [3]"""
 
 
 def recipe_of(workshop: Workshop, folder: Path, switch: dict[str, Any]) -> Path:
-    """The workshop's recipe as a file, with a longer adaptation that switches."""
     before, after = _TINY.read_text(encoding="utf-8").split("[search]")
     assert "depth = 1\nsteps = 30" in before
     text = before.replace("depth = 1\nsteps = 30", _LENGTH).replace(
@@ -39,8 +38,6 @@ def recipe_of(workshop: Workshop, folder: Path, switch: dict[str, Any]) -> Path:
 
 @dataclass
 class Progressive:
-    """A command line, and what it gives where nothing kills it."""
-
     arguments: list[str]
     folder: Path
 
@@ -55,7 +52,6 @@ class Progressive:
         return start(self.line(out), out.with_name(f"{out.name}.log"))
 
     def ends(self) -> list[int]:
-        """Last step of each depth."""
         counts = [phase["steps"] for phase in phases(self.whole)]
         return [sum(counts[: number + 1]) for number in range(len(counts))]
 

@@ -80,7 +80,6 @@ def asked_to_stop(project: Project, stage: str, out: Path, draw: random.Random, 
 
 
 def bit_flipped(project: Project, stage: str, out: Path, draw: random.Random, whole_s: float) -> bool:
-    """One bit of the newest checkpoint, after a power cut."""
     killed(project, stage, out, draw, whole_s)
     if len(checkpoints(out)) < 2:
         return False

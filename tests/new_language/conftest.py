@@ -15,15 +15,12 @@ from tests.workshop import Workshop
 
 @pytest.fixture(scope="session")
 def text(workshop: Workshop) -> Path:
-    """Labelled Turkish text under a name that does not say so."""
     source = Path(str(workshop.recipe.text.path)) / "tr.jsonl"  # type: ignore[union-attr]
     return once.folder("pages", lambda folder: shutil.copy(source, folder / "pages.jsonl")) / "pages.jsonl"
 
 
 @pytest.fixture(scope="session")
 def added(workshop: Workshop, text: Path) -> AddedLanguage:
-    """Turkish, added by the recipe that the workshop was made by."""
-
     def make(folder: Path) -> None:
         tasks = [*workshop.tasks.values()]
         made = add_language(workshop.primary, text, "tr", folder / "tr", tasks=tasks, recipe=RECIPE)

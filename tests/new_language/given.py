@@ -18,14 +18,12 @@ def out_of(added: AddedLanguage) -> Path:
 
 
 def plain_text(folder: Path, language: str, count: int = 200) -> Path:
-    """Text without labels, one document a paragraph."""
     file = folder / f"{language} text.txt"
     file.write_text("\n\n".join(document["text"] for document in made_up.documents(language, count)))
     return file
 
 
 def one_head(workshop: Workshop, folder: Path) -> Path:
-    """A primary with one head, at the top, as an imported one has."""
     shape = workshop.recipe.encoder.model_copy(update={"mlm_heads": (3,)})
     recipe = workshop.recipe.model_copy(update={"encoder": shape})
     return tiny.write_primary(recipe, workshop.tokenizers["en"], folder / "primary", seed=1)
@@ -40,6 +38,5 @@ def mini_of(workshop: Workshop, primary: Path, out: Path) -> Path:
 
 
 def files_of(folder: Path) -> dict[str, tuple[int, int]]:
-    """Inode and time of every file."""
     found = {path.relative_to(folder).as_posix(): path.stat() for path in folder.rglob("*") if path.is_file()}
     return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in found.items()}

@@ -43,24 +43,6 @@ def test_updates_that_are_asked_for_do_not_depend_on_the_text() -> None:
     assert settled(recipe=RECIPE).for_blocks(10**6).adaptation.steps == RECIPE.adaptation.steps
 
 
-def test_another_length_warms_up_over_the_same_share() -> None:
-    training = RECIPE.adaptation.model_copy(update={"steps": 100, "warmup_steps": 10})
-    recipe = RECIPE.model_copy(update={"adaptation": training})
-    assert settled(recipe=recipe, steps=50).recipe.adaptation.warmup_steps == 5
-
-
-def test_without_a_recipe_the_vocabulary_is_the_primarys_up_to_the_papers() -> None:
-    assert settled().recipe.tokenizer.vocabulary == 120
-    imported = settled(basis(vocabulary=250_002))
-    assert (imported.recipe.tokenizer.vocabulary, imported.may_shrink_vocabulary) == (50_000, True)
-
-
-def test_a_vocabulary_that_is_asked_for_is_meant() -> None:
-    for lane in (settled(vocabulary=99), settled(recipe=RECIPE, vocabulary=99)):
-        assert (lane.recipe.tokenizer.vocabulary, lane.may_shrink_vocabulary) == (99, False)
-    assert not settled(recipe=RECIPE).may_shrink_vocabulary
-
-
 @pytest.mark.parametrize(
     ("of", "system", "depth"),
     [
@@ -81,13 +63,6 @@ def test_a_recipe_brings_all_but_language_text_and_tasks() -> None:
     assert recipe.text == Files(kind="files", paths={"sw": (str(Path("here/sw.txt").resolve()),)})
     same = ("source", "tokenizer", "encoder", "adaptation", "split", "precision", "system")
     assert {name: getattr(recipe, name) for name in same} == {name: getattr(RECIPE, name) for name in same}
-
-
-def test_a_recipe_that_cleans_its_text_cleans_the_new_languages() -> None:
-    cleaning = Cleaning(min_characters=7)
-    recipe = RECIPE.model_copy(update={"text": RECIPE.text.model_copy(update={"cleaning": cleaning})})
-    assert settled(recipe=recipe).recipe.text.cleaning == cleaning
-    assert settled(recipe=RECIPE).recipe.text.cleaning is None
 
 
 def test_what_is_asked_for_goes_before_the_recipe() -> None:
@@ -137,3 +112,20 @@ def test_every_setting_is_shown_with_its_option() -> None:
     mini = settled(basis(**heads(3), depth=1, fresh_layers=2)).recipe
     assert "1 of the primary's 3 layers and 2 of the mini-model" in shown(mini, 1, 1)
     assert "3 of the primary's 3 layers: standard adaptation" in shown(settled(basis(**heads(3))).recipe, 1, 1)
+
+
+def test_the_vocabulary_is_the_primarys_up_to_the_papers_unless_asked_for() -> None:
+    assert settled().recipe.tokenizer.vocabulary == 120
+    imported = settled(basis(vocabulary=250_002))
+    assert (imported.recipe.tokenizer.vocabulary, imported.may_shrink_vocabulary) == (50_000, True)
+    for lane in (settled(vocabulary=99), settled(recipe=RECIPE, vocabulary=99)):
+        assert (lane.recipe.tokenizer.vocabulary, lane.may_shrink_vocabulary) == (99, False)
+    assert not settled(recipe=RECIPE).may_shrink_vocabulary
+
+
+def test_a_recipe_brings_its_cleaning_and_its_share_of_warm_up() -> None:
+    cleaning = Cleaning(min_characters=7)
+    training = RECIPE.adaptation.model_copy(update={"steps": 100, "warmup_steps": 10})
+    changes = {"text": RECIPE.text.model_copy(update={"cleaning": cleaning}), "adaptation": training}
+    recipe = settled(recipe=RECIPE.model_copy(update=changes), steps=50).recipe
+    assert (recipe.text.cleaning, recipe.adaptation.warmup_steps) == (cleaning, 5)

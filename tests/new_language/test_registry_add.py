@@ -25,12 +25,10 @@ registered = steps.registered
 
 
 def add(*arguments: object) -> str:
-    """What the command prints; its errors are raised."""
     return CliRunner().invoke(app, ["registry", "add", *map(str, arguments)], catch_exceptions=False).stdout
 
 
 def tagged(**wanted: str) -> dict[str, str]:
-    """The tags of the version, of whichever model, that has these."""
     found = MlflowClient().search_model_versions(" and ".join(f"tags.`{key}` = '{it}'" for key, it in wanted.items()))
     [tags] = {str(sorted(each.tags.items())): each.tags for each in found if "kind" in each.tags}.values()
     return dict(tags)

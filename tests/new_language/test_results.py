@@ -23,7 +23,6 @@ BRIEFLY = "--steps", 4, "--batch", 8
 
 
 def add(*arguments: object) -> str:
-    """What the command prints; its errors are raised."""
     given = ["add-language", "--lang", "tr", *map(str, arguments)]
     return CliRunner().invoke(app, given, catch_exceptions=False).stdout
 

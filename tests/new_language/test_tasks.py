@@ -11,7 +11,6 @@ import pytest
 from lingraft import Wanted, add_language
 from lingraft.artifacts.cache import ProvenanceMismatchError
 from lingraft.config.recipe import Recipe
-from lingraft.errors import ArtifactError
 from lingraft.serving.bundle import Bundle
 from lingraft.stages import finetune as finetune_stage
 from lingraft.training.schedule import ignore_metrics
@@ -22,7 +21,6 @@ BRIEFLY = Wanted(steps=4, batch_blocks=8)
 
 
 def write_pairs(file: Path, language: str) -> None:
-    """Pairs of texts, by whether they are of one topic."""
     pages = made_up.documents(language, 40)
     rows = [
         {"sentence1": a["text"], "sentence2": b["text"], "label": str(a["label"] == b["label"]).lower()}
@@ -50,7 +48,6 @@ def finetuned(workshop: Workshop, tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def text(tmp_path: Path) -> dict[str, Path]:
-    """Text without labels, by language."""
     files = {language: tmp_path / f"{language} text.txt" for language in ("de", "tr")}
     for language, file in files.items():
         file.write_text("\n\n".join(page["text"] for page in made_up.documents(language, 200)))
@@ -93,8 +90,3 @@ def test_without_test_examples_in_the_language_it_says_why_nothing_is_judged(
     assert added.scores.tasks == ()
     assert reason in added.left_out["judged on task 'same-topic'"]
     assert added.loaders["same-topic"] == "AutoModelForSequenceClassification"
-
-
-def test_a_folder_that_is_no_task_is_refused(workshop: Workshop, text: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="kind embeddings, but one of kind task"):
-        add_language(workshop.primary, text["tr"], "tr", tmp_path / "out", [workshop.embeddings["tr"]])

@@ -18,20 +18,17 @@ LANGUAGES = ("en", "de", "tr")
 
 
 def sentences(language: str, words: tuple[int, ...] = (1, 3, 5)) -> list[str]:
-    """The first words of made-up documents: short enough for a block."""
     texts = [document["text"].split() for document in documents(language, len(words))]
     return [" ".join(text[:count]) for text, count in zip(texts, words, strict=True)]
 
 
 def rows_of(tiny: Tiny, language: str, texts: list[str]) -> list[list[int]]:
-    """Token ids, cut to a block."""
     shape = speaking(tiny, tiny.task, language).shape
     return encode([(text,) for text in texts], brought(tiny, language).tokenizer, shape).rows
 
 
 @torch.inference_mode()
 def pytorch_logits(tiny: Tiny, language: str, rows: list[list[int]]) -> Tensor:
-    """Logits (B, C) of the task with a language's embeddings swapped in."""
     logits_BC: Tensor = speaking(tiny, tiny.task, language).net(*pad(rows, DEFAULT_SPECIAL_IDS.pad))
     return logits_BC
 
@@ -65,6 +62,5 @@ def _speaking(task: Path, embeddings: Path | None, primary: Path) -> TaskModel:
 
 
 def onnx_logits(opened: Bundle, language: str, rows: list[list[int]]) -> Tensor:
-    """Logits of a bundle, of rows that are all in one language."""
     (logits,) = opened.body.run(*opened.gather([(language, ids) for ids in rows])).values()
     return torch.from_numpy(logits)

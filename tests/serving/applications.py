@@ -44,6 +44,5 @@ def sending(bundles: Sequence[Path], detector: LanguageDetector | None = None, *
 
 
 def value(send: Send, metric: str) -> float:
-    """A metric as `/metrics` has it; 0 if it has none."""
     found = re.search(rf"^{re.escape(metric)} (.*)$", send("GET", "/metrics").text, re.MULTILINE)
     return float(found[1]) if found else 0.0

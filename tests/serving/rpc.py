@@ -15,13 +15,11 @@ from tests.serving.shared import SharedServer
 
 @contextmanager
 def stub(server: RunningServer | SharedServer) -> Iterator[Any]:
-    """The protocol's methods."""
     with grpc.insecure_channel(server.grpc, options=[("grpc.enable_http_proxy", 0)]) as channel:
         yield GRPCInferenceServiceStub(channel)
 
 
 def asked(model: str, **texts: list[str]) -> Any:
-    """A request with texts by name, the languages among them."""
     inputs = [
         pb.ModelInferRequest.InferInputTensor(
             name=name,
@@ -35,13 +33,11 @@ def asked(model: str, **texts: list[str]) -> Any:
 
 
 def message_of(model: str) -> Any:
-    """A good request to a model."""
     given = {each["name"]: each["data"] for each in VALID[model]["inputs"]}
     return asked(model, **given)
 
 
 def values_of(response: Any) -> dict[str, list[Any]]:
-    """Data of a response by name."""
     found = {}
     for output in response.outputs:
         contents = output.contents

@@ -20,8 +20,6 @@ _READY_S = 120
 
 
 def bundle() -> Path:
-    """English, German and Turkish under one body."""
-
     def make(folder: Path) -> None:
         tiny = Tiny.shared()
         export(tiny.primary, tiny.task, list(tiny.embeddings.values()), folder / "bundle")
@@ -41,8 +39,6 @@ def bundles() -> list[Path]:
 
 
 class SharedServer(NamedTuple):
-    """A server that answers until the run ends."""
-
     url: str
     grpc: str
     """Host and port."""
@@ -51,7 +47,6 @@ class SharedServer(NamedTuple):
 
 
 def open_server() -> SharedServer:
-    """Answers everybody, by models of all kinds."""
     return _server("open-server", bundles(), ["--no-detect"], {"PYTHONPROFILEIMPORTTIME": "1"})
 
 

@@ -97,17 +97,6 @@ def test_a_passage_is_pytorch_s_and_stands_where_its_offsets_say(
         assert 0 < found["probability"] <= 1
 
 
-def test_questions_in_a_batch_are_answered_as_alone(ask: Asking) -> None:
-    contexts = list(CONTEXTS.values())
-    languages = [LANGUAGES[place % 3] for place in range(len(contexts))]
-    together = ask("reading", languages, question=["ba de ki"] * len(contexts), context=contexts)
-    for place, (language, context) in enumerate(zip(languages, contexts, strict=True)):
-        alone = ask("reading", [language], question=["ba de ki"], context=[context])
-        assert [together[name][place] for name in ("answer", "start", "end")] == [
-            alone[name][0] for name in ("answer", "start", "end")
-        ]
-
-
 @pytest.mark.parametrize("text", [text for name, text in CONTEXTS.items() if name != "long"])
 def test_entities_stand_where_their_offsets_say(ask: Asking, text: str) -> None:
     found = ask("names", ["en"], {"truncate": True}, text=[text, "kilo"])
@@ -208,3 +197,14 @@ def test_what_does_not_fit_is_refused(ask: Asking, model: str, texts: dict[str, 
 def test_a_number_of_pieces_that_is_not_possible_is_refused(ask: Asking, value: Any) -> None:
     with pytest.raises(RequestError, match="must be a whole number from 1 to 100"):
         ask("fill-mask", ["en"], {"top_k": value}, text=["<mask>"])
+
+
+def test_questions_in_a_batch_are_answered_as_alone(ask: Asking) -> None:
+    contexts = list(CONTEXTS.values())
+    languages = [LANGUAGES[place % 3] for place in range(len(contexts))]
+    together = ask("reading", languages, question=["ba de ki"] * len(contexts), context=contexts)
+    for place, (language, context) in enumerate(zip(languages, contexts, strict=True)):
+        alone = ask("reading", [language], question=["ba de ki"], context=[context])
+        assert [together[name][place] for name in ("answer", "start", "end")] == [
+            alone[name][0] for name in ("answer", "start", "end")
+        ]

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -96,22 +95,6 @@ def test_limits_hold_clients_may_leave_and_what_was_accepted_is_finished(bundle:
         assert server.process.wait(30) == 0
 
 
-def test_requests_of_many_clients_and_languages_share_batches(bundle: Path) -> None:
-    settings = ("--no-detect", "--wait-ms=2000", "--batch-texts=12")
-    with run_server([bundle], settings=settings) as server, client_of(server) as client:
-        start = threading.Barrier(12)
-
-        def one(place: int) -> int:
-            start.wait()
-            return client.post(infer("topic"), json=body(["kilo"], [("de", "en", "tr")[place % 3]])).status_code
-
-        with ThreadPoolExecutor(12) as threads:
-            assert list(threads.map(one, range(12))) == [200] * 12
-        told = client.get("/metrics").text
-    assert 'lingraft_batch_texts_count{task="topic"} 1.0' in told
-    assert 'lingraft_batch_texts_sum{task="topic"} 12.0' in told
-
-
 def test_a_token_is_asked_for_by_both_transports(locked_server: SharedServer) -> None:
     for given in ("", "Bearer", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xff"):
         with client_of(locked_server) as client:
@@ -141,19 +124,6 @@ def test_a_token_that_keeps_nobody_out_is_refused(monkeypatch: pytest.MonkeyPatc
             read_token()
     monkeypatch.delenv(TOKEN_VARIABLE)
     assert read_token() is None
-
-
-def test_a_language_is_found_out_on_request(locked_server: SharedServer) -> None:
-    with client_of(locked_server, authorization=f"Bearer {TOKEN}") as client:
-        german = "Die alte Mühle am Fluss mahlt im Herbst Weizen und im Winter Roggen."
-        polish = "Stary młyn nad rzeką miele jesienią pszenicę, a zimą żyto."
-        more = {"parameters": {"truncate": True}}
-        found = outputs_of(client.post(infer("topic"), json=body([german, german], ["auto", "tr"], **more)))
-        assert found["language"] == ["de", "tr"]
-        assert found["language_confidence"][0] > 0.5
-        assert found["language_confidence"][1] == 1.0
-        refused = client.post(infer("topic"), json=body([polish], ["auto"], **more))
-        assert (refused.status_code, "seems to be in 'pl'" in refused.text) == (400, True)
 
 
 FAILING = f"""#!{sys.executable}

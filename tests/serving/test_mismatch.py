@@ -4,15 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
-import numpy as np
 import pytest
 
 from lingraft.data.language_detection import LanguageDetector
 from tests.serving.applications import Send, sending, value
 from tests.serving.asking import body, infer, inputs, outputs_of
-from tests.serving.rpc import asked, stub, values_of
-from tests.serving.shared import TOKEN, SharedServer
 
 CHINESE = "老磨坊在河边秋天磨小麦冬天磨黑麦"
 SPANISH = "El viejo molino junto al río muele trigo en otoño y centeno en invierno."
@@ -50,32 +46,6 @@ def test_all_texts_of_a_pair_a_question_and_a_gap_count(bundles: list[Path]) -> 
         assert outputs_of(send("POST", infer("fill-mask"), json=gap))["unknown_share"] == [0.5]
 
 
-def test_above_the_limit_an_answer_carries_a_warning_and_is_counted(bundle: Path, detector: LanguageDetector) -> None:
-    counted = 'lingraft_unknown_texts_total{language="de",outcome="warned",task="topic"}'
-    with sending([bundle], detector, unknown_limit=0.5) as send:
-        before = value(send, counted)
-        found = send("POST", infer("topic"), json=body(["kilo", CHINESE, "ba 磨"]))
-        assert len(outputs_of(found)["label"]) == 3
-        assert found.json()["parameters"]["warning"] == (
-            "text 1 does not look like 'de': its tokenizer does not know 100% of the characters, and the "
-            "language seems to be 'zh'"
-        )
-        assert value(send, counted) - before == 1
-        assert "warning" not in send("POST", infer("topic"), json=body(["kilo", "ba 磨"])).json()["parameters"]
-
-
-def test_above_the_limit_a_text_is_refused_where_that_is_set(bundle: Path, detector: LanguageDetector) -> None:
-    counted = 'lingraft_unknown_texts_total{language="de",outcome="refused",task="topic"}'
-    with sending([bundle], detector, refuse_unknown=True) as send:
-        before = value(send, counted)
-        refused = send("POST", infer("topic"), json=body(["kilo", CHINESE]))
-        assert refused.status_code == 400
-        assert refused.json()["error"].startswith("text 1 does not look like 'de': its tokenizer does not know 100%")
-        assert "seems to be 'zh'" in refused.json()["error"]
-        assert value(send, counted) - before == 1
-        assert send("POST", infer("topic"), json=body(["kilo", "ba"])).is_success
-
-
 def test_a_warning_names_a_few_texts_and_counts_the_rest(bundle: Path) -> None:
     with sending([bundle]) as send:
         told = send("POST", infer("topic"), json=body([CHINESE] * 8)).json()["parameters"]["warning"]
@@ -101,14 +71,18 @@ def test_of_a_language_that_the_detector_does_not_know_there_is_no_other(detecto
     assert detector.detect_other("de", "磨坊", unsure=True) == "zh"
 
 
-@pytest.mark.integration
-def test_rpc_tells_what_rest_tells(locked_server: SharedServer) -> None:
-    texts, header = ["kilo", CHINESE], f"Bearer {TOKEN}"
-    with httpx.Client(base_url=locked_server.url, timeout=60, trust_env=False) as client, stub(locked_server) as rpc:
-        rest = client.post(infer("topic"), json=body(texts), headers={"authorization": header})
-        found = rpc.ModelInfer(asked("topic", text=texts, language=["de"]), metadata=[("authorization", header)])
-        assert found.parameters["warning"].string_param == rest.json()["parameters"]["warning"]
-        assert "seems to be 'zh'" in found.parameters["warning"].string_param
-        values = values_of(found)
-        np.testing.assert_allclose(values["unknown_share"], [0, 1])
-        assert values["detected_language"] == outputs_of(rest)["detected_language"] == ["", "zh"]
+@pytest.mark.parametrize("refuses", [False, True])
+def test_above_the_limit_an_answer_carries_a_warning_or_is_refused_and_is_counted(
+    bundle: Path, detector: LanguageDetector, refuses: bool
+) -> None:
+    outcome = "refused" if refuses else "warned"
+    counted = f'lingraft_unknown_texts_total{{language="de",outcome="{outcome}",task="topic"}}'
+    doubt = "text 1 does not look like 'de': its tokenizer does not know 100% of the characters, and the language"
+    with sending([bundle], detector, unknown_limit=0.5, refuse_unknown=refuses) as send:
+        before = value(send, counted)
+        found = send("POST", infer("topic"), json=body(["kilo", CHINESE, "ba 磨"]))
+        assert found.status_code == (400 if refuses else 200)
+        said = found.json()["error"] if refuses else found.json()["parameters"]["warning"]
+        assert said.startswith(f"{doubt} seems to be 'zh'")
+        assert value(send, counted) - before == 1
+        assert "warning" not in send("POST", infer("topic"), json=body(["kilo", "ba 磨"])).json()["parameters"]

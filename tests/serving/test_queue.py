@@ -15,8 +15,6 @@ BOUNDS = QueueLimits(batch_texts=4, batch_tokens=1000, wait_s=0.0, waiting_texts
 
 
 class Row(str):
-    """A row whose tokens are its characters."""
-
     __slots__ = ()
 
 
@@ -79,21 +77,9 @@ def ask(queue: Queue, *texts: str, snapshot: str = "v1") -> asyncio.Task[list[st
 
 
 async def held_request(queue: Queue, body: Body) -> asyncio.Task[list[str]]:
-    """A request that is in the body, so that later ones wait."""
     request = ask(queue, "x")
     await until(lambda: len(body.batches) == 1)
     return request
-
-
-def test_each_row_gets_its_own_output_in_the_order_asked(run_test: RunTest) -> None:
-    async def test(queue: Queue, body: Body) -> None:
-        given = rows("a" * 90, "b", "c" * 40, "d" * 90, "e", "f" * 41)
-        assert await queue.outputs("v1", given) == [f"v1:{row.upper()}" for row in given]
-
-    body = run_test(test, is_held=False)
-    assert sorted(row for _, batch in body.batches for row in batch) == sorted(
-        ["a" * 90, "b", "c" * 40, "d" * 90, "e", "f" * 41]
-    )
 
 
 def test_requests_that_wait_together_share_a_batch_with_those_of_their_length(run_test: RunTest) -> None:

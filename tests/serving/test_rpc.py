@@ -36,14 +36,12 @@ def test_rpc_answers_what_rest_answers(open_server: SharedServer) -> None:
 
 
 def with_bytes(sent: bytes) -> Any:
-    """A question to `topic` whose text is these bytes."""
     message = asked("topic", text=["x"], language=["de"])
     message.inputs[0].contents.bytes_contents[:] = [sent]
     return message
 
 
 def with_parts(**counts: int) -> Any:
-    """A question to `topic` with so many inputs, outputs or dimensions."""
     message = asked("topic", text=["kilo"], language=["de"])
     for name, count in counts.items():
         if name == "shape":
@@ -81,16 +79,6 @@ def test_rpc_refuses_what_rest_refuses(
     with stub(open_server) as service, pytest.raises(grpc.RpcError) as refused:
         service.ModelInfer(sent)
     assert (refused.value.code(), said in refused.value.details()) == (status, True), refused.value.details()
-
-
-def test_rpc_takes_gzip_and_inflates_it_no_further_than_the_limit(open_server: SharedServer) -> None:
-    with stub(open_server) as service:
-        expected = values_of(service.ModelInfer(message_of("topic")))
-        found = service.ModelInfer(message_of("topic"), compression=grpc.Compression.Gzip)
-        assert values_of(found)["label"] == expected["label"]
-        with pytest.raises(grpc.RpcError) as refused:
-            service.ModelInfer(with_bytes(b"k" * (LIMITS.body_bytes + 1)), compression=grpc.Compression.Gzip)
-    assert refused.value.code() is STATUS.RESOURCE_EXHAUSTED
 
 
 def test_rpc_takes_raw_contents_and_tells_metadata(open_server: SharedServer) -> None:

@@ -16,13 +16,6 @@ from lingraft.serving.served_bundles import ServedBundles
 from tests.workshop import copied
 
 
-def test_tables_and_tokenizers_of_the_same_embeddings_are_opened_once(bundles: list[Path]) -> None:
-    found = ServedBundles.load(bundles).bundles.values()
-    for language in ("en", "de", "tr"):
-        assert len({id(bundle.languages[language].table) for bundle in found}) == 1
-        assert len({id(bundle.languages[language].tokenizer) for bundle in found}) == 1
-
-
 def test_a_language_that_comes_shares_what_another_task_has_open(bundles: list[Path]) -> None:
     served = ServedBundles.load(bundles[:1])
     open_already = served["topic"].languages["de"]

@@ -75,11 +75,15 @@ def test_answers_are_pytorch_s_for_the_language(client: httpx.Client, tiny: Tiny
     assert found["language"] == [language] * len(texts)
 
 
-def test_an_answer_names_the_fingerprint_of_each_of_its_languages(client: httpx.Client) -> None:
+def test_an_answer_has_the_outputs_asked_for_the_id_and_the_fingerprint_of_each_language(client: httpx.Client) -> None:
     known = client.get("/v2/models/topic").json()["parameters"]["fingerprints"]
     assert len({*known.values()}) == len(LANGUAGES)
-    told = client.post(INFER, json=body(["kilo", "nape", "balo"], ["tr", "de", "tr"])).json()["parameters"]
-    assert told == {"fingerprint.de": known["de"], "fingerprint.tr": known["tr"]}
+    sent = body(["kilo", "nape", "balo"], ["tr", "de", "tr"], outputs=[{"name": "label"}], id="question 7")
+    response = client.post(INFER, json=sent)
+    assert set(outputs_of(response)) == {"label"}
+    told = response.json()
+    assert told["id"] == "question 7"
+    assert told["parameters"] == {"fingerprint.de": known["de"], "fingerprint.tr": known["tr"]}
 
 
 def test_languages_mixed_in_one_request_are_answered_as_alone_and_in_order(client: httpx.Client) -> None:
@@ -92,23 +96,6 @@ def test_languages_mixed_in_one_request_are_answered_as_alone_and_in_order(clien
     }
     assert len({round(value, 4) for value in alone.values()}) > 3
     assert mixed == pytest.approx([alone[pair] for pair in zip(languages, texts, strict=True)], abs=1e-5)
-
-
-def test_only_the_outputs_asked_for_come_and_the_id_comes_back(client: httpx.Client) -> None:
-    response = client.post(INFER, json=body(outputs=[{"name": "label"}], id="question 7"))
-    assert set(outputs_of(response)) == {"label"}
-    assert response.json()["id"] == "question 7"
-
-
-def test_a_text_longer_than_a_block_is_read_to_the_block_s_end_where_this_is_asked_for(
-    client: httpx.Client, tiny: Tiny
-) -> None:
-    text = " ".join(sentences("de", words=(12, 12, 12)))
-    (row,) = rows_of(tiny, "de", [text])
-    assert len(row) == 32
-    found = outputs_of(client.post(INFER, json=body([text], parameters={"truncate": True})))
-    expected_C = pytorch_logits(tiny, "de", [row]).softmax(1)[0]
-    torch.testing.assert_close(torch.tensor(found["probabilities"]), expected_C, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("sent", "said"), REFUSED.values(), ids=REFUSED)
@@ -237,7 +224,6 @@ def test_a_server_needs_neither_pytorch_nor_what_trains_and_tracks(open_server: 
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that something listens on."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()

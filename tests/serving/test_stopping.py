@@ -7,18 +7,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from http import HTTPStatus
-from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-import grpc
 import pytest
-from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
 
 from lingraft.serving.client import RunningServer, launch_server, stop
-from tests.serving.rpc import stub
 
 LIMIT_S = 120
 POLL_S = 0.001
@@ -31,31 +26,11 @@ by_both = pytest.mark.parametrize(
 
 
 def said(log: IO[bytes]) -> str:
-    """All that a server has written; its own place in the file stays."""
     return os.pread(log.fileno(), 2**24, 0).decode()
 
 
 def writes(pattern: str) -> Callable[[RunningServer], object]:
     return lambda server: re.search(pattern, said(server.log))
-
-
-def ready_over_rest(server: RunningServer) -> bool:
-    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=LIMIT_S)
-    try:
-        connection.request("GET", "/v2/health/ready")
-        return connection.getresponse().status == HTTPStatus.OK
-    except OSError:
-        return False
-    finally:
-        connection.close()
-
-
-def ready_over_rpc(server: RunningServer) -> bool:
-    with stub(server) as service:
-        try:
-            return bool(service.ServerReady(pb.ServerReadyRequest()).ready)
-        except grpc.RpcError:
-            return False
 
 
 def events(server: RunningServer) -> list[str]:
@@ -88,17 +63,6 @@ def test_a_signal_in_the_moment_of_readiness_ends_the_server_in_good_order(
     bundle: Path, program: Sequence[str]
 ) -> None:
     assert signalled(bundle, program, signal.SIGTERM, writes('"ready"')) == ["ready", *STOPPED]
-
-
-@pytest.mark.integration
-@by_both
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-@pytest.mark.parametrize("ready", [ready_over_rest, ready_over_rpc], ids=lambda ready: ready.__name__)
-def test_no_signal_is_lost_once_a_client_has_seen_readiness(
-    bundle: Path, program: Sequence[str], number: signal.Signals, ready: Callable[[RunningServer], bool]
-) -> None:
-    # Between REST's first answer and the log, the server may be told to end before it has told that it was ready.
-    assert signalled(bundle, program, number, ready) in (["ready", *STOPPED], [*STOPPED])
 
 
 @pytest.mark.integration

@@ -44,14 +44,6 @@ def server() -> Server:
     return Server()
 
 
-def test_points_arrive_in_order_and_once(server: Server) -> None:
-    outbox = MetricsQueue(server.send, batch_points=7)
-    for point in range(1000):
-        outbox.add(point)
-    assert outbox.close(LONG_S).count == 0
-    assert server.arrived == [*range(1000)]
-
-
 def test_who_brings_a_point_does_not_wait_and_what_piled_up_goes_in_few_batches(server: Server) -> None:
     server.let_through.clear()
     outbox = MetricsQueue(server.send, batch_points=250)
@@ -87,15 +79,6 @@ def test_a_server_that_stays_down_is_left_after_the_time_given(server: Server) -
     server.wait_for_attempts(2)
     lost = outbox.close(0.01)
     assert (lost.points, lost.dropped, lost.error) == ([*range(5)], 0, server.error)
-
-
-def test_a_server_that_never_answers_is_left_after_the_time_given(server: Server) -> None:
-    server.let_through.clear()
-    outbox = MetricsQueue(server.send, batch_points=2)
-    outbox.add(1)
-    lost = outbox.close(0.01)
-    assert (lost.points, lost.error) == ([1], None)
-    server.let_through.set()
 
 
 def test_a_server_that_refuses_is_not_waited_for_at_the_end_but_may_change_its_mind_before(server: Server) -> None:
@@ -135,10 +118,3 @@ def test_more_points_than_there_is_room_for_are_counted(server: Server) -> None:
     lost = outbox.close(LONG_S)
     assert (server.arrived, lost.points, lost.dropped, lost.count) == ([*range(10)], [], 5, 5)
     assert LIMIT >= 100_000
-
-
-def test_nothing_is_started_for_a_stage_without_points(server: Server) -> None:
-    before = threading.active_count()
-    outbox: MetricsQueue[int] = MetricsQueue(server.send, batch_points=2)
-    assert outbox.close(LONG_S).count == 0
-    assert (threading.active_count(), server.attempts) == (before, 0)

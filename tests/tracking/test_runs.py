@@ -1,4 +1,4 @@
-"""Runs and registry, against a local SQLite store and against the MLflow server that our manifests run."""
+"""Runs and registry, against a local SQLite store; `tests/faults` asks the same of a server."""
 
 import hashlib
 import json
@@ -23,10 +23,9 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import MANIFEST, Artifact, Cost, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import ArtifactError, TextError, TrackingError
-from lingraft.signals import Interruption
+from lingraft.signals import Interruption, interruptible
 from lingraft.tracking.runs import project_run
 from lingraft.training.schedule import TrainingMetrics
-from tests.tracking_server import shared
 from tests.tracking_stores import quiet, sqlite_store
 
 pytestmark = quiet
@@ -34,33 +33,20 @@ RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
 POINTS = [TrainingMetrics(10, 5120, 2e9, 1.5, 4.5, 1e-3), TrainingMetrics(20, 10240, 4e9, 3.0, 3.25, 5e-4)]
 
 
-FILE, SERVER = "a SQLite file", "a server"
-everywhere = pytest.mark.parametrize("store", [FILE, SERVER], indirect=True)
-"""For what a server does in a way of its own: requests, transfers of files, errors. Others meet it in integration."""
-
-
-@pytest.fixture(scope="module", params=[FILE, pytest.param(SERVER, marks=pytest.mark.integration)])
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder under which a store keeps its artifacts; the environment says where the store is."""
-    if request.param == FILE:
-        folder = tmp_path_factory.mktemp("store")
-        with sqlite_store(folder):
-            yield folder / "artifacts"
-        return
-    server = shared()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLFLOW_TRACKING_URI", server.uri)
-        yield server.artifacts
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder under which the store keeps its artifacts; the environment says where the store is."""
+    folder = tmp_path_factory.mktemp("store")
+    with sqlite_store(folder):
+        yield folder / "artifacts"
 
 
 @pytest.fixture
 def parent(store: Path) -> str:
-    """The run of a pipeline."""
     return tracking.open_run(RECIPE, "language")
 
 
 def _made(folder: Path, value: float = 1.0, **facts: object) -> Artifact:
-    """A small artifact to register; another value, another fingerprint."""
     with artifact.create(folder, Kind.EMBEDDINGS) as draft:
         draft.tensors("vocabulary", {"table_VD": torch.full((4, 3), value)})
         draft.facts = {"language": "tr", "aligned_with": "a1" * 32, **facts}
@@ -80,7 +66,6 @@ def _register(name: str, made: Artifact, parent: str, **tags: object) -> str:
         return tracking.register(name, made.folder, Kind.EMBEDDINGS, stage, tags, (tracking.CHAMPION,))
 
 
-@everywhere
 def test_a_stage_stands_under_its_pipelines_run_and_both_finish(parent: str) -> None:
     with tracking.stage(parent, "adapt-tr") as stage:
         assert _run(stage.run_id).info.status == "RUNNING"
@@ -100,7 +85,6 @@ def test_a_pipelines_run_says_what_it_runs(parent: str) -> None:
     assert Recipe.parse(json.dumps(kept)) == RECIPE
 
 
-@everywhere
 def test_a_recipe_with_many_values_is_logged_whole(store: Path) -> None:
     examples = {f"a{n}": f"text {n}" for n in range(100, 350)}
     tasks = tuple(RECIPE.task().model_copy(update={"name": name, "examples": examples}) for name in ("one", "other"))
@@ -110,37 +94,6 @@ def test_a_recipe_with_many_values_is_logged_whole(store: Path) -> None:
     assert run.data.params["tasks.1.examples.a349"] == "text 349"
 
 
-@everywhere
-def test_a_learning_curve_is_logged_once_by_steps_beside_what_it_has_cost(parent: str) -> None:
-    with tracking.stage(parent, "adapt-tr") as stage:
-        for point in POINTS:
-            stage.watch(point)
-
-    def logged(metric: str) -> list[tuple[int, float]]:
-        return [(at.step, at.value) for at in MlflowClient().get_metric_history(stage.run_id, metric)]
-
-    assert {metric: logged(metric) for metric in _run(stage.run_id).data.metrics} == {
-        "loss": [(10, 4.5), (20, 3.25)],
-        "learning_rate": [(10, 1e-3), (20, 5e-4)],
-        "cost/tokens": [(10, 5120), (20, 10240)],
-        "cost/flops": [(10, 2e9), (20, 4e9)],
-        "cost/elapsed_s": [(10, 1.5), (20, 3.0)],
-    }
-
-
-def test_depth_dev_loss_and_left_out_steps_are_logged_where_there_are_some(parent: str) -> None:
-    first, last = POINTS
-    with tracking.stage(parent, "adapt-tr") as stage:
-        stage.watch(first._replace(depth=2, dev_loss=None, left_out_steps=0))
-        stage.watch(last._replace(depth=4, dev_loss=3.5, left_out_steps=3))
-    logged = {
-        name: [(at.step, at.value) for at in MlflowClient().get_metric_history(stage.run_id, name)]
-        for name in ("depth", "dev_loss", "left_out_steps")
-    }
-    assert logged == {"depth": [(10, 2), (20, 4)], "dev_loss": [(20, 3.5)], "left_out_steps": [(20, 3)]}
-
-
-@everywhere
 def test_what_a_stage_made_is_logged_with_scores_cost_and_origin(parent: str, tmp_path: Path) -> None:
     cost = Cost(steps=20, tokens=10240, flops=4e9, elapsed_s=3.0)
     details = {"depth": 2, "labels": {"C++ & friends?": 3, "../odd": 1}}
@@ -158,7 +111,6 @@ def test_what_a_stage_made_is_logged_with_scores_cost_and_origin(parent: str, tm
     assert mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/{MANIFEST}") == made.manifest.model_dump(mode="json")
 
 
-@everywhere
 def test_what_a_stage_was_made_from_is_logged_as_datasets_that_runs_share(parent: str, tmp_path: Path) -> None:
     made = _made(tmp_path / "made", data_hashes={"blocks": "b2" * 32, "primary": "a1" * 32})
     with artifact.create(tmp_path / "judged", Kind.EVALUATION) as draft:
@@ -214,7 +166,6 @@ def test_documents_are_a_dataset_with_their_source_and_size_and_none_of_their_te
     assert _run(parent).inputs.dataset_inputs == [found]
 
 
-@everywhere
 def test_the_page_of_a_run_opens_with_what_it_is_and_came_to(parent: str, tmp_path: Path) -> None:
     opening = _run(parent).data.tags["mlflow.note.content"]
     assert "The pipeline `language` of `tiny`, from `en` to `de`, `tr`" in opening
@@ -233,7 +184,6 @@ def test_the_page_of_a_run_opens_with_what_it_is_and_came_to(parent: str, tmp_pa
     assert run.data.tags["pipeline"] == "language"
 
 
-@everywhere
 def test_where_runs_are_is_told_without_credentials(parent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with tracking.stage(parent, "adapt-tr") as first:
         pass
@@ -247,62 +197,6 @@ def test_where_runs_are_is_told_without_credentials(parent: str, monkeypatch: py
     assert first.run_id not in place.stages.values()
 
 
-ENDINGS = pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (TextError("no text"), "FAILED"),
-        (KeyboardInterrupt("by hand"), "KILLED"),
-        (Interruption(signal.SIGTERM, "asked to stop"), "KILLED"),
-    ],
-    ids=["error", "Ctrl-C", "SIGTERM"],
-)
-
-
-@ENDINGS
-def test_work_that_breaks_off_between_its_stages_is_marked_so(store: Path, error: BaseException, status: str) -> None:
-    runs = []
-
-    def end() -> None:
-        with project_run("tiny", "add-language", {}, "A language is added.") as run:
-            runs.append(run)
-            with tracking.stage(run, "register-tr"):
-                assert _run(run).info.status == "RUNNING"
-            raise error
-
-    with pytest.raises(type(error)):
-        end()
-    assert [_run(run).info.status for run in runs] == [status]
-
-
-@ENDINGS
-def test_a_stage_that_fails_or_stops_marks_itself_and_its_pipeline(
-    parent: str, error: BaseException, status: str
-) -> None:
-    stages = []
-
-    def end() -> None:
-        with tracking.stage(parent, "adapt-tr") as stage:
-            stages.append(stage)
-            raise error
-
-    with pytest.raises(type(error)):
-        end()
-    assert {_run(run_id).info.status for run_id in (parent, stages[0].run_id)} == {status}
-
-
-def test_a_stage_that_does_not_train_is_marked_as_killed_by_a_signal(parent: str) -> None:
-    stages = []
-
-    def asked_to_stop() -> None:
-        with tracking.stage(parent, "tokenizer-tr") as stage:
-            stages.append(stage)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with pytest.raises(Interruption, match="asked to stop"):
-        asked_to_stop()
-    assert {_run(run_id).info.status for run_id in (parent, stages[0].run_id)} == {"KILLED"}
-
-
 def test_a_stage_that_was_killed_is_marked_by_the_next_attempt(parent: str) -> None:
     lost = tracking.stage(parent, "adapt-tr")
     before = lost.__enter__()  # and never ended
@@ -313,26 +207,6 @@ def test_a_stage_that_was_killed_is_marked_by_the_next_attempt(parent: str) -> N
         assert _run(going_on.run_id).info.status == "RUNNING"
     other.__exit__(None, None, None)
     lost.__exit__(None, None, None)
-
-
-def test_a_stage_fails_with_its_own_error_even_when_its_run_cannot_be_marked(parent: str) -> None:
-    def fail() -> None:
-        with tracking.stage(parent, "adapt-tr") as stage:
-            MlflowClient().delete_run(stage.run_id)
-            raise ArtifactError("the disk is full")
-
-    with pytest.raises(ArtifactError, match="the disk is full"):
-        fail()
-
-
-@everywhere
-def test_a_stage_whose_run_vanished_does_not_pass_for_finished(parent: str) -> None:
-    def lose() -> None:
-        with tracking.stage(parent, "adapt-tr") as stage:
-            MlflowClient().delete_run(stage.run_id)
-
-    with pytest.raises(TrackingError, match="did not do what was asked"):
-        lose()
 
 
 def test_a_request_that_lost_a_race_in_the_database_is_repeated(store: Path) -> None:
@@ -349,25 +223,6 @@ def test_a_request_that_lost_a_race_in_the_database_is_repeated(store: Path) -> 
         assert client.call(log_inputs) == 2
 
 
-@everywhere
-def test_the_same_content_is_registered_once(parent: str, tmp_path: Path) -> None:
-    first = _register("once", _made(tmp_path / "one"), parent, score=0.25)
-    again = _register("once", _made(tmp_path / "two"), parent, score=0.5)
-    assert first == again == "1"
-    assert _versions("once") == 1
-    assert tracking.tags_of("once")["score"] == "0.5"
-
-
-def test_other_content_is_a_new_version_that_becomes_champion(parent: str, tmp_path: Path) -> None:
-    made = [_made(tmp_path / name, value) for name, value in (("old", 1.0), ("new", 2.0))]
-    assert [_register("grown", one, parent) for one in made] == ["1", "2"]
-    assert tracking.fetch("grown", Kind.EMBEDDINGS, tmp_path / "out").fingerprint == made[1].fingerprint
-    _register("grown", made[0], parent)
-    assert _versions("grown") == 2
-    assert tracking.tags_of("grown")["fingerprint"] == made[0].fingerprint
-
-
-@everywhere
 def test_a_version_says_what_it_is_and_belongs_to(parent: str, tmp_path: Path) -> None:
     made = _made(tmp_path / "made")
     _register("described", made, parent, depth=2)
@@ -382,113 +237,138 @@ def test_a_version_says_what_it_is_and_belongs_to(parent: str, tmp_path: Path) -
     }
 
 
+def test_a_learning_curve_is_logged_once_by_steps_beside_what_it_has_cost(parent: str) -> None:
+    first, last = POINTS
+    with tracking.stage(parent, "adapt-tr") as stage:
+        stage.watch(first._replace(depth=2, dev_loss=None, left_out_steps=0))
+        stage.watch(last._replace(depth=4, dev_loss=3.5, left_out_steps=3))
+
+    def logged(metric: str) -> list[tuple[int, float]]:
+        return [(at.step, at.value) for at in MlflowClient().get_metric_history(stage.run_id, metric)]
+
+    assert {metric: logged(metric) for metric in _run(stage.run_id).data.metrics} == {
+        "loss": [(10, 4.5), (20, 3.25)],
+        "learning_rate": [(10, 1e-3), (20, 5e-4)],
+        "cost/tokens": [(10, 5120), (20, 10240)],
+        "cost/flops": [(10, 2e9), (20, 4e9)],
+        "cost/elapsed_s": [(10, 1.5), (20, 3.0)],
+        "depth": [(10, 2), (20, 4)],
+        "dev_loss": [(20, 3.5)],
+        "left_out_steps": [(20, 3)],
+    }
+
+
+@pytest.mark.parametrize("in_stage", [True, False])
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [(TextError, "FAILED"), (KeyboardInterrupt, "KILLED"), (Interruption, "KILLED")],
+    ids=["error", "Ctrl-C", "SIGTERM"],
+)
+def test_work_that_fails_or_stops_marks_its_runs(
+    store: Path, ending: type[BaseException], status: str, in_stage: bool
+) -> None:
+    runs = []
+
+    def end() -> None:
+        if ending is Interruption:
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise ending("as a user does")
+
+    def work() -> None:
+        with project_run("tiny", "add-language", {}, "A language is added.") as run, interruptible():
+            runs.append(run)
+            with tracking.stage(run, "register-tr") as stage:
+                assert _run(run).info.status == "RUNNING"
+                if in_stage:
+                    runs.append(stage.run_id)
+                    end()
+            end()
+
+    with pytest.raises(ending):
+        work()
+    assert {_run(run).info.status for run in runs} == {status}
+
+
+@pytest.mark.parametrize(
+    ("fails", "kind", "words"),
+    [(False, TrackingError, "did not do what was asked"), (True, ArtifactError, "the disk is full")],
+)
+def test_a_stage_whose_run_vanished_is_not_finished_and_fails_with_its_own_error(
+    parent: str, fails: bool, kind: type[Exception], words: str
+) -> None:
+    def lose() -> None:
+        with tracking.stage(parent, "adapt-tr") as stage:
+            MlflowClient().delete_run(stage.run_id)
+            if fails:
+                raise ArtifactError("the disk is full")
+
+    with pytest.raises(kind, match=words):
+        lose()
+
+
+def test_the_same_content_is_one_version_and_other_content_a_new_champion(parent: str, tmp_path: Path) -> None:
+    made = [_made(tmp_path / name, value) for name, value in (("old", 1.0), ("same", 1.0), ("new", 2.0))]
+    assert [_register("grown", each, parent, score=score) for score, each in enumerate(made)] == ["1", "1", "2"]
+    assert tracking.fetch("grown", Kind.EMBEDDINGS, tmp_path / "out").fingerprint == made[2].fingerprint
+    tracking.tag("grown", "depth.tr", "4")
+    assert tracking.tags_of("grown")["depth.tr"] == "4"
+    _register("grown", made[0], parent)
+    assert _versions("grown") == 2
+    tags = tracking.tags_of("grown")
+    assert (tags["fingerprint"], tags["score"], "depth.tr" in tags) == (made[0].fingerprint, "1", False)
+
+
 def test_aliases_of_ones_own_are_fetched_by_name(parent: str, tmp_path: Path) -> None:
-    made = [_made(tmp_path / name, value) for name, value in (("one", 1.0), ("two", 2.0))]
+    made = _made(tmp_path / "made")
     with tracking.stage(parent, "register") as stage:
-        for one, alias in zip(made, ("seed-1", "seed-2"), strict=True):
-            tracking.register("seeds", one.folder, Kind.EMBEDDINGS, stage, {}, (alias,))
+        tracking.register("seeds", made.folder, Kind.EMBEDDINGS, stage, {}, ("seed-1",))
     fetched = tracking.fetch("seeds", Kind.EMBEDDINGS, tmp_path / "out", alias="seed-1")
-    assert fetched.manifest == made[0].manifest
-    with pytest.raises(TrackingError, match="no 'champion' of 'seeds'"):
-        tracking.tags_of("seeds")
-
-
-def test_a_damaged_artifact_is_not_registered(parent: str, tmp_path: Path) -> None:
-    made = _made(tmp_path / "made")
-    _truncate(made.folder / "vocabulary.safetensors")
-    with pytest.raises(ArtifactError, match="truncated or edited"):
-        _register("damaged", made, parent)
-    assert _versions("damaged") == 0
-
-
-def _truncate(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-1])
-
-
-def _stored(store: Path, made: Artifact) -> Path:
-    """The folder in which the store keeps an artifact."""
-    manifests = [path for path in store.rglob(MANIFEST) if (path.parent / "vocabulary.safetensors").is_file()]
-    (found,) = (path for path in manifests if path.read_bytes() == (made.folder / MANIFEST).read_bytes())
-    return found.parent
-
-
-@everywhere
-def test_a_file_damaged_in_the_store_is_refused(parent: str, store: Path, tmp_path: Path) -> None:
-    made = _made(tmp_path / "made", 3.0)
-    _register("spoilt", made, parent)
-    _truncate(_stored(store, made) / "vocabulary.safetensors")
-    with pytest.raises(ArtifactError, match=r"^'champion' of 'spoilt' .*truncated or edited"):
-        tracking.fetch("spoilt", Kind.EMBEDDINGS, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-@everywhere
-def test_a_file_missing_from_the_store_is_refused(parent: str, store: Path, tmp_path: Path) -> None:
-    made = _made(tmp_path / "made", 4.0)
-    _register("gone", made, parent)
-    (_stored(store, made) / "vocabulary.safetensors").unlink()
-    with pytest.raises(ArtifactError, match=r"lacks \['vocabulary.safetensors'\]"):
-        tracking.fetch("gone", Kind.EMBEDDINGS, tmp_path / "out")
-
-
-def test_another_kind_than_asked_for_is_refused(parent: str, tmp_path: Path) -> None:
-    _register("embeddings", _made(tmp_path / "made", 5.0), parent)
-    with pytest.raises(ArtifactError, match=r"^'champion' of 'embeddings' .*kind primary is needed"):
-        tracking.fetch("embeddings", Kind.PRIMARY, tmp_path / "out")
-
-
-@everywhere
-def test_what_a_run_keeps_comes_back(parent: str, tmp_path: Path) -> None:
-    made = _made(tmp_path / "made")
-    with tracking.stage(parent, "search") as stage:
-        stage.log_artifact(made, "search")
-    fetched = tracking.fetch_run_artifact(stage.run_id, "search", Kind.EMBEDDINGS, tmp_path / "out")
     assert fetched.manifest == made.manifest
-
-
-@everywhere
-def test_what_a_run_does_not_keep_is_named(parent: str, tmp_path: Path) -> None:
-    with pytest.raises(TrackingError, match="'absent'"):
-        tracking.fetch_run_artifact(parent, "absent", Kind.EMBEDDINGS, tmp_path / "out")
-
-
-def test_a_tag_is_set_on_the_champion_alone(parent: str, tmp_path: Path) -> None:
-    for value in (1.0, 2.0):
-        _register("tagged", _made(tmp_path / str(value), value), parent)
-    tracking.tag("tagged", "depth.tr", "4")
-    assert tracking.tags_of("tagged")["depth.tr"] == "4"
-    assert "depth.tr" not in MlflowClient().get_model_version("tagged", "1").tags
-
-
-@everywhere
-def test_an_absent_model_is_named_with_the_registry_and_the_way_out(store: Path, tmp_path: Path) -> None:
-    fetch = partial(tracking.fetch, "absent", Kind.PRIMARY, tmp_path / "out")
-    for call in (fetch, partial(tracking.tags_of, "absent"), partial(tracking.tag, "absent", "key", "value")):
-        with pytest.raises(TrackingError, match=r"has no 'champion' of 'absent'.*Run the pipeline that") as caught:
+    for call in (partial(tracking.tags_of, "seeds"), partial(tracking.tag, "absent", "key", "value")):
+        with pytest.raises(TrackingError, match=r"has no 'champion' of .*Run the pipeline that") as caught:
             call()
         assert mlflow.get_tracking_uri() in str(caught.value)
 
 
-@everywhere
-def test_an_unknown_run_is_no_place_for_a_stage(store: Path) -> None:
-    def enter() -> None:
-        with tracking.stage("0" * 32, "adapt-tr"):
-            pytest.fail("a stage without a pipeline's run began")
+@pytest.mark.parametrize("damage", ["truncated or edited", r"lacks \['vocabulary.safetensors'\]"])
+def test_a_damaged_artifact_is_neither_registered_nor_fetched(
+    parent: str, store: Path, tmp_path: Path, damage: str
+) -> None:
+    def spoil(file: Path) -> None:
+        if "lacks" in damage:
+            file.unlink()
+        else:
+            file.write_bytes(file.read_bytes()[:-1])
 
-    with pytest.raises(TrackingError, match="0" * 32):
-        enter()
+    name = f"spoilt-{len(damage)}"
+    made = _made(tmp_path / "made", float(len(damage)))
+    _register(name, made, parent)
+    spoil(next(file for file in store.rglob("vocabulary.safetensors") if _is_copy(file.parent, made)))
+    with pytest.raises(ArtifactError, match=rf"^'champion' of '{name}' .*{damage}"):
+        tracking.fetch(name, Kind.EMBEDDINGS, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    spoil(made.folder / "vocabulary.safetensors")
+    with pytest.raises(ArtifactError, match=damage):
+        _register("damaged", made, parent)
+    assert _versions("damaged") == 0
 
 
-@pytest.fixture
-def nobody(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of a server that is down, which is asked once only."""
+def _is_copy(folder: Path, made: Artifact) -> bool:
+    return (folder / MANIFEST).read_bytes() == (made.folder / MANIFEST).read_bytes()
+
+
+def test_what_a_run_does_not_keep_is_named(parent: str, tmp_path: Path) -> None:
+    with pytest.raises(TrackingError, match="'absent'"):
+        tracking.fetch_run_artifact(parent, "absent", Kind.EMBEDDINGS, tmp_path / "out")
+    with pytest.raises(TrackingError, match="0" * 32), tracking.stage("0" * 32, "adapt-tr"):
+        pytest.fail("a stage without a pipeline's run began")
+
+
+def test_a_server_that_is_down_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
-
-
-def test_a_server_that_is_down_is_named(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        nobody = f"http://127.0.0.1:{probe.getsockname()[1]}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", nobody)
     for call in (partial(tracking.open_run, RECIPE, "source"), partial(tracking.tags_of, "tiny-primary")):
         with pytest.raises(TrackingError, match="MLFLOW_TRACKING_URI") as caught:

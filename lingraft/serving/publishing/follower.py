@@ -43,12 +43,6 @@ class Follower:
     def __init__(self, served: ServedBundles, bundles: Iterable[Path], folder: Path, every_s: float) -> None:
         """Remember what the server was started with.
 
-        Args:
-            served: bundles that publications change.
-            bundles: folders that they were loaded from.
-            folder: folder of publications; created if its parent exists.
-            every_s: seconds between polls.
-
         Raises:
             PublicationError: there is no such folder, and it cannot be created.
             ArtifactError: a bundle is damaged.
@@ -143,7 +137,6 @@ class Follower:
         _REFUSED.labels(task, tag).set(latest in refused)
 
     def _apply(self, publication: Publication) -> str | None:
-        """Serve what a publication says, and return its version."""
         task, tag = publication.task, publication.language
         original = self._originals[task].languages.get(tag)
         if publication.action == "serve":

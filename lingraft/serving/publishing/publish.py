@@ -41,8 +41,6 @@ def publish(
 
     Args:
         bundle: bundle with the body that servers have. Only the files of these languages are read.
-        folder: folder of publications.
-        by: who publishes, for the record.
         languages: languages of the bundle; if None, those that are not served in this version.
         origin: source of the bundle, for the record; its fingerprint if empty.
 

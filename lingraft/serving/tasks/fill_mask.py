@@ -5,7 +5,6 @@ Legend: M masks of a request, D width, V vocabulary, K pieces of each mask.
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -74,9 +73,7 @@ def _encode(bundle: Bundle, request: TaskInput) -> EncodedRequest:
         best = [_best_pieces(languages[mask.text], outputs[mask.text][FEATURES][mask.token], top_k) for mask in masks]
         ids_MK = np.stack([ids_K for ids_K, _ in best])
         surfaces = [
-            _surfaces(_HashedTokenizer(languages[mask.text].tokenizer))[index]
-            for mask, ids_K in zip(masks, ids_MK, strict=True)
-            for index in ids_K
+            languages[mask.text].surfaces[index] for mask, ids_K in zip(masks, ids_MK, strict=True) for index in ids_K
         ]
         return {
             "text_index": np.array([mask.text for mask in masks], np.int32),
@@ -124,26 +121,6 @@ def _best_pieces(
     ranked_V[list(language.tokenizer.special)] = -1.0
     best_K = np.argsort(-ranked_V, kind="stable")[:top_k]
     return best_K, probabilities_V[best_K]
-
-
-class _HashedTokenizer:
-    """Tokenizer as a key of a cache: tokenizers with equal files are equal."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.tokenizer = tokenizer
-
-    def __hash__(self) -> int:
-        return hash(self.tokenizer.hash)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _HashedTokenizer) and other.tokenizer.hash == self.tokenizer.hash
-
-
-@lru_cache(maxsize=64)
-def _surfaces(key: _HashedTokenizer) -> list[tuple[str, bool]]:
-    """Return the text of each piece, and whether it begins a word; a piece such as a byte is shown as it is stored."""
-    pairs = zip(key.tokenizer.surfaces(), key.tokenizer.pieces(), strict=True)
-    return [(piece, False) if surface is None else (surface.text, bool(surface.initial)) for surface, piece in pairs]
 
 
 def with_mask(text: str) -> str:

@@ -26,7 +26,6 @@ def words(text: str) -> list[Word]:
 
 
 def _runs(text: str) -> Iterator[tuple[int, int]]:
-    """Yield runs without white space; an ideograph is a run of its own."""
     start = 0
     for place, character in enumerate(text):
         if character.isspace() or _is_ideograph(character):

@@ -13,14 +13,14 @@ from lingraft.artifacts.names import bundle_of, embeddings_of, primary_of, task_
 from lingraft.config.gate import Gate
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
-from lingraft.stages.results import LanguageResult, load_language
+from lingraft.stages.results import load_language
 from lingraft.tracking.client import RetryingClient, retrying_client
 from lingraft.tracking.promotion.bundle_gate import NO_CHANGES, served_content
 from lingraft.tracking.promotion.evidence import register_judged
 from lingraft.tracking.promotion.promote import PromotionResult, promote
 from lingraft.tracking.promotion.renewal import Renewal, renew
 from lingraft.tracking.registry import register
-from lingraft.tracking.runs import StageRun, project_run, stage
+from lingraft.tracking.runs import project_run, stage
 from lingraft.tracking.versions import Version, champion_of, download, projects, versions
 
 _EMBEDDINGS = "embeddings"
@@ -52,15 +52,12 @@ def add_artifact(folder: Path, asked_by: str, project: str | None = None) -> Reg
     """Register a primary or a task. The first of its kind becomes champion; others need a promotion.
 
     Args:
-        folder: artifact.
-        asked_by: requester, for the record of decisions.
         project: name of the project; for a task, by default the one that has its primary.
 
     Raises:
         ArtifactError: it is damaged, or an artifact of another kind.
         PromotionError: a primary was given without a project, or several projects have a task's primary.
         NotRegisteredError: no project has a task's primary.
-        TrackingError: the registry refuses, or stays down.
     """
     kind = read_manifest(folder).kind
     if kind not in {Kind.PRIMARY, Kind.TASK}:
@@ -98,9 +95,6 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
     is one.
 
     Args:
-        folder: output folder of `lingraft add-language`.
-        asked_by: requester, for the record of decisions.
-        gate: conditions that the embeddings must meet.
         project: name of the project, needed if several projects have the primary.
 
     Raises:
@@ -108,7 +102,6 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
         NotRegisteredError: no project has their primary.
         PromotionError: several projects have their primary, and none was named.
         MissingExtraError: the extra 'export' or 'cpu' is not installed.
-        TrackingError: the registry refuses, or stays down.
     """
     if missing := [name for name in (_EMBEDDINGS, _EVALUATION) if not (folder / name / MANIFEST).is_file()]:
         raise ArtifactError(
@@ -118,6 +111,8 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
     embeddings = Artifact.load(folder / _EMBEDDINGS, Kind.EMBEDDINGS)
     evaluation = Artifact.load(folder / _EVALUATION, Kind.EVALUATION)
     result = load_language(evaluation.folder)
+    from lingraft.export import measure_parity
+
     with retrying_client() as client:
         aligned_with = str(embeddings.manifest.aligned_with)
         primary, found = _find_primary(client, "the embeddings belong", aligned_with, project)
@@ -127,8 +122,20 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
     with project_run(name, "add-language", settings, note) as run, tempfile.TemporaryDirectory() as work:
         models = _RegisteredModels(primary, found, Path(work))
         with stage(run, f"register-{result.language}") as step:
-            version = _register_embeddings(
-                step, embeddings=embeddings, evaluation=evaluation, result=result, gate=gate, models=models
+            parity_by_task = {
+                task: measure_parity(models.folder(step.client, body), embeddings.folder)
+                for task, body in models.tasks.items()
+            }
+            version = int(
+                register_judged(
+                    stage=step,
+                    name=embeddings_of(name, result.language),
+                    embeddings=embeddings.folder,
+                    evaluation=evaluation,
+                    gate=gate,
+                    parity=parity_by_task,
+                    more={},
+                )
             )
             decided = promote(step.client, embeddings_of(name, result.language), version, asked_by, gate)
         renewals = dict(_renew_bundles(run, embeddings, asked_by, models)) if decided.after == version else {}
@@ -139,12 +146,6 @@ def _find_primary(
     client: RetryingClient, subject: str, fingerprint: str, project: str | None
 ) -> tuple[Version, list[Version]]:
     """Return the registered primary with a fingerprint, and all versions of its project.
-
-    Args:
-        client: MLflow.
-        subject: subject of the error messages, such as "the embeddings belong".
-        fingerprint: fingerprint of the primary.
-        project: project to search; all projects if None.
 
     Raises:
         NotRegisteredError: no project has it.
@@ -188,7 +189,6 @@ class _RegisteredModels:
         self.serves_primary = any(each.name == own for each in found)
 
     def folder(self, client: RetryingClient, version: Version) -> Path:
-        """Return the folder of a version's artifact, downloaded if need be."""
         place = self._work / f"{version.name}-{version.number}"
         if not place.exists():
             download(client, version, Kind(str(version.kind)), place)
@@ -200,33 +200,6 @@ def _best_task(tasks: Sequence[Version]) -> Version:
         tasks,
         key=lambda each: (each.is_champion, float(each.tags.get("dev_score", 0)), int(each.tags.get("seed", 0))),
     )
-
-
-def _register_embeddings(
-    step: StageRun,
-    embeddings: Artifact,
-    evaluation: Artifact,
-    result: LanguageResult,
-    gate: Gate,
-    models: _RegisteredModels,
-) -> int:
-    from lingraft.export import measure_parity
-
-    parity_by_task = {
-        task: measure_parity(models.folder(step.client, version), embeddings.folder)
-        for task, version in models.tasks.items()
-    }
-    name = embeddings_of(step.project, result.language)
-    version = register_judged(
-        stage=step,
-        name=name,
-        embeddings=embeddings.folder,
-        evaluation=evaluation,
-        gate=gate,
-        parity=parity_by_task,
-        more={},
-    )
-    return int(version)
 
 
 def _renew_bundles(

@@ -171,11 +171,7 @@ class BundleChange:
         return [languages, _primary(before, self.after, allowed), _labels(before, self.after, allowed)]
 
     def gate_checks(self, accepted: Collection[str]) -> list[Check]:
-        """Check that the new bundle agrees with PyTorch, and that the gate has accepted all its embeddings.
-
-        Args:
-            accepted: fingerprints of promoted artifacts.
-        """
+        """Check that the new bundle agrees with PyTorch, and that the gate has accepted all its embeddings."""
         return [_parity(self.after), self._embeddings(self.after, accepted)] if self.after else []
 
     def _languages(self, before: BundleContent, allowed: AllowedChanges) -> Check:

@@ -43,13 +43,8 @@ class ChampionFollower:
         """Create the follower; `poll` does the work.
 
         Args:
-            client: MLflow.
-            model: registered bundle, such as `demo-bundle-topic`.
-            folder: folder of publications.
-            endpoint: name in the tag `endpoint.<name>`, which says where the champion is served.
             started: bundle that the servers are started with, which needs no publication. If None, the servers' own
                 reports decide.
-            keep: number of publications of each language that are kept.
 
         Raises:
             ArtifactError: `started` is not a bundle.
@@ -156,19 +151,16 @@ class ChampionFollower:
         return self._publications.version_path(str(self._task), language, version).is_dir()
 
     def _current_version(self, language: str) -> str | None:
-        """Return the version of a language that the servers should serve now."""
         last = self._publications.latest_publication(str(self._task), language)
         if language in self._started_with and (last is None or last.action == "restore"):
             return self._started_with[language]
         return current_version(self._publications, str(self._task), language)
 
     def _current_languages(self) -> set[str]:
-        """Return the languages that the servers should serve now."""
         original = {language for language in self._started_with if self._current_version(language)}
         return original | served_languages(self._publications).get(str(self._task), set())
 
     def _status(self) -> str:
-        """Return the servers' reports about the current publications, in a line."""
         replicas = self._publications.live_replicas()
         languages = self._current_languages()
         refused: dict[str, str] = {}

@@ -126,9 +126,6 @@ def append(
     """Append a decision to the record, with the next number.
 
     Args:
-        client: MLflow.
-        project: name of the project.
-        decision: decision to record.
         about: version that it is about; the record points at its logged model.
         outcome: `INTENDED` if the alias is moved next, else `REFUSED`.
     """
@@ -163,9 +160,6 @@ def history(client: RetryingClient, project: str, model: str | None = None) -> l
     """Return the decisions of a project, or about one of its models, in order.
 
     A request that was repeated because its answer was lost may have written two records: the first one counts.
-
-    Raises:
-        TrackingError: the registry refuses, stays down, or holds a record that is not one of ours.
     """
     about = f" and tags.{_ABOUT} = '{model}'" if model else ""
     by_request: dict[str, Record] = {}
@@ -210,7 +204,6 @@ def recorded_champion(found: Sequence[Version], records: Sequence[Record]) -> Ve
 
     Args:
         found: versions of the model that still exist.
-        records: decisions about the model.
     """
     decided = effective_decisions(records)
     number = decided[-1].decision.after if decided else None
@@ -245,13 +238,7 @@ def superseded_by(record: Record, before: Sequence[Record]) -> Record | None:
 
 
 def last_verdict(client: RetryingClient, model: str, fingerprint: str) -> GateVerdict | None:
-    """Return the gate's last verdict on embeddings, for reports; None if there was no decision about this version.
-
-    Args:
-        client: MLflow.
-        model: registered embeddings.
-        fingerprint: fingerprint of the version's artifact.
-    """
+    """Return the gate's last verdict on embeddings, for reports; None if there was no decision about this version."""
     version = next((each for each in versions_of(client, model) if each.fingerprint == fingerprint), None)
     if version is None:
         return None

@@ -38,12 +38,7 @@ def register_judged(
 
     Args:
         stage: run that registers them, which also stores the evaluation.
-        name: registered model.
-        embeddings: folder of the embeddings.
-        evaluation: evaluation of these embeddings.
-        gate: gate of the project.
         parity: largest difference of a logit between ONNX Runtime and PyTorch, by task.
-        more: further tags.
 
     Raises:
         ArtifactError: an artifact is damaged.

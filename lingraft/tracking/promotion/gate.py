@@ -1,20 +1,36 @@
 """The gate of embeddings: a challenger needs the right primary, parity, and scores to become champion.
 
 The gate only computes on stored evidence: it trains and evaluates nothing. Embeddings were learned on a mini-model, and
-evaluated on the primary.
+evaluated on the primary. Scores are compared by a paired bootstrap, the interval of the difference between two
+evaluations of the same items.
+
+Legend: R resamples, N items, S finetuning seeds.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
+from typing import NamedTuple
 
+import numpy as np
 import pydantic
+from numpy.typing import NDArray
 
 from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, PARITY_TOLERANCE, Gate
 from lingraft.errors import GateError
 from lingraft.stages.results import ALIGNMENT, MASKED, MASKED_INITIAL, LanguageResult, TaskScores, task_item
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.tracking.promotion.bootstrap import Difference, difference
+
+_CELLS_AT_ONCE = 1 << 22
+"""Largest number of cells of the table of resamples and items in memory: 32 MB."""
+
+
+class Difference(NamedTuple):
+    """Difference of two scores (ours minus theirs, as shares), with the ends of its interval."""
+
+    estimate: float
+    lower: float
+    upper: float
 
 
 @dataclass(frozen=True)
@@ -63,8 +79,6 @@ def check_challenger(
     """Compare a challenger with the champion, or with an untrained baseline if there is no champion.
 
     Args:
-        gate: margins, tolerances and intervals.
-        primary: fingerprint of the project's current primary.
         challenger: evidence about the challenger, evaluated on that primary.
         champion: evidence about the champion of the same language and primary; None if there is none.
         tasks: names of the tasks that the registry has for that primary.
@@ -201,7 +215,6 @@ def _metric_check(gate: Gate, challenger: Evidence, reference: str, theirs: Sequ
 
 
 def _task_checks(gate: Gate, challenger: Evidence, champion: Evidence) -> Iterator[Check]:
-    """Check that the score of no other task falls by more than its tolerance."""
     for task in champion.result.tasks:
         if task.name == gate.metric:
             continue
@@ -222,5 +235,35 @@ def _format_interval(gate: Gate, found: Difference) -> str:
 
 
 def _in_points(difference: float) -> str:
-    """Format a difference of two shares in percentage points."""
     return f"{100 * difference:+.2f}"
+
+
+def difference(ours: Sequence[ItemCounts], theirs: Sequence[ItemCounts], gate: Gate) -> Difference:
+    """Return the difference of two scores, each the mean over seeds of the share found in all items, with its interval.
+
+    Every resample draws N items with replacement, the same ones for both sides. The interval's ends are percentiles of
+    the resamples' differences.
+
+    Raises:
+        GateError: there is no item, or not the same number in all tallies.
+    """
+    counts = {len(tally) for tally in (*ours, *theirs)}
+    if len(counts) != 1 or not min(counts):
+        raise GateError(f"tallies of {sorted(counts)} items cannot be paired. Judge both on the same, non-empty text.")
+    [items] = counts
+    generator = np.random.default_rng(gate.seed)
+    rows = max(1, _CELLS_AT_ONCE // items)
+    parts = [min(rows, gate.resamples - start) for start in range(0, gate.resamples, rows)]
+    draws = (generator.multinomial(items, np.full(items, 1 / items), size) for size in parts)
+    differences_R = np.concatenate([_scores(ours, times_RN) - _scores(theirs, times_RN) for times_RN in draws])
+    tail = (1 - gate.confidence) / 2
+    lower, upper = np.quantile(differences_R, [tail, 1 - tail])
+    once_1N = np.ones((1, items))
+    return Difference(float((_scores(ours, once_1N) - _scores(theirs, once_1N))[0]), float(lower), float(upper))
+
+
+def _scores(tallies: Sequence[ItemCounts], times_RN: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
+    found_RS = times_RN @ np.stack([tally.found_N for tally in tallies], axis=1)
+    out_of_RS = times_RN @ np.stack([tally.out_of_N for tally in tallies], axis=1)
+    shares_RS = np.divide(found_RS, out_of_RS, out=np.zeros_like(found_RS), where=out_of_RS > 0)
+    return np.asarray(shares_RS.mean(axis=1), np.float64)

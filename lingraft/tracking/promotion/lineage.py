@@ -65,7 +65,6 @@ def _bundles(
 
 
 def _languages(bundle: Version) -> list[str]:
-    """Return the languages of a bundle by its tags, the source language first."""
     found = [tag.removeprefix(_LANGUAGE) for tag in bundle.tags if tag.startswith(_LANGUAGE)]
     return sorted(found, key=lambda language: (language != bundle.tags.get("language"), language))
 
@@ -97,7 +96,6 @@ def _label(version: Version) -> str:
 
 
 def _indent(*branches: Sequence[str]) -> list[str]:
-    """Draw branches below one another; the first line of each is its head."""
     lines = []
     for number, (head, *rest) in enumerate(branches):
         last = number == len(branches) - 1

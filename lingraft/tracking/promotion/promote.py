@@ -70,9 +70,6 @@ def promote(
     """Make a version champion if it passes the gate of its kind; the decision is recorded either way.
 
     Args:
-        client: MLflow.
-        name: registered model.
-        number: number of the version.
         asked_by: requester: a user, or a pipeline and its run.
         gate: gate of embeddings; if None, that of the recipe that they were registered with.
         dry_run: whether to run the checks only, and change nothing.
@@ -136,8 +133,6 @@ def rollback(
     """Undo the last promotion: the alias returns to the previous champion, or to none if there was none.
 
     Args:
-        client: MLflow.
-        name: registered model.
         asked_by: requester: a user, or a pipeline and its run.
         dry_run: whether to run the checks only, and change nothing.
         allowed: changes to production that a bundle's rollback may make.
@@ -192,30 +187,23 @@ def rollback(
 
 
 def reconciled_history(client: RetryingClient, project: str, name: str) -> list[Record]:
-    """Complete all open decisions about a model, and return its record of decisions."""
-    while True:
-        records = decisions.history(client, project, name)
-        if not any(record.outcome is DecisionOutcome.INTENDED for record in records):
-            return records
-        reconcile(client, project, name)
-
-
-def reconcile(client: RetryingClient, project: str, name: str) -> list[Record]:
-    """Complete the decisions about a model that are recorded as intended, and return them.
+    """Complete all open decisions about a model, and return its record of decisions.
 
     Their own process may be completing them at this moment; doing it twice does no harm.
     """
-    records = decisions.history(client, project, name)
-    first = effective_decisions(records)
-    open_decisions = [record for record in records if record.outcome is DecisionOutcome.INTENDED]
-    for record in open_decisions:
-        wins = record in first
-        if wins and record is first[-1]:
-            move_champion(client, name, record.decision.after)
-        outcome = DecisionOutcome.DONE if wins else DecisionOutcome.SUPERSEDED
-        decisions.complete(client, project, record, outcome)
-        say(f"Decision {record.number} about {name!r} was left open and is now {outcome}.")
-    return open_decisions
+    while True:
+        records = decisions.history(client, project, name)
+        open_decisions = [record for record in records if record.outcome is DecisionOutcome.INTENDED]
+        if not open_decisions:
+            return records
+        first = effective_decisions(records)
+        for record in open_decisions:
+            wins = record in first
+            if wins and record is first[-1]:
+                move_champion(client, name, record.decision.after)
+            outcome = DecisionOutcome.DONE if wins else DecisionOutcome.SUPERSEDED
+            decisions.complete(client, project, record, outcome)
+            say(f"Decision {record.number} about {name!r} was left open and is now {outcome}.")
 
 
 def languages_to_readapt(client: RetryingClient, project: str, primary: str) -> list[str]:
@@ -232,7 +220,6 @@ def misaligned_champions(client: RetryingClient, project: str, primary: str) -> 
 
 
 def _primary_fingerprint(client: RetryingClient, project: str) -> str:
-    """Return the fingerprint of a project's current primary."""
     primary = champion_of(client, primary_of(project))
     if primary is None:
         raise GateError(f"{primary_of(project)!r} has no champion to be aligned with. Promote a primary first.")
@@ -242,17 +229,6 @@ def _primary_fingerprint(client: RetryingClient, project: str) -> str:
 def _bundle_change(
     client: RetryingClient, before: Version | None, after: Version | None, recorded: Version | None
 ) -> BundleChange:
-    """Describe the change of production when one registered bundle replaces another.
-
-    Args:
-        client: MLflow.
-        before: the champion.
-        after: bundle that replaces it.
-        recorded: the champion by the record of decisions.
-
-    Raises:
-        ArtifactError: the manifest of the new bundle is damaged.
-    """
     return BundleChange(
         before=served_content(client, before),
         after=bundle_content(client, after) if after else None,

@@ -31,7 +31,6 @@ def download_source(client: RetryingClient, recipe: Recipe, out: SourceDirs) -> 
 
     Raises:
         NotRegisteredError: there is no primary, or nothing of a task, the mini-model or vectors that belongs to it.
-        TrackingError: the registry refuses, or stays down.
     """
     champion = primary_champion(client, primary_name(recipe))
     evaluation_run = _evaluation_run(champion)
@@ -53,7 +52,6 @@ def bring_source(client: RetryingClient, project: str, out: Path) -> None:
 
     Raises:
         NotRegisteredError: there is no primary, or something that belongs to it is missing.
-        TrackingError: the registry refuses, or stays down.
         ArtifactError: the folder cannot be written.
     """
     recipe = _recipe_of(client, primary_champion(client, primary_of(project)))
@@ -84,7 +82,6 @@ def _evaluation_run(primary: Version) -> str:
 
 
 def _recipe_of(client: RetryingClient, primary: Version) -> Recipe:
-    """Return the recipe of the pipeline that registered a primary."""
     stage = client.call(partial(mlflow.MlflowClient().get_run, _evaluation_run(primary)))
     pipeline = client.call(partial(mlflow.MlflowClient().get_run, stage.data.tags[MLFLOW_PARENT_RUN_ID]))
     uri = f"{pipeline.info.artifact_uri}/{RECIPE_FILE}"

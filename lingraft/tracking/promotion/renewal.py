@@ -53,15 +53,11 @@ def renew(
     runs neither removes the other's languages from production.
 
     Args:
-        stage: run that registers the version.
-        name: registered bundle.
-        primary: fingerprint of the bundle's primary.
         brought: new embeddings by language, which replace the champion's of the same language.
         make: exports the bundle from folders of embeddings; called again if the champion has changed.
         tags: tags of the version, beside those that follow from the bundle.
         allowed: allowed changes to production. A language to drop is left out of the bundle, whether the champion has
             it or not; the source language stays.
-        asked_by: requester, for the record of decisions.
 
     Raises:
         ArtifactError: registered embeddings are damaged.
@@ -103,12 +99,6 @@ def require_droppable(
     client: RetryingClient, recipe: Recipe, languages: Sequence[str], drop_languages: Sequence[str]
 ) -> None:
     """Refuse to drop languages that no bundle in production has and the run does not name, such as misspelt ones.
-
-    Args:
-        client: MLflow.
-        recipe: recipe of the language pipeline.
-        languages: languages of the run.
-        drop_languages: languages to remove from production.
 
     Raises:
         PromotionError: a language cannot be dropped; the message lists those that can.

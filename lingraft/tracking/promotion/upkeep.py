@@ -21,11 +21,6 @@ def find_damage(client: RetryingClient, version: Version, found: Sequence[Versio
     """Return what is wrong with a version; None if its files, its tags and its primary are right.
 
     The artifact is downloaded, and every file hashed.
-
-    Args:
-        client: MLflow.
-        version: version to check.
-        found: all versions of its project.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -46,8 +41,6 @@ def restore(client: RetryingClient, version: Version, folder: Path) -> None:
     Number, aliases, decisions and all other tags stay.
 
     Args:
-        client: MLflow.
-        version: version to repair.
         folder: the artifact; its fingerprint must be that of the version's tag.
 
     Raises:
@@ -92,10 +85,6 @@ def stale_versions(
     pipelines fetch with it: the last of each seed.
 
     Args:
-        client: MLflow.
-        project: name of the project.
-        found: all versions of the project.
-        now_ms: current time, in milliseconds since 1970.
         days: smallest age of a version that is not needed.
     """
     returns: set[tuple[str, int | None]] = set()

@@ -23,7 +23,6 @@ def choose(page: Page, task: str, languages: tuple[str, ...]) -> None:
 
 
 def ask(page: Page, texts: dict[str, str]) -> None:
-    """Write texts, by the ids of their fields, and wait for all answers."""
     fill = """Object.entries(%s).forEach(([id, text]) => {
       const field = document.getElementById(id);
       field.value = text;
@@ -39,7 +38,6 @@ def answered(page: Page) -> None:
 
 
 def infer(server: SharedServer, model: str, language: str, **texts: str) -> dict[str, Any]:
-    """What the server says to a client that is no browser: data by output."""
     inputs = [
         {"name": name, "datatype": "BYTES", "shape": [1], "data": [value]}
         for name, value in (texts | {"language": language}).items()
@@ -50,7 +48,6 @@ def infer(server: SharedServer, model: str, language: str, **texts: str) -> dict
 
 
 def sections(page: Page, what: str) -> list[Any]:
-    """Something of each answer; `what` is JavaScript about `section`."""
     found: list[Any] = page.evaluate(f"[...document.querySelectorAll('.answer')].map(section => {what})")
     return found
 

@@ -16,14 +16,12 @@ def server(locked_server: SharedServer) -> SharedServer:
 
 @pytest.fixture(scope="package")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A browser's DevTools port."""
     with running_chromium(tmp_path_factory.mktemp("chromium")) as found:
         yield found
 
 
 @pytest.fixture
 def locked(server: SharedServer, port: int) -> Iterator[Page]:
-    """The page as it is before a person has given the token."""
     with new_page(port) as page:
         page.visit(f"{server.url}/ui")
         page.wait("document.activeElement.id == 'token'")
@@ -32,7 +30,6 @@ def locked(server: SharedServer, port: int) -> Iterator[Page]:
 
 @pytest.fixture
 def page(locked: Page) -> Page:
-    """The page with its models."""
     locked.write(TOKEN)
     locked.press("Enter")
     locked.wait("document.activeElement.id == 'task'")

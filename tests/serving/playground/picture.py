@@ -13,7 +13,6 @@ READY_S = 600
 
 
 def take(bundle: Path, path: Path) -> None:
-    """Serve a bundle, ask it its examples, and write the picture."""
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         run_server([bundle], READY_S) as server,

@@ -118,18 +118,6 @@ def test_texts_of_several_languages_are_compared_by_the_cosine_of_their_embeddin
     ]
 
 
-def test_two_texts_are_written_once_for_all_languages(page: Page, server: SharedServer) -> None:
-    choose(page, "inference", ("de", "tr"))
-    page.evaluate("document.getElementById('text-de').focus()")
-    page.write("ki lo")
-    page.evaluate("document.getElementById('same').click()")
-    assert page.evaluate("document.getElementById('text-all').value") == "ki lo"
-    ask(page, {"text_pair-all": "va"})
-    for place, language in enumerate(("de", "tr")):
-        told = infer(server, "inference", language, text="ki lo", text_pair="va")
-        assert sections(page, texts_of(".name"))[place][0] == told["label"][0]
-
-
 def test_a_language_is_found_out_and_named_with_how_sure_that_is(page: Page, server: SharedServer) -> None:
     text = "The weather is nice"
     choose(page, "embeddings", ("auto",))

@@ -9,7 +9,6 @@ from lingraft.serving.client import run_server
 from tests.reports.run.browser import Page, new_page
 from tests.serving.playground.browsing import (
     FOCUSED,
-    REFUSED,
     SHORT,
     answered,
     ask,
@@ -112,13 +111,6 @@ def test_where_no_token_is_asked_for_the_page_answers_at_once_until_the_server_i
         ask(page, {"text-de": "ki"})
         for (said,) in sections(page, texts_of(".failed")):
             assert said.startswith("The server cannot be reached (")
-
-
-def test_the_page_asks_nothing_of_any_other_server_and_has_no_complaint(page: Page, server: SharedServer) -> None:
-    choose(page, "topic", ("de",))
-    ask(page, {"text-de": "ki lo"})
-    assert all(address.startswith(server.url) for address in page.requests)
-    assert page.complaints == [REFUSED]
 
 
 def test_the_page_refuses_what_would_come_from_elsewhere_or_be_run_from_text(page: Page) -> None:

@@ -21,12 +21,10 @@ Answers = list[list[float]]
 
 
 def texts(language: str) -> list[str]:
-    """What is asked in a language: short, so that it fits into a block."""
     return sentences(language)
 
 
 def said(bundle: Path, language: str) -> Answers:
-    """What a version says to the texts, computed in this process."""
     opened = ServedBundles.load([bundle])[TASK]
     rows = encode([(text,) for text in texts(language)], opened.languages[language].tokenizer, opened.shape).rows
     (logits_NC,) = opened.body.run(*opened.gather([(language, row) for row in rows])).values()
@@ -42,8 +40,6 @@ def matches(answers: Answers, expected: Answers) -> bool:
 
 @dataclass
 class Crowd:
-    """Clients that ask without end, and what came back."""
-
     url: str
     languages: tuple[str, ...]
     answers: list[tuple[str, Answers]] = field(default_factory=list)

@@ -14,19 +14,7 @@ from tests.tiny import TINY, Pieces, Tiny, write_embeddings, write_task
 
 
 @pytest.fixture(scope="session")
-def pieces() -> Pieces:
-    return Pieces.shared()
-
-
-@pytest.fixture(scope="session")
-def tiny() -> Tiny:
-    return Tiny.shared()
-
-
-@pytest.fixture(scope="session")
 def started(tiny: Tiny) -> Path:
-    """English and German."""
-
     def make(place: Path) -> None:
         export(tiny.primary, tiny.task, [tiny.embeddings["de"]], place / "started")
 
@@ -35,8 +23,6 @@ def started(tiny: Tiny) -> Path:
 
 @pytest.fixture(scope="session")
 def german(started: Path, tiny: Tiny, pieces: Pieces) -> Path:
-    """The same with other embeddings of German."""
-
     def make(place: Path) -> None:
         add_to_bundle(
             started, write_embeddings(pieces.tokenizers["de"], tiny.primary, place / "de", seed=11), place / "bundle"
@@ -47,8 +33,6 @@ def german(started: Path, tiny: Tiny, pieces: Pieces) -> Path:
 
 @pytest.fixture(scope="session")
 def turkish(started: Path, tiny: Tiny) -> Path:
-    """With Turkish beside the two."""
-
     def make(place: Path) -> None:
         add_to_bundle(started, tiny.embeddings["tr"], place / "bundle")
 
@@ -57,8 +41,6 @@ def turkish(started: Path, tiny: Tiny) -> Path:
 
 @pytest.fixture(scope="session")
 def foreign(tiny: Tiny, pieces: Pieces) -> Path:
-    """The same task and languages on another body."""
-
     def make(place: Path) -> None:
         task = write_task(pieces.recipe, tiny.primary, place / "task", seed=77)
         export(tiny.primary, task, [tiny.embeddings["de"]], place / "bundle")
@@ -68,6 +50,5 @@ def foreign(tiny: Tiny, pieces: Pieces) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of publications."""
     (tmp_path / "published").mkdir()
     return tmp_path / "published"

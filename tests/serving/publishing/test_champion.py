@@ -9,13 +9,13 @@ from typer.testing import CliRunner
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.names import bundle_name, primary_name
+from lingraft.artifacts.names import bundle_name
 from lingraft.cli import app
 from lingraft.serving.publishing.follower import Follower
 from lingraft.serving.publishing.publications import Publications
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.tracking.promotion.champion import ChampionFollower, poll_once
-from lingraft.tracking.versions import champion_of, download_files, version_of
+from lingraft.tracking.versions import champion_of, version_of
 from tests.tiny import Tiny
 from tests.tracking.promotion import conftest as stores
 from tests.tracking.promotion.project import Project
@@ -109,17 +109,6 @@ def fingerprint(bundle: Path, language: str) -> str:
     return Artifact.open(bundle, Kind.BUNDLE).manifest.files[f"{language}/table.safetensors"]
 
 
-def test_only_what_is_asked_for_is_brought_and_damage_is_noticed(
-    make_champion: Callable[..., int], remote: Project, german: Path, tmp_path: Path
-) -> None:
-    number = make_champion(german)
-    with tracking.retrying_client() as client:
-        version = version_of(client, bundle_name(remote.recipe, TASK), number)
-        some = download_files(client, version, Kind.BUNDLE, tmp_path / "some", lambda _: ["de/table.safetensors"])
-    found = {path.relative_to(some.folder).as_posix() for path in some.folder.rglob("*") if path.is_file()}
-    assert found == {"manifest.json", "de/table.safetensors"}
-
-
 def test_a_registry_that_is_down_is_looked_at_again(
     make_champion: Callable[..., int],
     remote: Project,
@@ -140,15 +129,3 @@ def test_a_registry_that_is_down_is_looked_at_again(
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
         poll_once(champion)
     assert {language for _, language in Publications(folder).languages()} == {"en", "de"}
-
-
-def test_publishing_a_bundle_tells_the_registry_where(
-    make_champion: Callable[..., int], remote: Project, german: Path, folder: Path
-) -> None:
-    number = make_champion(german)
-    arguments = ["publish", "bundle", german, f"--to={folder}", "--endpoint=edge", "--wait=0"]
-    CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
-    with tracking.retrying_client() as client:
-        tags = version_of(client, bundle_name(remote.recipe, TASK), number).tags
-    assert "topic de 1: serve" in tags["endpoint.edge"]
-    assert primary_name(remote.recipe) == remote.primary

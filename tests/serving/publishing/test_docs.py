@@ -23,7 +23,6 @@ PREPARED, PUBLISHED, FOLLOWED, PRINTED, TURNED = BLOCKS
 
 
 def lingraft(command: str, *more: str) -> str:
-    """What a command prints; its errors are raised."""
     program, *words = shlex.split(command)
     assert program == "lingraft"
     ended = CliRunner().invoke(app, [*words, *more], catch_exceptions=False)

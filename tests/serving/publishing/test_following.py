@@ -24,7 +24,6 @@ def follow(served: ServedBundles, started: Path, folder: Path) -> Follower:
 
 
 def answer(served: ServedBundles, language: str) -> bytes:
-    """Logits of a language's golden rows, bit for bit."""
     bundle = served[TASK]
     golden = bundle.languages[language].self_test
     (logits_BC,) = bundle.body.run(*bundle.gather([(language, ids) for ids in golden.rows])).values()
@@ -68,11 +67,6 @@ def test_what_is_rolled_back_twice_is_what_stood_two_publications_before(
         rollback(folder, TASK, "de", "a test")
     follower.poll()
     assert answer(served, "de") == answer(ServedBundles.load([started]), "de")
-
-
-def test_the_same_version_is_not_published_twice(german: Path, folder: Path) -> None:
-    assert {each.language for each in publish(german, folder, "a test")} == {"en", "de"}
-    assert publish(german, folder, "a test") == []
 
 
 def test_a_withdrawn_language_is_gone_and_the_last_one_stays(
@@ -135,28 +129,6 @@ def test_a_server_tells_the_last_refusals_and_does_not_gather_them_for_ever(
     assert all("made for body" in reason for reason in replica.status(TASK, "de").refused.values())
 
 
-def test_golden_answers_that_do_not_hold_are_a_refusal(
-    served: ServedBundles, started: Path, german: Path, folder: Path, tmp_path: Path
-) -> None:
-    follower, before = follow(served, started, folder), answer(served, "de")
-    shutil.copytree(german, tmp_path / "wrong")
-    swap_golden(tmp_path / "wrong", started)
-    made = publish(tmp_path / "wrong", folder, "a test", ["de"])
-    follower.poll()
-    assert answer(served, "de") == before
-    with pytest.raises(PublicationError, match=r"does not give its golden answers"):
-        require_served(made, wait_for_results(folder, made, 0))
-
-
-def swap_golden(bundle: Path, other: Path) -> None:
-    """Give a bundle the golden answers of another one's German, and a manifest that agrees."""
-    manifests = [json.loads((each / "manifest.json").read_bytes()) for each in (bundle, other)]
-    shutil.copyfile(other / "de/golden.safetensors", bundle / "de/golden.safetensors")
-    for fact, name in (("files", "de/golden.safetensors"), ("fingerprints", "de/golden")):
-        manifests[0][fact][name] = manifests[1][fact][name]
-    (bundle / "manifest.json").write_text(json.dumps(manifests[0]))
-
-
 NOTHING = safetensors({"tokens_BT": np.zeros((1, 4), np.int64), "visible_BT": np.ones((1, 4), bool)})
 ABSENT = safetensors({"tokens_BT": np.full((1, 4), 10**6), "visible_BT": np.ones((1, 4), bool)})
 
@@ -191,23 +163,6 @@ def test_a_version_that_was_written_wrongly_is_a_refusal_and_the_next_one_is_tak
     assert answer(served, "de") == answer(ServedBundles.load([german]), "de")
 
 
-@pytest.mark.parametrize("name", ["table.safetensors", "golden.safetensors", "sentencepiece.model"])
-def test_a_damaged_version_is_a_refusal(
-    served: ServedBundles, started: Path, german: Path, folder: Path, tmp_path: Path, name: str
-) -> None:
-    shutil.copytree(german, tmp_path / "copy")  # or its hard links would damage the fixture's own files
-    follower, before = follow(served, started, folder), answer(served, "de")
-    [made] = publish(tmp_path / "copy", folder, "a test", ["de"])
-    path = Publications(folder).version_path(TASK, "de", str(made.version)) / "de" / name
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    follower.poll()
-    assert answer(served, "de") == before
-    with pytest.raises(PublicationError, match=rf"{name} was truncated or edited"):
-        require_served([made], wait_for_results(folder, [made], 0))
-
-
 def test_a_server_that_is_started_anew_comes_to_what_the_old_one_served(
     served: ServedBundles, started: Path, german: Path, turkish: Path, foreign: Path, folder: Path
 ) -> None:
@@ -235,22 +190,3 @@ def test_a_folder_that_is_not_there_is_made_but_no_volume_is_made_up(
     (tmp_path / "file").write_text("")
     with pytest.raises(PublicationError, match=r"file is no folder, .* cannot be made: File exists"):
         follow(served, started, tmp_path / "file")
-
-
-def test_publications_of_tasks_that_are_not_served_here_are_others(
-    served: ServedBundles, started: Path, german: Path, folder: Path
-) -> None:
-    Publications(folder).append("other", "de", "withdraw", "a test")
-    follow(served, started, folder).poll()
-    assert [replica.replies.keys() for replica, _ in Publications(folder).replicas()] == [{TASK}]
-
-
-def test_folders_that_storage_makes_for_itself_are_no_publications(
-    served: ServedBundles, started: Path, german: Path, folder: Path
-) -> None:
-    publish(german, folder, "a test", ["de"])
-    for place in ("@eaDir/de", f"{TASK}/lost+found", f"{TASK}/de/@eaDir"):
-        (folder / "tasks" / place).mkdir(parents=True)
-    follow(served, started, folder).poll()
-    assert answer(served, "de") == answer(ServedBundles.load([german]), "de")
-    assert [*Publications(folder).languages()] == [(TASK, "de")]

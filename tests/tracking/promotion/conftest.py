@@ -19,13 +19,11 @@ documents, pods = manifests.documents, manifests.pods
 
 @pytest.fixture(scope="session")
 def overlay() -> str:
-    """Overlays start the same server, but for the number of workers."""
     return "local"
 
 
 @pytest.fixture(scope="session")
 def database() -> str:
-    """What the server keeps its records in."""
     return "sqlite"
 
 
@@ -56,6 +54,5 @@ def project(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Project]
 
 @pytest.fixture
 def remote(server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A project of the test's own, on a server."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{server}")
     return Project.begin(f"r{uuid.uuid4().hex[:8]}", tmp_path)

@@ -44,13 +44,10 @@ def copied(original: Path, folder: Path, made_at: Path | None = None) -> Iterato
 
 
 def begins_with(prepared: "Prepared") -> pytest.MarkDecorator:
-    """The fixture `project` is a copy of this one."""
     return pytest.mark.parametrize("project", [prepared], indirect=True)
 
 
 class Prepared(StrEnum):
-    """What a project has registered; each begins where the one before it ends."""
-
     PRIMARY = "primary"
     """A primary, which is champion."""
     CHALLENGER = "challenger"
@@ -98,7 +95,6 @@ def opened(prepared: Prepared, folder: Path) -> Iterator[Project]:
 
 
 def _make(place: Path) -> None:
-    """Register everything in one store, which is copied after each step."""
     made = place / "made"
     made.mkdir()
     with sqlite_store(made):

@@ -31,12 +31,10 @@ BLOCKS, EACH = 300, 20
 
 
 def found(share: float) -> ItemCounts:
-    """A tally over blocks, the first of which are found."""
     return ItemCounts.of(np.where(np.arange(BLOCKS) < share * BLOCKS, EACH, 0), np.full(BLOCKS, EACH))
 
 
 def speaking(*languages: str) -> dict[str, object]:
-    """What a bundle's manifest says of its languages."""
     tokenizer = {"file": "sentencepiece.model", "special_ids": DEFAULT_SPECIAL_IDS._asdict()}
     return {"languages": [*languages], "tokenizers": dict.fromkeys(languages, tokenizer)}
 
@@ -47,15 +45,12 @@ def parity_of(languages: Iterable[str]) -> dict[str, object]:
 
 
 def lingraft(*arguments: object) -> str:
-    """What `lingraft registry ...` prints; its errors are raised."""
     ended = CliRunner().invoke(app, ["registry", *map(str, arguments)], catch_exceptions=False)
     return ended.stdout
 
 
 @dataclass(frozen=True)
 class Project:
-    """Registers what a test asks for, each artifact in a folder of its own."""
-
     recipe: Recipe
     folder: Path
     run: str
@@ -75,7 +70,6 @@ class Project:
 
     @property
     def mark(self) -> str:
-        """Fingerprint of the first primary."""
         return Artifact.load(self.folder / "primary-1.0", Kind.PRIMARY).fingerprint
 
     def make(self, kind: Kind, value: float, **facts: object) -> Artifact:
@@ -148,7 +142,6 @@ class Project:
         tasks: Sequence[str] = ("topic",),
         language: str = "de",
     ) -> int:
-        """Embeddings with this masked accuracy on the primary; 5% as initialised."""
         made = self.make(
             Kind.EMBEDDINGS,
             value,
@@ -183,7 +176,6 @@ class Project:
             assert self.promote(embeddings_name(self.recipe, str(made.manifest.language)), version).after == version
 
     def judged(self, value: float, primary: str, masked: float, blocks: str) -> Path:
-        """Another evaluation of embeddings that were registered."""
         made = Artifact.load(self.folder / f"embeddings-{value}", Kind.EMBEDDINGS)
         return self._evaluation(made, primary, masked, blocks).folder
 

@@ -24,13 +24,6 @@ from tests.tracking_stores import quiet
 
 pytestmark = [quiet, pytest.mark.integration]
 everywhere = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True, scope="session")
-mostly_here = pytest.mark.parametrize(
-    "database",
-    ["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)],
-    indirect=True,
-    scope="session",
-)
-"""For orders of requests that a test brings about itself, so that every database comes to the same."""
 PROCESSES = 4
 ANSWER_LIMIT_S = 300
 Function = Callable[..., object]
@@ -68,7 +61,6 @@ def register(barrier: Barrier, run: str, made: Path, name: str, flag: int) -> st
 
 
 def compete(barrier: Barrier, name: str, number: int) -> str:
-    """Promote a version while others promote theirs; returns what came of it."""
     with tracking.retrying_client() as client:
         barrier.wait(ANSWER_LIMIT_S)
         return promoted(client, name, number)
@@ -121,7 +113,6 @@ def test_processes_that_register_the_same_at_once_make_one_version(remote: Proje
     assert fetched.manifest == made.manifest
 
 
-@mostly_here
 def test_who_registers_the_same_later_leaves_no_files_of_its_own(
     remote: Project, server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +165,6 @@ def slowly(project: Project, number: int) -> str:
         return promoted(client, project.embeddings, number)
 
 
-@mostly_here
 def test_a_promoter_that_is_slower_than_another_is_overtaken_and_told(
     remote: Project, two: tuple[int, int], server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +186,6 @@ def test_a_promoter_that_is_slower_than_another_is_overtaken_and_told(
     ]
 
 
-@mostly_here
 def test_a_promoter_that_was_taken_for_lost_does_not_undo_what_came_after(
     remote: Project, two: tuple[int, int], server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

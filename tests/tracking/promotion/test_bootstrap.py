@@ -6,13 +6,12 @@ import pytest
 from lingraft.config.gate import Gate
 from lingraft.errors import GateError
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.tracking.promotion.bootstrap import difference
+from lingraft.tracking.promotion.gate import difference
 
 GATE = Gate()
 
 
 def drawn(rate: float, items: int, seed: int, each: int = 1) -> ItemCounts:
-    """Items of which a share is found."""
     generator = np.random.default_rng(seed)
     return ItemCounts.of(generator.binomial(each, rate, items), np.full(items, each))
 
@@ -25,11 +24,6 @@ def test_the_estimate_is_the_difference_of_the_scores() -> None:
 def test_seeds_count_alike() -> None:
     ours, theirs = [ItemCounts.of([1, 1]), ItemCounts.of([0, 1])], [ItemCounts.of([0, 0]), ItemCounts.of([1, 1])]
     assert difference(ours, theirs, GATE).estimate == pytest.approx(0.75 - 0.5)
-
-
-def test_equal_judgements_differ_by_nothing() -> None:
-    same = drawn(0.4, 200, 1)
-    assert difference([same], [same], GATE) == (0.0, 0.0, 0.0)
 
 
 def test_the_interval_is_as_wide_as_the_normal_approximation_says() -> None:
@@ -63,14 +57,9 @@ def test_an_interval_misses_the_truth_about_as_often_as_it_says() -> None:
 def test_the_same_numbers_give_the_same_interval_in_any_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = [drawn(0.5, 100, 1)], [drawn(0.4, 100, 2)]
     whole = difference(ours, theirs, GATE)
-    monkeypatch.setattr("lingraft.tracking.promotion.bootstrap._CELLS_AT_ONCE", 700)
+    monkeypatch.setattr("lingraft.tracking.promotion.gate._CELLS_AT_ONCE", 700)
     assert difference(ours, theirs, GATE) == whole
     assert difference(ours, theirs, Gate(seed=7)) != whole
-
-
-def test_items_without_anything_to_find_count_as_nothing() -> None:
-    nothing = ItemCounts.of([0.0, 0.0], [0.0, 0.0])
-    assert difference([nothing], [nothing], GATE) == (0.0, 0.0, 0.0)
 
 
 def test_tallies_that_cannot_be_paired_are_refused() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import mlflow
 import pytest
 from mlflow import MlflowClient
-from mlflow.models import get_model_info
 from typer.testing import CliRunner
 
 from lingraft import tracking
@@ -41,21 +40,6 @@ def test_a_project_is_listed_with_its_champions_and_what_does_not_fit(filled: Pr
     assert lingraft("ls", "--project", filled.recipe.name).count("not aligned with the primary") == 4
 
 
-def test_the_lineage_goes_from_the_primary_to_the_endpoint(filled: Project) -> None:
-    drawn = [line.split(" [")[0].strip() for line in lingraft("lineage", "--project", filled.recipe.name).splitlines()]
-    name = filled.recipe.name
-    assert drawn[:6] == [
-        f"{name}-primary 1",
-        f"├── {name}-embeddings-de 1",
-        f"├── {name}-embeddings-de 2",
-        f"└── {name}-task-topic 1",
-        f"└── {name}-bundle-topic 1",
-        "├── en",
-    ]
-    assert drawn[7] == "└── endpoint prod: https://help"
-    assert sum("promote" in line for line in drawn) == 4
-
-
 def test_a_version_shows_its_card_tags_and_decisions(filled: Project) -> None:
     shown = lingraft("show", filled.embeddings)
     for part in ("# " + filled.embeddings, "cost_gpu_hours: 1", "cost_flops: 1.08e+17", "data.blocks: b1", "depth: 2"):
@@ -64,26 +48,6 @@ def test_a_version_shows_its_card_tags_and_decisions(filled: Project) -> None:
         assert part in shown
     assert "promote none -> 1: done, asked by a test" in shown
     assert "promote 1 -> 2: done" in shown
-
-
-def test_a_version_has_a_signature_and_its_run_leads_to_data_and_recipe(filled: Project) -> None:
-    version = MlflowClient().get_model_version(filled.embeddings, "2")
-    info = get_model_info(f"models:/{filled.embeddings}/2")
-    assert info.flavors == {}
-    assert [(each.name, each.shape) for each in info.signature.outputs] == [("vectors", (-1, -1, 3))]
-    run = MlflowClient().get_run(version.run_id)
-    assert [(each.dataset.name, each.dataset.digest) for each in run.inputs.dataset_inputs] == [("blocks-de", "b1")]
-    assert [each.model_id for each in run.outputs.model_outputs] == [version.source.removeprefix("models:/")]
-    recipes = [each.path for each in MlflowClient().list_artifacts(version.run_id, "recipes")]
-    assert recipes == [f"recipes/{filled.embeddings}.json"]
-
-
-def test_what_is_pulled_is_the_artifact(filled: Project, tmp_path: Path) -> None:
-    lingraft("pull", filled.embeddings, "--out", tmp_path / "champion")
-    lingraft("pull", filled.embeddings, 1, "--out", tmp_path / "first")
-    for name, value in (("champion", "2.0"), ("first", "1.0")):
-        original = Artifact.load(filled.folder / f"embeddings-{value}", Kind.EMBEDDINGS)
-        assert Artifact.load(tmp_path / name, Kind.EMBEDDINGS).manifest == original.manifest
 
 
 def test_what_is_damaged_in_the_store_is_found_and_does_not_arrive(filled: Project, tmp_path: Path) -> None:
@@ -143,7 +107,6 @@ def test_tags_of_a_bundle_hold_a_fingerprint_for_each_language(filled: Project) 
 
 
 def store_of(project: Project, model: str, version: str) -> Path:
-    """Where the store keeps a version's files."""
     model_id = MlflowClient().get_model_version(model, version).source.removeprefix("models:/")
     return project.folder.parent / "artifacts" / "models" / model_id / "artifacts"
 
@@ -152,29 +115,6 @@ def test_an_alias_that_somebody_moved_without_a_decision_is_found(filled: Projec
     MlflowClient().set_registered_model_alias(filled.embeddings, "champion", "1")
     with pytest.raises(ArtifactError, match="is version 1, but by the record it is 2: the alias was moved without"):
         lingraft("verify", "--project", filled.recipe.name)
-
-
-def test_a_version_is_whole_when_its_run_was_deleted(filled: Project, tmp_path: Path) -> None:
-    MlflowClient().delete_run(str(MlflowClient().get_model_version(filled.embeddings, "2").run_id))
-    assert lingraft("verify", filled.embeddings, 2).startswith("ok")
-    lingraft("pull", filled.embeddings, "--out", tmp_path / "out")
-    assert f"{filled.embeddings} 2" in lingraft("lineage", "--project", filled.recipe.name)
-
-
-def test_a_refusal_is_explained_and_ends_with_an_error(filled: Project) -> None:
-    explained = lingraft("promote", filled.embeddings, 2, "--dry-run")
-    assert "champion of" in explained
-    with pytest.raises(PromotionError, match=r"version 1 of .* is not promoted. masked accuracy"):
-        lingraft("promote", filled.embeddings, 1, "--by", "alice")
-    assert "promote 2 -> 1: refused, asked by alice" in lingraft("show", filled.embeddings)
-
-
-def test_a_rollback_is_one_command(filled: Project) -> None:
-    assert "would be 1 (before: 2)" in lingraft("rollback", filled.embeddings, "--dry-run")
-    assert filled.champion(filled.embeddings) == 2
-    lingraft("rollback", filled.embeddings, "--by", "alice")
-    assert filled.champion(filled.embeddings) == 1
-    assert "rollback 2 -> 1: done, asked by alice" in lingraft("show", filled.embeddings)
 
 
 def test_only_what_nothing_needs_is_cleared_away(filled: Project) -> None:
@@ -212,3 +152,19 @@ def test_a_project_is_to_be_named_where_there_are_several(filled: Project, tmp_p
         lingraft("ls")
     with pytest.raises(LingraftError, match="no project 'absent'"):
         lingraft("ls", "--project", "absent")
+
+
+def test_a_version_is_pulled_refused_with_reasons_and_taken_back(filled: Project, tmp_path: Path) -> None:
+    lingraft("pull", filled.embeddings, "--out", tmp_path / "champion")
+    lingraft("pull", filled.embeddings, 1, "--out", tmp_path / "first")
+    for name, value in (("champion", "2.0"), ("first", "1.0")):
+        original = Artifact.load(filled.folder / f"embeddings-{value}", Kind.EMBEDDINGS)
+        assert Artifact.load(tmp_path / name, Kind.EMBEDDINGS).manifest == original.manifest
+    with pytest.raises(PromotionError, match=r"version 1 of .* is not promoted. masked accuracy"):
+        lingraft("promote", filled.embeddings, 1, "--by", "alice")
+    assert "promote 2 -> 1: refused, asked by alice" in lingraft("show", filled.embeddings)
+    assert "would be 1 (before: 2)" in lingraft("rollback", filled.embeddings, "--dry-run")
+    assert filled.champion(filled.embeddings) == 2
+    lingraft("rollback", filled.embeddings, "--by", "alice")
+    assert filled.champion(filled.embeddings) == 1
+    assert "rollback 2 -> 1: done, asked by alice" in lingraft("show", filled.embeddings)

@@ -35,7 +35,6 @@ TARGETS = ("de", "el", "tr")
 
 
 def refusals() -> contextlib.suppress:
-    """What is refused changes nothing."""
     return contextlib.suppress(PromotionError, PublicationError, ArtifactError, NotRegisteredError)
 
 
@@ -43,8 +42,6 @@ ENDINGS = ("accepted", "accepted", "refused", "failed")
 
 
 class Production(contextlib.ExitStack):
-    """A project whose bundle is served, and everybody who may change it."""
-
     def __init__(self, draw: random.Random) -> None:
         super().__init__()
         self.draw = draw
@@ -66,7 +63,6 @@ class Production(contextlib.ExitStack):
         """The version to which somebody has moved the alias past lingraft."""
 
     def named(self) -> set[str]:
-        """Languages that a command names to be dropped: none more often than not."""
         return set(self.draw.sample((SOURCE, *TARGETS), self.draw.choice((0, 0, 0, 1, 2))))
 
     def language(self) -> str:
@@ -78,7 +74,6 @@ class Production(contextlib.ExitStack):
         self.run(endings, self.named(), new_primary=self.draw.random() < 0.5)
 
     def run(self, endings: Mapping[str, str], named: set[str], new_primary: bool) -> None:
-        """A language run for some languages, each of which ends in its own way."""
         brought = {language: folder for language, end in endings.items() if (folder := self.ended(language, end))}
         if not brought:
             return
@@ -98,7 +93,6 @@ class Production(contextlib.ExitStack):
         self.asked(named)
 
     def bring_a_smaller_bundle(self) -> None:
-        """Somebody registers a bundle of some languages, and may ask for it."""
         languages = self.draw.sample(TARGETS, self.draw.randint(0, 2))
         made = self.export([each for language, each in self.learned.items() if language in languages])
         number = self.project.register(self.project.bundle, made)
@@ -107,7 +101,6 @@ class Production(contextlib.ExitStack):
             self.promote(number, self.named())
 
     def promote_another(self) -> None:
-        """An operator makes any version champion."""
         self.promote(self.draw.randint(1, len(self.bundles)), self.named())
 
     def promote(self, number: int, named: set[str]) -> None:
@@ -116,19 +109,16 @@ class Production(contextlib.ExitStack):
         self.asked(named)
 
     def roll_back(self) -> None:
-        """An operator takes the last promotion of the bundle back."""
         named = self.named()
         with refusals():
             self.project.rollback(self.project.bundle, drop_languages=tuple(named))
         self.asked(named)
 
     def roll_embeddings_back(self) -> None:
-        """An operator takes the last promotion of a language's embeddings back."""
         with refusals():
             self.project.rollback(embeddings_name(self.project.recipe, self.language()))
 
     def train_another_primary(self) -> None:
-        """The source pipeline registers a primary of its own."""
         number, mark = self.project.register_primary(float(len(self.marks) + 1))
         self.project.promote(self.project.primary, number)
         self.marks.append(mark)
@@ -142,12 +132,10 @@ class Production(contextlib.ExitStack):
         self.publish()
 
     def publish(self) -> None:
-        """Whoever follows the champion looks, as after a restart."""
         with tracking.retrying_client() as client:
             ChampionFollower(client, self.project.bundle, self.published, "prod", None, keep=3).poll()
 
     def publish_by_hand(self) -> None:
-        """Somebody publishes one language of a bundle at hand."""
         with refusals():
             publish(self.draw.choice(self.bundles), self.published, "somebody", [self.language()])
 
@@ -202,7 +190,6 @@ class Production(contextlib.ExitStack):
         return next(each for each in found if Artifact.load(each, Kind.EMBEDDINGS).fingerprint == champion.fingerprint)
 
     def export(self, embeddings: Sequence[Path]) -> Artifact:
-        """A bundle of what the last primary has."""
         return self.project.export(self.marks[-1], embeddings)
 
 
@@ -266,9 +253,3 @@ def test_who_dropped_a_language_is_said_before_it_is_withdrawn_and_nobody_s_alia
         assert (len(announced), len(carried_out)) == (2, 2)
         assert max(announced) < min(carried_out)
         assert served_languages(Publications(production.published)) == {TASK: {SOURCE, "de"}}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(5, 55))
-def test_no_language_leaves_production_in_long_histories(seed: int) -> None:
-    explore(seed, steps=40)

@@ -1,8 +1,8 @@
 """Promotion and rollback against a real store: who is champion afterwards, and what the record says."""
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +14,7 @@ from lingraft.config.tasks import TaskKindName
 from lingraft.errors import GateError, NotRegisteredError, PromotionError, SupersededError
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.decisions import Decision, DecisionOutcome, Record
-from lingraft.tracking.promotion.promote import languages_to_readapt, promote, reconcile, rollback
+from lingraft.tracking.promotion.promote import languages_to_readapt, promote, reconciled_history, rollback
 from lingraft.tracking.versions import version_of
 from tests.tracking.promotion.prepared import Prepared, begins_with
 from tests.tracking.promotion.project import Project, lingraft
@@ -30,7 +30,6 @@ def records(project: Project, name: str) -> list[Record]:
 
 
 def told(project: Project, name: str) -> list[tuple[str, int | None, int | None, str]]:
-    """The record, in short."""
     return [
         (each.decision.action, each.decision.before, each.decision.after, str(each.outcome))
         for each in records(project, name)
@@ -40,53 +39,6 @@ def told(project: Project, name: str) -> list[tuple[str, int | None, int | None,
 def back(name: str, dry_run: bool = False) -> int | None:
     with tracking.retrying_client() as client:
         return rollback(client, name, "a test", dry_run).after
-
-
-@begins_with(Prepared.CHALLENGER)
-def test_a_first_version_that_learned_something_becomes_champion(project: Project) -> None:
-    assert project.champion(project.embeddings) is None
-    decided = project.promote(project.embeddings, 1, by="alice")
-    assert (decided.before, decided.after, project.champion(project.embeddings)) == (None, 1, 1)
-    [record] = records(project, project.embeddings)
-    assert (record.outcome, record.decision.asked_by, record.decision.knew) == (DecisionOutcome.DONE, "alice", 0)
-    assert [check.name for check in record.decision.checks] == ["aligned", "parity", "masked"]
-    assert record.decision.checks[2].numbers["estimate"] == pytest.approx(0.15)
-
-
-@begins_with(Prepared.PRIMARY)
-def test_a_first_version_that_learned_nothing_does_not(project: Project) -> None:
-    number = project.register_embeddings(project.mark, 1.0, masked=0.05)
-    assert not project.promote(project.embeddings, number).moved
-    assert project.champion(project.embeddings) is None
-    assert told(project, project.embeddings) == [("promote", None, 1, "refused")]
-
-
-@begins_with(Prepared.CHAMPION)
-def test_the_champion_stays_when_the_challenger_is_worse_and_goes_when_it_is_better(project: Project) -> None:
-    for value, masked in ((2.0, 0.15), (3.0, 0.3)):
-        project.promote(project.embeddings, project.register_embeddings(project.mark, value, masked))
-    assert project.champion(project.embeddings) == 3
-    assert told(project, project.embeddings) == [
-        ("promote", None, 1, "done"),
-        ("promote", 1, 2, "refused"),
-        ("promote", 1, 3, "done"),
-    ]
-
-
-@begins_with(Prepared.CHAMPION)
-def test_promoting_the_champion_again_decides_nothing(project: Project) -> None:
-    assert project.promote(project.embeddings, 1).after == 1
-    assert len(records(project, project.embeddings)) == 1
-
-
-@begins_with(Prepared.CHALLENGER)
-def test_a_dry_run_comes_to_the_same_and_leaves_everything(project: Project) -> None:
-    bad = project.register_embeddings(project.mark, 2.0, masked=0.05)
-    for number, after in ((1, 1), (bad, None)):
-        decided = project.promote(project.embeddings, number, dry_run=True)
-        assert (decided.after, decided.record, len(decided.checks)) == (after, None, 3)
-    assert project.champion(project.embeddings) is None
-    assert records(project, project.embeddings) == []
 
 
 @begins_with(Prepared.CHAMPION)
@@ -184,79 +136,6 @@ def test_a_decision_that_was_broken_off_is_finished_by_the_next_command(project:
     assert back(project.embeddings) == 1
 
 
-def intend(project: Project, number: int, before: int | None = None, knew: int = 0) -> Record:
-    """Write down that a version is to be champion, and do no more."""
-    with tracking.retrying_client() as client:
-        version = version_of(client, project.embeddings, number)
-        made = intended(version.name, number, before, knew)
-        return decisions.append(client, project.recipe.name, made, version, DecisionOutcome.INTENDED)
-
-
-def intended(model: str, number: int, before: int | None, knew: int) -> Decision:
-    return Decision(
-        action="promote",
-        model=model,
-        asked_by="somebody",
-        asked_at=decisions.now(),
-        before=before,
-        after=number,
-        fingerprint="f",
-        knew=knew,
-    )
-
-
-@begins_with(Prepared.CHALLENGER)
-def test_of_two_that_were_broken_off_at_once_the_first_is_finished(project: Project) -> None:
-    other = project.register_embeddings(project.mark, 2.0, 0.2)
-    for number in (other, 1):
-        intend(project, number)
-    with tracking.retrying_client() as client:
-        assert len(reconcile(client, project.recipe.name, project.embeddings)) == 2
-        assert reconcile(client, project.recipe.name, project.embeddings) == []
-    assert project.champion(project.embeddings) == other
-    assert [outcome for *_, outcome in told(project, project.embeddings)] == ["done", "overtaken"]
-
-
-@contextlib.contextmanager
-def just_after_the_record_was_read(project: Project, work: Callable[[], object]) -> Iterator[tracking.RetryingClient]:
-    """Ask as `retrying_client` does; somebody else does some work as soon as the record of decisions was read."""
-
-    class Interrupted(tracking.RetryingClient):
-        interrupted = False
-
-        def call(self, call: Callable[[], Any]) -> Any:
-            answer = super().call(call)
-            asked = getattr(call, "args", ())
-            if not self.interrupted and any(decisions.record_name(project.recipe.name) in str(each) for each in asked):
-                self.interrupted = True
-                work()
-            return answer
-
-    with tracking.retrying_client():
-        yield Interrupted(60.0, None)
-
-
-@begins_with(Prepared.CHALLENGER)
-def test_a_promotion_is_not_decided_against_an_alias_that_has_yet_to_follow_the_record(project: Project) -> None:
-    """The other decision is written down while this one looks, and its alias has not moved."""
-    worse = project.register_embeddings(project.mark, 2.0, masked=0.1)
-    with just_after_the_record_was_read(project, lambda: intend(project, 1)) as client:
-        with pytest.raises(SupersededError, match="somebody decided to promote version 1"):
-            promote(client, project.embeddings, worse, "a test")
-        decided = promote(client, project.embeddings, worse, "a test")
-    assert (decided.before, decided.moved, project.champion(project.embeddings)) == (1, False, 1)
-
-
-@begins_with(Prepared.CHAMPION)
-def test_a_rollback_is_not_decided_against_an_alias_that_has_yet_to_follow_the_record(project: Project) -> None:
-    better = project.register_embeddings(project.mark, 2.0, masked=0.3)
-    with just_after_the_record_was_read(project, lambda: intend(project, better, before=1, knew=2)) as client:
-        with pytest.raises(SupersededError, match=f"somebody decided to promote version {better}"):
-            rollback(client, project.embeddings, "a test")
-        decided = rollback(client, project.embeddings, "a test")
-    assert (decided.before, decided.after, project.champion(project.embeddings)) == (better, 1, 1)
-
-
 @begins_with(Prepared.SECOND)
 def test_a_version_that_the_alias_was_moved_to_by_hand_is_put_before_the_gate_and_recorded(project: Project) -> None:
     better, worse = (project.register_embeddings(project.mark, *rival) for rival in ((3.0, 0.6), (4.0, 0.1)))
@@ -267,27 +146,6 @@ def test_a_version_that_the_alias_was_moved_to_by_hand_is_put_before_the_gate_an
         assert told(project, project.embeddings)[-1] == ("promote", 2, number, outcome)
     assert project.promote(project.embeddings, better).record is None
     assert back(project.embeddings) == 2
-
-
-@begins_with(Prepared.CHALLENGER)
-def test_decisions_about_other_models_do_not_come_between(project: Project) -> None:
-    later, _ = project.register_primary(2.0)
-    made = intend(project, 1)
-    project.promote(project.primary, later)
-    with tracking.retrying_client() as client:
-        reconcile(client, project.recipe.name, project.embeddings)
-    assert [(each.number, str(each.outcome)) for each in records(project, project.embeddings)] == [
-        (made.number, "done")
-    ]
-
-
-@begins_with(Prepared.SECOND)
-def test_a_deleted_decision_leaves_a_gap(project: Project) -> None:
-    name = decisions.record_name(project.recipe.name)
-    with tracking.retrying_client() as client:
-        assert decisions.missing_numbers(client, project.recipe.name) == []
-        MlflowClient().delete_model_version(name, "2")
-        assert decisions.missing_numbers(client, project.recipe.name) == [2]
 
 
 @begins_with(Prepared.CHAMPION)
@@ -315,12 +173,6 @@ def test_an_evaluation_that_was_exchanged_since_the_version_was_judged_is_refuse
     assert project.promote(project.embeddings, number).moved
 
 
-@begins_with(Prepared.CHAMPION)
-def test_a_run_that_was_deleted_keeps_its_evidence_until_mlflow_collects_it(project: Project) -> None:
-    MlflowClient().delete_run(MlflowClient().get_model_version(project.embeddings, "1").tags["evaluation_run"])
-    assert project.promote(project.embeddings, project.register_embeddings(project.mark, 2.0, masked=0.3)).moved
-
-
 def test_what_cannot_be_promoted_is_named(project: Project) -> None:
     with pytest.raises(NotRegisteredError, match="no version 7"), tracking.retrying_client() as client:
         promote(client, project.embeddings, 7, "a test")
@@ -334,9 +186,96 @@ def test_what_cannot_be_promoted_is_named(project: Project) -> None:
 
 
 @begins_with(Prepared.CHALLENGER)
-def test_a_record_is_one_request_that_nothing_is_added_to(project: Project) -> None:
-    """What a version of the record says is there as soon as it has its number."""
-    made = intend(project, 1)
-    tags = MlflowClient().get_model_version(decisions.record_name(project.recipe.name), str(made.number)).tags
-    assert json.loads(tags["decision"])["after"] == 1
-    assert tags["outcome"] == "intended"
+def test_a_challenger_becomes_champion_if_it_is_better_and_every_decision_is_recorded(project: Project) -> None:
+    nothing_learned, worse, better = (
+        project.register_embeddings(project.mark, value, masked)
+        for value, masked in ((2.0, 0.05), (3.0, 0.15), (4.0, 0.3))
+    )
+    for number, after in ((1, 1), (nothing_learned, None)):
+        dry = project.promote(project.embeddings, number, dry_run=True)
+        assert (dry.after, dry.record, len(dry.checks)) == (after, None, 3)
+    assert records(project, project.embeddings) == []
+    assert not project.promote(project.embeddings, nothing_learned).moved
+    decided = project.promote(project.embeddings, 1, by="alice")
+    assert (decided.before, decided.after, project.champion(project.embeddings)) == (None, 1, 1)
+    record = records(project, project.embeddings)[-1]
+    assert (record.outcome, record.decision.asked_by) == (DecisionOutcome.DONE, "alice")
+    assert [check.name for check in record.decision.checks] == ["aligned", "parity", "masked"]
+    assert record.decision.checks[2].numbers["estimate"] == pytest.approx(0.15)
+    for number in (1, worse, better):
+        project.promote(project.embeddings, number)
+    assert project.champion(project.embeddings) == better
+    assert told(project, project.embeddings) == [
+        ("promote", None, nothing_learned, "refused"),
+        ("promote", None, 1, "done"),
+        ("promote", 1, worse, "refused"),
+        ("promote", 1, better, "done"),
+    ]
+    with tracking.retrying_client() as client:
+        assert decisions.missing_numbers(client, project.recipe.name) == []
+        MlflowClient().delete_model_version(decisions.record_name(project.recipe.name), "2")
+        assert decisions.missing_numbers(client, project.recipe.name) == [2]
+
+
+def intend(project: Project, number: int, before: int | None = None, knew: int = 0) -> Record:
+    made = Decision(
+        action="promote",
+        model=project.embeddings,
+        asked_by="somebody",
+        asked_at=decisions.now(),
+        before=before,
+        after=number,
+        fingerprint="f",
+        knew=knew,
+    )
+    with tracking.retrying_client() as client:
+        version = version_of(client, project.embeddings, number)
+        return decisions.append(client, project.recipe.name, made, version, DecisionOutcome.INTENDED)
+
+
+@begins_with(Prepared.CHALLENGER)
+def test_of_two_that_were_broken_off_at_once_the_first_is_finished(project: Project) -> None:
+    other = project.register_embeddings(project.mark, 2.0, 0.2)
+    for number in (other, 1):
+        intend(project, number)
+    later, _ = project.register_primary(2.0)
+    project.promote(project.primary, later)  # a decision about another model does not come between
+    with tracking.retrying_client() as client:
+        assert len(reconciled_history(client, project.recipe.name, project.embeddings)) == 2
+    assert project.champion(project.embeddings) == other
+    assert [outcome for *_, outcome in told(project, project.embeddings)] == ["done", "overtaken"]
+
+
+@contextlib.contextmanager
+def just_after_the_record_was_read(project: Project, work: Callable[[], object]) -> Iterator[tracking.RetryingClient]:
+    """Ask as `retrying_client` does; somebody else does some work as soon as the record of decisions was read."""
+
+    class Interrupted(tracking.RetryingClient):
+        interrupted = False
+
+        def call(self, call: Callable[[], Any]) -> Any:
+            answer = super().call(call)
+            asked = getattr(call, "args", ())
+            if not self.interrupted and any(decisions.record_name(project.recipe.name) in str(each) for each in asked):
+                self.interrupted = True
+                work()
+            return answer
+
+    with tracking.retrying_client():
+        yield Interrupted(60.0, None)
+
+
+@begins_with(Prepared.CHAMPION)
+@pytest.mark.parametrize("promotes", [True, False], ids=["promotion", "rollback"])
+def test_nothing_is_decided_against_an_alias_that_has_yet_to_follow_the_record(
+    project: Project, promotes: bool
+) -> None:
+    """The other decision is written down while this one looks, and its alias has not moved."""
+    better, worse = (project.register_embeddings(project.mark, *rival) for rival in ((2.0, 0.3), (3.0, 0.25)))
+    with just_after_the_record_was_read(project, lambda: intend(project, better, before=1, knew=2)) as client:
+        decide = partial(promote, number=worse) if promotes else rollback
+        with pytest.raises(SupersededError, match=f"somebody decided to promote version {better}"):
+            decide(client, project.embeddings, asked_by="a test")
+        decided = decide(client, project.embeddings, asked_by="a test")
+    after = better if promotes else 1
+    assert (decided.before, decided.moved, project.champion(project.embeddings)) == (better, not promotes, after)

@@ -19,7 +19,6 @@ VALUES: Iterator[float] = iter(float(number) for number in range(50, 99))
 
 
 def learned(project: Project, language: str, masked: float = 0.3, primary: str = "") -> Path:
-    """Embeddings that the gate has accepted."""
     value = next(VALUES)
     number = project.register_embeddings(primary or project.mark, value, masked, language=language)
     assert project.promote(embeddings_name(project.recipe, language), number).after == number
@@ -46,7 +45,6 @@ def renewed(project: Project, brought: Mapping[str, Path], primary: str = "", **
 
 
 def held(renewal: Renewal) -> dict[str, str]:
-    """Embeddings of a bundle by language, in its order."""
     hashes = renewal.made.manifest.data_hashes
     languages = renewal.made.manifest.details["languages"]
     return {language: hashes[f"embeddings-{language}"] for language in languages if language != "en"}

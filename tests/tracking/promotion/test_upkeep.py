@@ -40,7 +40,6 @@ def problem(project: Project, model: str) -> str | None:
 
 
 def set_tag(model: str, tag: str, value: str | None) -> str | None:
-    """Set or remove a tag of version 1; returns what it was."""
     mlflow_client = MlflowClient()
     before = mlflow_client.get_model_version(model, "1").tags.get(tag)
     if value is None:
