@@ -9,15 +9,10 @@ from lingraft.config.encoder import Family
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.tasks.pairs import encode, pad, pad_types
-from tests.tasks.little import BERT, ROBERTA, lines, own_tokenizer, shape
+from tests.tasks.little import BERT, ROBERTA, lines, shape
 
 BERT_IDS = SpecialIds(begin=2, pad=0, end=3, unknown=1, mask=4)
 ROBERTA_IDS = SpecialIds(begin=0, pad=1, end=2, unknown=3, mask=4)
-
-
-@pytest.fixture(scope="module")
-def pieces(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    return own_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
 def word_piece() -> Fast:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.tasks.squad_answers import Found, best_answers, best_spans
-from lingraft.tasks.squad_windows import Windows, cut
+from lingraft.tasks.squad_windows import QuestionWindows, cut
 from tests.tasks.made_up_questions import BERT_SHAPE, LINES, SHAPE, ask, tokenizer
 
 LONG = " ".join(LINES)
@@ -23,7 +23,7 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 class Pointer(nn.Module):
     """Points to the gold answer of every window that has it, and a little to the first token of every input."""
 
-    def __init__(self, data: Windows) -> None:
+    def __init__(self, data: QuestionWindows) -> None:
         super().__init__()
         self.strength = nn.Parameter(torch.tensor(9.0))
         self.places = {
@@ -167,9 +167,3 @@ def test_answers_do_not_depend_on_the_other_questions(pieces: Tokenizer) -> None
     together = best_answers(net, cut(questions, pieces, SHAPE))
     alone: list[list[Found]] = [best_answers(net, cut([question], pieces, SHAPE))[0] for question in questions]
     assert together == alone
-
-
-def test_the_net_is_put_into_evaluation_mode(pieces: Tokenizer) -> None:
-    net = PieceScorer(pieces).train()
-    best_answers(net, cut([ask("磨坊", "磨")], pieces, SHAPE))
-    assert not net.training
