@@ -52,22 +52,6 @@ def test_a_text_stands_between_begin_and_end_and_keeps_its_beginning(pieces: Tok
         assert found.truncated == (block_tokens < len(ids) + 2)
 
 
-@pytest.mark.parametrize("family", [ROBERTA, BERT])
-def test_a_pair_has_as_many_ends_between_its_texts_as_its_family(pieces: Tokenizer, family: Family) -> None:
-    first, second = pieces.encode("ba de"), pieces.encode("ki")
-    between = [DEFAULT_SPECIAL_IDS.end] * family.separators
-    found = encode([("ba de", "ki"), ("ba de",)], pieces, shape(family))
-    assert found.rows[0] == [DEFAULT_SPECIAL_IDS.begin, *first, *between, *second, DEFAULT_SPECIAL_IDS.end]
-    assert found.rows[1] == [DEFAULT_SPECIAL_IDS.begin, *first, DEFAULT_SPECIAL_IDS.end]
-    assert found.truncated == 0
-
-
-def test_only_a_pairs_second_text_and_its_end_are_in_the_second_segment(pieces: Tokenizer) -> None:
-    first, second = pieces.encode("ba de"), pieces.encode("ki lo")
-    found = encode([("ba de", "ki lo"), ("ba de",)], pieces, shape(BERT))
-    assert found.types == [[0] * (len(first) + 2) + [1] * (len(second) + 1), [0] * (len(first) + 2)]
-
-
 def test_a_table_of_one_segment_needs_no_types(pieces: Tokenizer) -> None:
     assert encode([("ba", "ki")], pieces, shape(Family(segments=1))).types is None
 

@@ -8,7 +8,6 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.question_answering import QuestionAnswering, SpanExtractor, first_sentence
-from lingraft.tasks.squad_metric import Evaluation
 from lingraft.tasks.squad_windows import WindowBatch
 from tests.tasks.little import drawn
 from tests.tasks.made_up_questions import BERT_SHAPE, LINES, SHAPE, ask, tokenizer
@@ -47,14 +46,6 @@ class Fixed(nn.Module):
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
         return self.logits_T2[: tokens_BT.shape[1]].expand(len(tokens_BT), -1, -1)
-
-
-def test_the_head_is_drawn_as_berts() -> None:
-    wide = SHAPE.model_copy(update={"width": 512})
-    out = SpanExtractor(Encoder(wide, 8)).out
-    assert out.weight.shape == (2, 512)
-    assert out.weight.std().item() == pytest.approx(0.02, rel=0.2)
-    assert not out.bias.any()
 
 
 @pytest.mark.parametrize("shape", [SHAPE, BERT_SHAPE])
@@ -124,21 +115,6 @@ def test_judging_scores_answers_and_the_better_trivial_one(pieces: Tokenizer) ->
     data = QA.prepare(questions[:1], [], pieces, SHAPE)
     assert QA.judge(Fixed(logits_T2), data, "en").baseline == 1.0  # type: ignore[arg-type]
     assert judged.confusion_CC is None
-
-
-def test_mlqa_and_squad_judge_the_same_answers_differently(pieces: Tokenizer) -> None:
-    questions = [ask("磨坊", "磨坊"), ask("磨坊里", "磨")]
-    data = QA.prepare(questions, [], pieces, SHAPE)
-    logits_T2 = torch.zeros(32, 2)
-    logits_T2[data.context_place(0) :, 0] = torch.linspace(9, 0, 32 - data.context_place(0))
-    logits_T2[data.context_place(0) :, 1] = torch.linspace(0, 9, 32 - data.context_place(0))
-    net = Fixed(logits_T2)
-    # Whole contexts are answered: "磨坊里" with "磨" has P 1/3, R 1 by characters, and nothing in common as a word.
-    by_squad = QA.judge(net, data, "zh")  # type: ignore[arg-type]
-    by_mlqa = QuestionAnswering(Evaluation.MLQA).judge(net, data, "zh")  # type: ignore[arg-type]
-    assert by_squad.score == pytest.approx(1 / 2)
-    assert by_mlqa.score == pytest.approx((1 + 1 / 2) / 2)
-    assert by_squad.others == by_mlqa.others == {"exact_match": 0.5}
 
 
 @pytest.mark.parametrize(
