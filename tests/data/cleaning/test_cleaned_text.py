@@ -1,6 +1,7 @@
 import json
 import os
 import random
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -188,7 +189,8 @@ def test_the_command_prints_what_was_dropped(tmp_path: Path) -> None:
     census = Artifact.load(tmp_path / "out", Kind.TEXT).manifest.details["cleaning"]
     table = format_table(census)
     assert table in done.output
-    rows = {line[:24].strip(): line[24:].replace(",", "").split() for line in table.splitlines()[1:]}
+    cells = [re.split(r"\s{2,}", line.replace(",", "")) for line in table.splitlines()[1:]]
+    rows = {name: counts for name, *counts in cells}
     assert [*rows][:: len(rows) - 1] == ["read", "kept"]
     for reason, count in census["characters"]["dropped"].items():
         assert rows[reason][:2] == [str(census["paragraphs"]["dropped"].get(reason, 0)), str(count)]
