@@ -80,7 +80,7 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
         settings = recipe.tasks[0].finetuning
         rows = blocks_NT[: settings.batch_examples].tolist()
         data = in_place_of_pairs(rows, torch.zeros(len(rows)).long())
-        kind = Classification(pairs=True)
+        kind = Classification()
         once = {"epochs": 1, "micro_batch_examples": recipe.pretraining.micro_batch_blocks}
         net = kind.net(Encoder(recipe.primary_shape, vocabulary), LABELS)
         step = recipe.steps_over(depth)[Stage.FINETUNE]

@@ -18,7 +18,7 @@ from lingraft.config.tasks import Task
 from lingraft.console import PlannedStep, TotalProgress, format_duration
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import NotRegisteredError, RequestError
-from lingraft.new_recipe.machine import Machine
+from lingraft.new_recipe.fitting import Machine
 from lingraft.reports.fonts import missing_fonts
 from lingraft.reports.run.note import REPORT
 from lingraft.reports.run.page import PAGE_FILE, write

@@ -119,7 +119,7 @@ def _finetuning(recipe: Recipe, cell: Cell, primary: Encoder, blocks: Blocks) ->
     training = recipe.tasks[0].finetuning.model_copy(
         update={"epochs": _ENDLESS, "batch_examples": cell.shape.blocks, "micro_batch_examples": None, **_PACE}
     )
-    kind = Classification(pairs=True)
+    kind = Classification()
     net = kind.net(primary, LABELS)
     trained = freeze_except(net, body_parameters(net))
     phase = task_phase(recipe, cell.training.step, net, kind, data, training, seed=1)

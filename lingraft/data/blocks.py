@@ -18,8 +18,7 @@ from lingraft.artifacts.token_ids import TENSOR, Ids, ids_dtype
 from lingraft.config.recipe import Recipe
 from lingraft.console import with_progress
 from lingraft.data.documents import Document
-from lingraft.data.shard_cache import LocalShards, ShardCache
-from lingraft.data.shards import SHARD_BYTES, WINDOW_SHARDS, Blocks, BlockWriter
+from lingraft.data.shards import SHARD_BYTES, WINDOW_SHARDS, Blocks, BlockWriter, LocalShards, ShardCache
 from lingraft.data.text import SPLITS, SplitName, read_split
 from lingraft.data.token_stream import token_stream
 from lingraft.data.tokenizer.tokenizer import Tokenizer
@@ -33,12 +32,7 @@ CACHE_VARIABLE = "LINGRAFT_CACHE_BYTES"
 def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: int = SHARD_BYTES) -> Artifact:
     """Tokenize and pack all splits of one language as a stream, on all cores, never holding a split in memory.
 
-    Args:
-        recipe: sets the length of blocks and the number of worker processes, which does not change their bytes.
-        text: text artifact of the language.
-        tokenizer: artifact with its tokenizer.
-        out: folder of the blocks.
-        shard_bytes: bytes of token ids in a full shard.
+    The number of worker processes does not change the bytes.
 
     Raises:
         TokenizerError: the tokenizer belongs to another language.
@@ -97,8 +91,8 @@ def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> 
 
     Args:
         folder: local folder, or a URI that fsspec understands, such as s3://bucket/blocks.
-        tokenizer: tokenizer that the blocks must have been made with.
-        block_tokens: tokens that each block must have.
+        tokenizer: tokenizer of their language.
+        block_tokens: tokens of each block.
 
     Raises:
         ArtifactError: not blocks, damaged, of another length, or out of reach.
@@ -130,8 +124,8 @@ def open_split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None
     """Open the blocks of one split, by row number; each shard is verified against its hash before its first use.
 
     Args:
-        blocks: the artifact, local or in object storage.
-        name: name of the split.
+        blocks: artifact, local or in object storage.
+        name: split.
         cache_bytes: size of the local cache for shards from object storage; by default $LINGRAFT_CACHE_BYTES, or
             16 GiB.
         sequential: whether blocks are read once, from the first to the last. Then one local shard is mapped at a time.

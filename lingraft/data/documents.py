@@ -2,17 +2,16 @@
 
 import hashlib
 import json
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import chain, count, groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lingraft.artifacts.storage import TextPath, list_files, list_names
+from lingraft.artifacts.storage import TextPath, explain_read_errors, list_files, list_names
 from lingraft.data.lines import COMPRESSIONS, read_lines
-from lingraft.data.parquet import read_rows
-from lingraft.errors import LingraftError, TextError, raise_errors
+from lingraft.errors import LingraftError, MissingExtraError, TextError
 
 _PLAIN, _JSONL, _PARQUET = ".txt", ".jsonl", ".parquet"
 _KEYS = ("text", "name", "label")
@@ -35,6 +34,7 @@ SAMPLED = "files of which not everything was read"
 """Keys of the notes that readers count."""
 _FILES_OF_SAMPLE = 2000
 """Most files that a sample opens."""
+_ROWS_AT_ONCE = 1024
 _ERROR_CHARACTERS = 1000
 """Characters that an error counts for in a sample, so that a file of nothing but errors ends too."""
 
@@ -73,8 +73,29 @@ def hash_name(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
 
 
-def read_documents(source: TextPath, language: str, notes: Counter[str] | None = None) -> Iterator[Document]:
-    """Yield the documents in `<source>/<language>.txt|.jsonl[.gz|.xz|.zst]`, `.parquet` or `<source>/<language>/`.
+def find_language(source: TextPath, language: str) -> TextPath:
+    """Return `<source>/<language>.txt|.jsonl[.gz|.xz|.zst]`, `<source>/<language>.parquet` or `<source>/<language>/`.
+
+    Raises:
+        TextError: nothing or more than one of these is there.
+    """
+    if not source.is_dir():
+        wrong = f"{source} is a file, and not a folder" if source.exists() else f"there is no folder {source}"
+        raise TextError(f"{wrong} to read text from. {LAYOUT}")
+    packed = [f"{language}{form}{packing}" for form in (_PLAIN, _JSONL) for packing in ("", *COMPRESSIONS)]
+    present = list_names(source)
+    found = [name for name in [language, *packed, f"{language}{_PARQUET}"] if name in present]
+    if not found:
+        raise TextError(f"{source} holds no text for language {language!r}, only {present}. {LAYOUT}")
+    if len(found) > 1:
+        raise TextError(f"{source} holds text for language {language!r} more than once: {found}. Keep one.")
+    return source / found[0]
+
+
+def documents_or_errors(
+    paths: Iterable[TextPath], notes: Counter[str], characters: int | None = None
+) -> Iterator[DocumentOrError]:
+    """Yield the documents of files and folders, and an error in place of each line or file that cannot be read.
 
     A plain text file holds documents separated by blank lines if that makes documents of 100 lines or less on
     average of its first million characters, and one document a line otherwise. A document of more than 2^20
@@ -88,40 +109,8 @@ def read_documents(source: TextPath, language: str, notes: Counter[str] | None =
     A document may be blank. Files and folders whose name starts with a dot are not read.
 
     Args:
-        source: folder with the text.
-        language: name of the file or folder of the language, without suffixes.
-        notes: counts `STRAY_BLANKS` and `DIVIDED_DOCUMENTS`.
-
-    Raises:
-        TextError: nothing or more than one thing is there for the language, a file of another format,
-            undecodable bytes, a damaged file, a line or document that is too long, or JSONL or Parquet with a
-            missing, unknown or wrong key.
-    """
-    yield from raise_errors(documents_or_errors(source, language, Counter() if notes is None else notes))
-
-
-def documents_or_errors(
-    source: TextPath, language: str, notes: Counter[str], characters: int | None = None
-) -> Iterator[DocumentOrError]:
-    """Yield what `read_documents` yields, and an error in place of each line or file that cannot be read.
-
-    Args:
-        source: folder with the text.
-        language: name of the file or folder of the language, without suffixes.
-        notes: as in `read_documents`; `SAMPLED` too if not everything was read.
-        characters: number to read, or a little more, spread over the files; everything if None.
-    """
-    yield from _yield_error_last(_read_language(source, language, notes, characters))
-
-
-def files_or_errors(
-    paths: Iterable[TextPath], notes: Counter[str], characters: int | None = None
-) -> Iterator[DocumentOrError]:
-    """Yield what `read_files` yields, and an error in place of each line or file that cannot be read.
-
-    Args:
         paths: files, and folders of files.
-        notes: as in `read_documents`; `SAMPLED` too if not everything was read.
+        notes: counts `STRAY_BLANKS` and `DIVIDED_DOCUMENTS`, and `SAMPLED` if not everything was read.
         characters: number to read of each path, or a little more, spread over its files; everything if None.
     """
     for path in paths:
@@ -131,28 +120,14 @@ def files_or_errors(
 def sample_documents(
     documents: Iterable[DocumentOrError], notes: Counter[str], characters: int | None
 ) -> Iterator[DocumentOrError]:
-    """Yield documents until they have `characters` characters, and note `SAMPLED` if there are more."""
-    return iter(documents) if characters is None else _sampled(documents, notes, characters)
-
-
-def _sampled(documents: Iterable[DocumentOrError], notes: Counter[str], characters: int) -> Iterator[DocumentOrError]:
+    """Yield documents until they have `characters` characters, if not None, and note `SAMPLED` if there are more."""
     held = 0
     for found in documents:
-        if held >= characters:
+        if characters is not None and held >= characters:
             notes[SAMPLED] += 1
             return
         held += len(found.text) + 1 if isinstance(found, Document) else _ERROR_CHARACTERS
         yield found
-
-
-def read_files(paths: Iterable[TextPath], notes: Counter[str] | None = None) -> Iterator[Document]:
-    """Yield the documents of files, and of folders of files, whatever they are called; see `read_documents`.
-
-    Raises:
-        TextError: one is not there, is of another format, undecodable or damaged, or holds a line or document that
-            is too long.
-    """
-    yield from raise_errors(files_or_errors(paths, Counter() if notes is None else notes))
 
 
 def text_files(path: Path) -> list[Path]:
@@ -161,15 +136,10 @@ def text_files(path: Path) -> list[Path]:
     Raises:
         TextError: there is nothing, or a folder without files.
     """
-    return [path / inner for inner in _paths_inside(path)] if require_exists(path).is_dir() else [path]
+    return [path / inner for inner in _paths_inside(path)] if _require_exists(path).is_dir() else [path]
 
 
-def require_exists(path: TextPath) -> TextPath:
-    """Return a path that exists.
-
-    Raises:
-        TextError: there is no such file or folder.
-    """
+def _require_exists(path: TextPath) -> TextPath:
     if not path.exists():
         raise TextError(f"there is no file or folder {path} to read text from. Give one that is there.")
     return path
@@ -183,15 +153,9 @@ def _yield_error_last(documents: Iterator[DocumentOrError]) -> Iterator[Document
         yield error
 
 
-def _read_language(
-    source: TextPath, language: str, notes: Counter[str], characters: int | None
-) -> Iterator[DocumentOrError]:
-    yield from _read(_find(source, language), notes, characters)
-
-
 def _read(place: TextPath, notes: Counter[str], characters: int | None) -> Iterator[DocumentOrError]:
-    if not require_exists(place).is_dir():
-        yield from sample_documents(_yield_error_last(_read_file(place, None, notes)), notes, characters)
+    if not _require_exists(place).is_dir():
+        yield from sample_documents(_yield_error_last(_read_file(place, notes)), notes, characters)
         return
     inside = _paths_inside(place)
     labelled = any(len(path.parts) > 1 for path in inside)
@@ -201,37 +165,20 @@ def _read(place: TextPath, notes: Counter[str], characters: int | None) -> Itera
     share = characters and -(-characters // len(inside))
     for inner in inside:
         label = inner.parts[0] if len(inner.parts) > 1 else None
-        yield from sample_documents(_yield_error_last(_read_inner(place, inner, label, labelled, notes)), notes, share)
+        documents = _read_file(place / inner, notes, label, inner if labelled else None)
+        yield from sample_documents(_yield_error_last(documents), notes, share)
 
 
-def _read_inner(
-    place: TextPath, inner: PurePosixPath, label: str | None, labelled: bool, notes: Counter[str]
+def _read_file(
+    path: TextPath, notes: Counter[str], label: str | None = None, whole_as: PurePosixPath | None = None
 ) -> Iterator[DocumentOrError]:
-    if labelled and _format_of(place / inner) == _PLAIN:
-        yield _read_whole(place / inner, inner, label)
-    else:
-        yield from _read_file(place / inner, label, notes)
-
-
-def _read_file(path: TextPath, label: str | None, notes: Counter[str]) -> Iterator[DocumentOrError]:
-    if _format_of(path) == _PLAIN:
-        yield from _read_plain(path, notes)
-    else:
+    """Yield a file's documents; a plain text file is one document of the name `whole_as` if that is given."""
+    if _format_of(path) != _PLAIN:
         yield from _read_records(path, label)
-
-
-def _find(source: TextPath, language: str) -> TextPath:
-    if not source.is_dir():
-        wrong = f"{source} is a file, and not a folder" if source.exists() else f"there is no folder {source}"
-        raise TextError(f"{wrong} to read text from. {LAYOUT}")
-    packed = [f"{language}{form}{packing}" for form in (_PLAIN, _JSONL) for packing in ("", *COMPRESSIONS)]
-    present = list_names(source)
-    found = [name for name in [language, *packed, f"{language}{_PARQUET}"] if name in present]
-    if not found:
-        raise TextError(f"{source} holds no text for language {language!r}, only {present}. {LAYOUT}")
-    if len(found) > 1:
-        raise TextError(f"{source} holds text for language {language!r} more than once: {found}. Keep one.")
-    return source / found[0]
+    elif whole_as:
+        yield _read_whole(path, whole_as, label)
+    else:
+        yield from _read_plain(path, notes)
 
 
 def _format_of(path: TextPath) -> str:
@@ -271,21 +218,22 @@ def _paths_inside(folder: TextPath) -> list[PurePosixPath]:
 def _read_plain(path: TextPath, notes: Counter[str]) -> Iterator[Document]:
     lines, place = read_lines(path, _LINE_BYTES), str(path)
     head, paragraphs = _look_ahead(lines, notes)
-    for filled, group in groupby(chain(_drain(head), lines), key=_is_filled):
+    for filled, group in groupby(chain(head, lines), key=lambda line: bool(line.strip())):
         if filled and paragraphs:
             yield from _divide(group, notes, place)
         elif filled:
-            yield from (_make_document(line, place) for line in group)
+            for line in group:
+                yield Document(hash_name(line.strip()), line.strip(), place=place)
 
 
 def _divide(lines: Iterable[str], notes: Counter[str], place: str) -> Iterator[Document]:
     """Yield the document that lines make, or several parts of one name if it is too long."""
     name = ""
     for number, part in enumerate(_parts(lines)):
-        document = _make_document(part, place)
-        name = name or document.name
+        text = part.strip()
+        name = name or hash_name(text)
         notes[DIVIDED_DOCUMENTS] += number == 1
-        yield Document(name, document.text, place=place)
+        yield Document(name, text, place=place)
 
 
 def _parts(lines: Iterable[str]) -> Iterator[str]:
@@ -300,23 +248,18 @@ def _parts(lines: Iterable[str]) -> Iterator[str]:
     yield "\n".join(held)
 
 
-def _make_document(text: str, place: str) -> Document:
-    text = text.strip()
-    return Document(hash_name(text), text, place=place)
-
-
-def _look_ahead(lines: Iterator[str], notes: Counter[str]) -> tuple[deque[str], bool]:
+def _look_ahead(lines: Iterator[str], notes: Counter[str]) -> tuple[list[str], bool]:
     """Return lines taken from the iterator, and whether blank lines separate documents."""
-    head: deque[str] = deque()
+    head: list[str] = []
     characters = filled = gaps = 0
     blank = False
     for line in lines:
         head.append(line)
         characters += len(line)
-        if _is_filled(line):
+        if line.strip():
             gaps += blank and filled > 0
             filled += 1
-        blank = not _is_filled(line)
+        blank = not line.strip()
         if characters > _LOOK_AHEAD:
             break
     separated = gaps > 0 and filled <= (gaps + 1) * _DOCUMENT_LINES
@@ -324,37 +267,47 @@ def _look_ahead(lines: Iterator[str], notes: Counter[str]) -> tuple[deque[str], 
     return head, separated
 
 
-def _drain(lines: deque[str]) -> Iterator[str]:
-    while lines:
-        yield lines.popleft()
-
-
-def _is_filled(line: str) -> bool:
-    return bool(line.strip())
-
-
 def _read_records(path: TextPath, folder_label: str | None) -> Iterator[DocumentOrError]:
-    records = _read_jsonl(path) if _format_of(path) == _JSONL else read_rows(path, _KEYS)
-    for place, record in records:
+    for place, record in _json_lines(path) if _format_of(path) == _JSONL else _parquet_rows(path):
         try:
-            found: DocumentOrError = _document(record, place, folder_label)
+            found = _parse(record, place) if isinstance(record, str) else record
+            for key, value in found.items():
+                _require_string(key, value, place)
         except TextError as error:
-            found = error
-        yield found
+            yield error
+            continue
+        text = found["text"].strip()
+        yield Document(found.get("name", hash_name(text)), text, found.get("label", folder_label), place)
 
 
-def _document(record: str | dict[str, Any], place: str, folder_label: str | None) -> Document:
-    found = _parse(record, place) if isinstance(record, str) else record
-    for key, value in found.items():
-        _require_string(key, value, place)
-    text = found["text"].strip()
-    return Document(found.get("name", hash_name(text)), text, found.get("label", folder_label), place)
-
-
-def _read_jsonl(path: TextPath) -> Iterator[tuple[str, str]]:
+def _json_lines(path: TextPath) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(read_lines(path, _LINE_BYTES), start=1):
-        if _is_filled(line):
+        if line.strip():
             yield f"{path}, line {number}", line
+
+
+def _parquet_rows(path: TextPath) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the place and the values of each row, without those that are null; one row group is read at a time."""
+    try:
+        import pyarrow
+        from pyarrow.parquet import ParquetFile
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("pyarrow", "data") from error
+    try:
+        with explain_read_errors(path), path.open("rb") as stream:
+            file = ParquetFile(stream)
+            names = file.schema_arrow.names
+            if "text" not in names:
+                raise TextError(f"{path} has no column 'text'; it has {names}. Rename the one that holds the text.")
+            wanted = [name for name in _KEYS if name in names]
+            numbers = count(1)
+            for group in range(file.num_row_groups):
+                for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=wanted):
+                    for row, number in zip(batch.to_pylist(), numbers, strict=False):
+                        found = {name: value for name, value in row.items() if value is not None}
+                        yield f"{path}, row {number}", {"text": ""} | found
+    except pyarrow.ArrowException as error:
+        raise TextError(f"{path} is damaged or no Parquet: {error}. Write or fetch it again.") from error
 
 
 def _parse(line: str, place: str) -> dict[str, Any]:

@@ -52,19 +52,16 @@ def _iterate_rows(dataset: Any, source: HuggingFace) -> Iterator[dict[str, Any]]
     import pyarrow
 
     failures = OSError, ValueError, datasets.exceptions.DatasetsError, pyarrow.ArrowException, aiohttp.ClientError
-    rows, number = iter(dataset), 0
-    while True:
-        try:
-            row = next(rows, None)
-        except failures as error:
-            raise TextError(
-                f"dataset {source.dataset!r} cannot be read on from row {number}: {str(error).rstrip('.')}. Check the "
-                "network and the dataset's files, and start again; without streaming, what has arrived is kept."
-            ) from error
-        if row is None:
-            return
-        yield row
-        number += 1
+    count = 0
+    try:
+        for row in dataset:
+            count += 1
+            yield row
+    except failures as error:
+        raise TextError(
+            f"dataset {source.dataset!r} cannot be read on from row {count}: {str(error).rstrip('.')}. Check the "
+            "network and the dataset's files, and start again; without streaming, what has arrived is kept."
+        ) from error
 
 
 def load_rows(source: HuggingFace | TaskDataset, language: str, place: str) -> Any:

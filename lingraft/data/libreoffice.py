@@ -1,7 +1,6 @@
 """Parallel texts from LibreOffice's help pages in Debian's packages, labelled by the part of the product."""
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -13,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path, PurePosixPath
 
 from lingraft.artifacts.files import atomic_folder, cache_folder, write_text
+from lingraft.artifacts.locks import folder_lock
 from lingraft.data.documents import Document
 from lingraft.data.lines import read_lines
 from lingraft.errors import ArtifactError, TextError
@@ -49,7 +49,7 @@ class PageText(HTMLParser):
         self._unseen = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Open the display area, or start a paragraph."""
+        """Enter the display area or an element that is not shown; most tags end a paragraph."""
         if tag == "div" and (self._depth or ("id", "DisplayArea") in attrs):
             self._depth += 1
         if tag in _UNSEEN:
@@ -57,7 +57,7 @@ class PageText(HTMLParser):
         self._boundary(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """End a paragraph, or close the display area."""
+        """Leave the display area or an element that is not shown."""
         self._boundary(tag)
         if tag == "div" and self._depth:
             self._depth -= 1
@@ -150,8 +150,9 @@ def help_folder(language: str) -> Path:
     try:
         cache = cache_folder("libreoffice-help")
         cache.mkdir(parents=True, exist_ok=True)
-        with (cache / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        if found := _find_cached(cache, package):
+            return found
+        with folder_lock(cache / package, wait=True):
             return _find_cached(cache, package) or _download(cache, package)
     except (OSError, RuntimeError) as error:
         raise TextError(

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
@@ -74,9 +74,41 @@ def parallel_map(
     first = list(islice(source, 2))
     if count == 1 or len(first) < 2:
         yield from map(function, chain(first, source))
-    else:
-        with _crew(function, count) as crew:
-            yield from crew.results(chain(first, source))
+        return
+    started: list[_PoolWorker] = []
+    try:
+        yield from _results(function, chain(first, source), count, started)
+    finally:
+        for worker in started:
+            worker.end()
+
+
+def _results(
+    function: Callable[[Any], Any], items: Iterator[Any], size: int, workers: list["_PoolWorker"]
+) -> Iterator[Any]:
+    """Yield results in order; `workers` grows to `size` as there is work."""
+    given = taken = 0
+    done: dict[int, Any] = {}
+    while True:
+        room = size * _QUEUED - sum(len(worker.numbers) for worker in workers)
+        for item in islice(items, min(room, size * _AHEAD - (given - taken))):
+            if len(workers) < size and all(worker.numbers for worker in workers):
+                workers.append(_PoolWorker(function))
+            min(workers, key=lambda worker: len(worker.numbers)).give(given, item)
+            given += 1
+        if taken == given:
+            return
+        ready = wait([worker.connection for worker in workers], timeout=0 if taken in done else None)
+        for worker in workers:
+            if worker.connection in ready:
+                number, answer = worker.answer()
+                done[number] = answer
+        if taken in done:
+            answer = done.pop(taken)
+            if isinstance(answer, _RaisedError):
+                raise answer.error()
+            yield answer
+            taken += 1
 
 
 class _RaisedError(NamedTuple):
@@ -136,64 +168,8 @@ class _PoolWorker:
         )
 
 
-class _Pool:
-    def __init__(self, function: Callable[[Any], Any], size: int) -> None:
-        self._function, self._size = function, size
-        self.members: list[_PoolWorker] = []
-
-    def results(self, items: Iterator[Any]) -> Iterator[Any]:
-        given = taken = 0
-        done: dict[int, Any] = {}
-        while True:
-            for item in islice(items, self._room(given - taken)):
-                self._least_busy().give(given, item)
-                given += 1
-            if taken == given:
-                return
-            for worker in self._answering(timeout=0 if taken in done else None):
-                number, answer = worker.answer()
-                done[number] = answer
-            if taken in done:
-                yield _result(done.pop(taken))
-                taken += 1
-
-    def _room(self, on_their_way: int) -> int:
-        """Return the number of items that may be handed out now."""
-        free = self._size * _QUEUED - sum(len(worker.numbers) for worker in self.members)
-        return min(free, self._size * _AHEAD - on_their_way)
-
-    def _least_busy(self) -> _PoolWorker:
-        if len(self.members) < self._size and all(worker.numbers for worker in self.members):
-            self.members.append(_PoolWorker(self._function))
-        return min(self.members, key=lambda worker: len(worker.numbers))
-
-    def _answering(self, timeout: float | None) -> Sequence[_PoolWorker]:
-        ready = wait([worker.connection for worker in self.members], timeout)
-        return [worker for worker in self.members if worker.connection in ready]
-
-
-@contextlib.contextmanager
-def _crew(function: Callable[[Any], Any], size: int) -> Iterator[_Pool]:
-    crew = _Pool(function, size)
-    try:
-        yield crew
-    finally:
-        for worker in crew.members:
-            worker.end()
-
-
-def _result(answer: Any) -> Any:
-    if isinstance(answer, _RaisedError):
-        raise answer.error()
-    return answer
-
-
 def serve(descriptor: str) -> None:
-    """Run a worker: apply the function to items until the parent closes the connection.
-
-    Args:
-        descriptor: file descriptor of the socket to the parent.
-    """
+    """Run a worker: apply the function to items until the parent closes the socket of this file descriptor."""
     # Ctrl-C reaches the whole group; the parent decides, and its end is the end of the connection.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(int(descriptor))

@@ -2,22 +2,22 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from lingraft.config.text import Cleaning, Split
-from lingraft.data.cleaning.characters import normalise
 from lingraft.data.cleaning.corpus_stats import INVISIBLE, CorpusStats
-from lingraft.data.cleaning.quality import reject_reason
-from lingraft.data.documents import Document, batch_documents
+from lingraft.data.cleaning.paragraphs import normalise, reject_reason
+from lingraft.data.documents import Document
 from lingraft.data.splits import SplitName, split_of
 
 KEY_BYTES = 16
 """Bytes of a paragraph's BLAKE2b key. Any two of 10^12 different paragraphs share one with probability 10^-15."""
 EMPTY, NOTHING_LEFT = "empty document", "nothing left of document"
 DUPLICATE = "duplicate"
-_BATCH_CHARACTERS = 1 << 19
+BATCH_CHARACTERS = 1 << 19
+"""Characters of the documents that a worker process gets at once."""
 _encoded = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 
 
@@ -33,12 +33,7 @@ class PreparedDocument(NamedTuple):
     """`KEY_BYTES` for each paragraph, in order; empty if duplicates are kept."""
 
     def without_duplicates(self, duplicates: bytes, census: CorpusStats) -> "PreparedDocument | None":
-        """Return the document without its repeated paragraphs; None if nothing is left of it.
-
-        Args:
-            duplicates: a byte for each paragraph, not 0 if it is to be removed.
-            census: counts the paragraphs removed.
-        """
+        """Return the document without paragraphs whose byte is not 0, which are counted; None if nothing is left."""
         document = Document(**json.loads(self.line))
         kept = []
         for paragraph, is_duplicate in zip(document.text.split("\n"), duplicates, strict=True):
@@ -94,11 +89,6 @@ class Preprocessor:
 def paragraph_key(paragraph: str) -> bytes:
     """Return a hash of `KEY_BYTES` that identifies a paragraph."""
     return hashlib.blake2b(paragraph.encode("utf-8"), digest_size=KEY_BYTES).digest()
-
-
-def document_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Yield batches of documents of half a million characters or little more."""
-    return batch_documents(documents, _BATCH_CHARACTERS)
 
 
 def _clean_line(line: str, cleaning: Cleaning, census: CorpusStats) -> str | None:

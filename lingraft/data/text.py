@@ -17,13 +17,21 @@ from lingraft.artifacts.storage import TextPath, expand_paths, parse_path
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Files, Folder, HuggingFace, TextSource
 from lingraft.console import say, with_progress
+from lingraft.data import preprocessing
 from lingraft.data.cleaning.corpus_stats import CorpusStats
-from lingraft.data.cleaning.deduplication import deduplicate
-from lingraft.data.documents import Document, DocumentOrError, documents_or_errors, files_or_errors, sample_documents
+from lingraft.data.cleaning.duplicates import deduplicate
+from lingraft.data.documents import (
+    Document,
+    DocumentOrError,
+    batch_documents,
+    documents_or_errors,
+    find_language,
+    sample_documents,
+)
 from lingraft.data.huggingface import dataset_documents
 from lingraft.data.libreoffice import help_documents
 from lingraft.data.pool import parallel_map
-from lingraft.data.preprocessing import NOTHING_LEFT, PreparedDocument, Preprocessor, document_batches
+from lingraft.data.preprocessing import PreparedDocument, Preprocessor
 from lingraft.data.splits import SPLITS, SplitName, split_of
 from lingraft.errors import LingraftError, TextError, raise_errors
 from lingraft.tables import counted
@@ -87,7 +95,7 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
         prepared = _preprocess(_require_labels(read, recipe), recipe, census)
         with tempfile.TemporaryDirectory(dir=draft.folder) as work:
             if cleaning and cleaning.deduplicate:
-                prepared = _deduplicate(prepared, Path(work), census)
+                prepared = deduplicate(prepared, Path(work), census.cleaning, census.dropped)
             digest = _write(prepared, draft.folder, census)
         _require_every_split(census, language, recipe)
         for note, count in census.notes.items():
@@ -142,17 +150,18 @@ def read_source(
 
     Args:
         source: the recipe's [text].
-        language: one of its languages.
+        language: language of the recipe.
         notes: counts choices made while reading files, and `SAMPLED`.
-        dropped: counts what was left out, by reason.
+        dropped: counts paragraphs left out, by reason.
         characters: number to read, or a little more; everything if None.
     """
     try:
         if isinstance(source, Folder):
-            yield from documents_or_errors(parse_path(source.path), language, notes, characters)
+            place = find_language(parse_path(source.path), language)
+            yield from documents_or_errors([place], notes, characters)
         elif isinstance(source, Files):
             paths = _paths(source, language)
-            yield from files_or_errors(paths, notes, characters and -(-characters // len(paths)))
+            yield from documents_or_errors(paths, notes, characters and -(-characters // len(paths)))
         elif isinstance(source, HuggingFace):
             yield from sample_documents(dataset_documents(source, language), notes, characters)
         else:
@@ -178,25 +187,21 @@ def _require_labels(documents: Iterator[Document], recipe: Recipe) -> Iterator[D
     labelling = [task.name for task in recipe.tasks if task.kind == "documents"]
     for document in documents:
         if labelling and document.text and document.label is None:
-            raise _missing_label_error(document, labelling[0])
+            raise TextError(
+                f"{document.place} has no label, and the recipe's task {labelling[0]!r} needs one for each document. "
+                f"{LABELLING}"
+            )
         yield document
 
 
 def _preprocess(documents: Iterator[Document], recipe: Recipe, census: _TextStats) -> Iterator[PreparedDocument]:
     """Yield documents cleaned and encoded, on all cores, in their order."""
     preparation = Preprocessor(recipe.split, recipe.text.cleaning)
-    for batch in parallel_map(preparation, document_batches(documents), recipe.threads or None):
+    batches = batch_documents(documents, preprocessing.BATCH_CHARACTERS)
+    for batch in parallel_map(preparation, batches, recipe.threads or None):
         census.dropped.update(batch.dropped)
         census.cleaning.add(batch.census)
         yield from batch.documents
-
-
-def _deduplicate(prepared: Iterator[PreparedDocument], work: Path, census: _TextStats) -> Iterator[PreparedDocument]:
-    for document in deduplicate(prepared, work, census.cleaning):
-        if document is None:
-            census.dropped[NOTHING_LEFT] += 1
-        else:
-            yield document
 
 
 def _write(documents: Iterator[PreparedDocument], folder: Path, census: _TextStats) -> str:
@@ -211,12 +216,6 @@ def _write(documents: Iterator[PreparedDocument], folder: Path, census: _TextSta
     return digest.hexdigest()
 
 
-def _missing_label_error(document: Document, task: str) -> TextError:
-    return TextError(
-        f"{document.place} has no label, and the recipe's task {task!r} needs one for each document. {LABELLING}"
-    )
-
-
 def _require_every_split(census: _TextStats, language: str, recipe: Recipe) -> None:
     total = census.documents.total()
     if not total:
@@ -226,13 +225,7 @@ def _require_every_split(census: _TextStats, language: str, recipe: Recipe) -> N
 
 
 def empty_splits_error(documents: Mapping[SplitName, int] | Counter[str], language: str, recipe: Recipe) -> str | None:
-    """Return an error message if a split is left empty; else None.
-
-    Args:
-        documents: number of documents of each split.
-        language: language of the text.
-        recipe: sets the shares of the splits.
-    """
+    """Return an error message if the numbers of documents leave a split empty; else None."""
     missing = [split for split in SPLITS if not documents[split]]
     if not missing:
         return None

@@ -20,9 +20,8 @@ from lingraft.data.documents import text_files
 from lingraft.data.lines import read_lines
 from lingraft.errors import ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.new_recipe import fitting, writing
-from lingraft.new_recipe.fitting import FittedSizes, TextAmount
+from lingraft.new_recipe.fitting import FittedSizes, Machine, TextAmount
 from lingraft.new_recipe.languages import FoundText, find_text
-from lingraft.new_recipe.machine import Machine
 from lingraft.preflight import samples, sizes
 from lingraft.preflight.samples import TextSample
 from lingraft.tables import aligned
@@ -69,11 +68,11 @@ class NewRecipe:
         """Look at a folder of text, and fit a recipe to it.
 
         Args:
-            folder: with one file or folder of text for each language.
-            source: the source language; English if absent and there, else the one with the most text.
-            name: of the project; the folder's if absent.
-            hours: that training may take, about.
-            machine: that trains; this one if absent.
+            folder: one file or folder of text for each language.
+            source: source language; by default English if it is there, else the one with the most text.
+            name: name of the project; by default the folder's.
+            hours: approximate time for training.
+            machine: machine that trains; by default this one.
 
         Raises:
             TextError: there is text in fewer than two languages, or it cannot be read or is too short; everything that
@@ -92,21 +91,39 @@ class NewRecipe:
 
         def write(fitted: FittedSizes) -> str:
             examples = _examples(taken, fitted.block_tokens) if labels else {}
-            return writing.format_recipe(project, described, [*taken], labels, no_task, examples, machine, fitted)
+            return writing.format_recipe(
+                name=project,
+                text=described,
+                languages=[*taken],
+                labels=labels,
+                no_task=no_task,
+                examples=examples,
+                machine=machine,
+                fitted=fitted,
+            )
 
-        amount = fitting.TextAmount(
-            {language: count * division.train_share for language, count in characters.items()},
-            chosen,
-            max(sample.alphabet() for sample in taken.values()),
+        amount = TextAmount(
+            characters={language: count * division.train_share for language, count in characters.items()},
+            source=chosen,
+            alphabet=max(sample.alphabet() for sample in taken.values()),
         )
         fitted = _shrink_to_text(fitting.fit_sizes(amount, machine, hours), amount, taken, write)
-        made = cls(found, taken, characters, labels, no_task, machine, fitted, write(fitted))
+        made = cls(
+            found=found,
+            taken=taken,
+            characters=characters,
+            labels=labels,
+            no_task=no_task,
+            machine=machine,
+            fitted=fitted,
+            text=write(fitted),
+        )
         preflight.require_ready(made.recipe, taken=taken)
         return made
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe as it is loaded."""
+        """The recipe as a loaded object."""
         return _parsed(self.text)
 
     @property
@@ -115,11 +132,7 @@ class NewRecipe:
         return next(iter(self.taken))
 
     def write(self, path: Path, force: bool = False) -> None:
-        """Write the recipe.
-
-        Args:
-            path: of the TOML file.
-            force: whether one that is there is replaced.
+        """Write the recipe as a TOML file; `force` replaces one that is there.
 
         Raises:
             ArtifactError: there is one, or it cannot be written.
@@ -210,7 +223,7 @@ def _source_language(found: FoundText, characters: dict[str, float], asked: str 
 
 
 def _labels(taken: dict[str, TextSample], source: str) -> tuple[tuple[str, ...], str]:
-    """Labels of a task, and why there is none."""
+    """Return the labels of a task, or the reason why there is none."""
     if not any(sample.has_labels for sample in taken.values()):
         return (), "no document has a label"
     for language, sample in taken.items():
@@ -236,7 +249,7 @@ def _project_name(folder: str) -> str:
 
 
 def _examples(taken: dict[str, TextSample], block_tokens: int) -> dict[str, str]:
-    """A line of each language's test documents, or the sentences that it begins with, to ask the endpoint about.
+    """Return a line of each language's test documents, or its first sentences, to ask the endpoint about.
 
     A character is a token of its own where a language has many of them: a longer line may not fit the model.
     """
@@ -252,7 +265,6 @@ def _examples(taken: dict[str, TextSample], block_tokens: int) -> dict[str, str]
 
 
 def _first_sentences(line: str, longest: int) -> str:
-    """The sentences that a line begins with, so many that they have at most `longest` characters."""
     ends = [end.end() for end in _SENTENCE_END.finditer(line) if len(line[: end.end()].rstrip()) <= longest]
     return line[: ends[-1]].rstrip() if ends else ""
 
@@ -260,7 +272,7 @@ def _first_sentences(line: str, longest: int) -> str:
 def _shrink_to_text(
     fitted: FittedSizes, amount: TextAmount, taken: dict[str, TextSample], write: Callable[[FittedSizes], str]
 ) -> FittedSizes:
-    """The sizes, with fewer pieces and shorter blocks where a text supports no more."""
+    """Return the sizes with fewer pieces and shorter blocks where a text supports no more."""
     whole = [sample for sample in taken.values() if sample.whole and sample.texts["train"]]
     recipe = _parsed(write(fitted))
     with contextlib.suppress(TokenizerError):  # what it says is in the list of everything that is wrong

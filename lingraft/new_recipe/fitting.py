@@ -1,12 +1,15 @@
 """Sizes of a recipe that fit an amount of text and a machine: encoder, vocabulary, updates, blocks, batches."""
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
+from lingraft.data.pool import available_cores
 from lingraft.model.flops import UpdateShape
-from lingraft.new_recipe.machine import Machine
 from lingraft.preflight.sizes import supported_vocabulary
+from lingraft.reports.cost.accelerators import ASSUMED_UTILISATION, PEAKS_TFLOPS
 
 _CHARACTERS_A_TOKEN = 3.5
 _MOST_EPOCHS = 40
@@ -19,6 +22,46 @@ _FEWEST_STEPS = 100
 _FEWEST_PIECES = 200
 _PIECES_A_CHARACTER = 1.5
 """Fewest pieces for each character, so that not all pieces are single characters."""
+_FLOPS_A_CORE = 60e9
+"""The demo's rate on two server cores, between those of fp32 and bf16, by the formulas of `cost`."""
+_UNKNOWN_GPU_TFLOPS = 60.0
+_NARROW = 0.25
+"""Narrow models reach less of a GPU than those that the utilisation of `cost` is assumed for."""
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Machine that trains."""
+
+    cores: int
+    memory_bytes: int
+    gpu: str | None = None
+    """Its name, if there is one."""
+    gpu_memory_bytes: int = 0
+
+    @classmethod
+    def here(cls) -> Self:
+        """Return the machine that this process runs on."""
+        import torch
+
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if not torch.cuda.is_available():
+            return cls(available_cores(), memory)
+        found = torch.cuda.get_device_properties(0)
+        return cls(available_cores(), memory, found.name, found.total_memory)
+
+    @property
+    def flops_per_s(self) -> float:
+        """Approximate FLOPs per second of training, by the formulas of `cost`: an assumption, not a measurement."""
+        if self.gpu is None:
+            return self.cores * _FLOPS_A_CORE
+        peaks = [peak for name, peak in PEAKS_TFLOPS.items() if name in self.gpu]
+        return (peaks or [_UNKNOWN_GPU_TFLOPS])[0] * 1e12 * ASSUMED_UTILISATION * _NARROW
+
+    def __str__(self) -> str:
+        gpu = f"{self.gpu} with {self.gpu_memory_bytes / GIB:.0f} GiB" if self.gpu else "no GPU"
+        return f"{self.cores} CPU cores, {self.memory_bytes / GIB:.0f} GiB of memory, {gpu}"
 
 
 @dataclass(frozen=True)
@@ -93,13 +136,7 @@ class FittedSizes:
 
 
 def fit_sizes(amount: TextAmount, machine: Machine, hours: float) -> FittedSizes:
-    """Choose sizes for an amount of text, a machine and a time.
-
-    Args:
-        amount: of text.
-        machine: that trains.
-        hours: that all of it may take, about.
-    """
+    """Choose sizes for an amount of text, a machine and the hours that training may take, about."""
     budget = hours * 3600 * machine.flops_per_s
     fitting = [shape for shape in ENCODER_PRESETS if _is_affordable(shape, amount, machine, budget)]
     shape = (fitting or ENCODER_PRESETS[:1])[-1]
@@ -108,7 +145,7 @@ def fit_sizes(amount: TextAmount, machine: Machine, hours: float) -> FittedSizes
     batch, micro = _batch(shape, machine)
     tokens = batch * shape.block_tokens
     pretraining = _work(shape, vocabulary, batch).pretraining_flops()
-    adaptation = _mini_work(shape, vocabulary, batch).adaptation_flops()
+    adaptation = _work(shape, vocabulary, batch, mini=True).adaptation_flops()
     targets = amount.targets
     steps = _steps(_PRETRAINING_SHARE * budget / pretraining, amount.characters[amount.source], tokens)
     each = _ADAPTATION_SHARE * budget / len(targets) / adaptation
@@ -128,13 +165,11 @@ def fit_sizes(amount: TextAmount, machine: Machine, hours: float) -> FittedSizes
 
 def with_blocks(fitted: FittedSizes, block_tokens: int, amount: TextAmount) -> FittedSizes:
     """Return the sizes with blocks of another length."""
-    tokens = fitted.pretraining_steps * fitted.batch_blocks * block_tokens
-    share = block_tokens / fitted.block_tokens
     return replace(
         fitted,
         block_tokens=block_tokens,
-        pretraining_epochs=_epochs(tokens, amount),
-        hours=fitted.hours * share,
+        pretraining_epochs=_epochs(fitted.pretraining_steps * fitted.batch_blocks * block_tokens, amount),
+        hours=fitted.hours * block_tokens / fitted.block_tokens,
     )
 
 
@@ -143,7 +178,6 @@ def _epochs(tokens: int, amount: TextAmount) -> float:
 
 
 def _is_affordable(shape: EncoderPreset, amount: TextAmount, machine: Machine, budget: float) -> bool:
-    """Whether text, time and memory suffice for a shape."""
     tokens = _TOKENS_A_PARAMETER * shape.body_parameters
     batch, _ = _batch(shape, machine)
     update = _work(shape, shape.vocabulary, batch).pretraining_flops()
@@ -156,7 +190,7 @@ def _is_affordable(shape: EncoderPreset, amount: TextAmount, machine: Machine, b
 
 
 def _batch(shape: EncoderPreset, machine: Machine) -> tuple[int, int | None]:
-    """Blocks in one update, and blocks computed at once where memory does not hold them all."""
+    """Return the blocks in one update, and the blocks computed at once where memory does not hold them all."""
     if machine.gpu is None:
         return 32, None
     batch = max(32, 16_384 // shape.block_tokens)
@@ -166,22 +200,26 @@ def _batch(shape: EncoderPreset, machine: Machine) -> tuple[int, int | None]:
     return batch, None if at_once == batch else at_once
 
 
-def _work(shape: EncoderPreset, vocabulary: int, batch: int) -> UpdateShape:
-    heads = len(shape.mlm_heads)
-    return UpdateShape(shape.layers, shape.width, vocabulary, shape.block_tokens, batch, shape.mask_rate, heads)
-
-
-def _mini_work(shape: EncoderPreset, vocabulary: int, batch: int) -> UpdateShape:
-    return UpdateShape(shape.mlm_heads[0], shape.width, vocabulary, shape.block_tokens, batch, shape.mask_rate)
+def _work(shape: EncoderPreset, vocabulary: int, batch: int, mini: bool = False) -> UpdateShape:
+    """Return an update of pretraining, or of a mini-model of the first depth."""
+    return UpdateShape(
+        layers=shape.mlm_heads[0] if mini else shape.layers,
+        width=shape.width,
+        vocabulary=vocabulary,
+        block_tokens=shape.block_tokens,
+        batch_blocks=batch,
+        mask_rate=shape.mask_rate,
+        heads=1 if mini else len(shape.mlm_heads),
+    )
 
 
 def _steps(affordable: float, characters: float, tokens: int) -> int:
-    """Updates that time and text allow; the text is not seen more often than helps."""
+    """Return the updates that time and text allow; the text is not seen more often than helps."""
     useful = _MOST_EPOCHS * characters / _CHARACTERS_A_TOKEN / tokens
     return _rounded(max(min(affordable, useful), _FEWEST_STEPS))
 
 
 def _rounded(value: float) -> int:
-    """A number of two digits that count, not larger."""
+    """Round down to two significant digits."""
     unit = 10 ** max(int(math.log10(value)) - 1, 0)
     return int(value // unit * unit)

@@ -1,17 +1,17 @@
-"""A fitted recipe as TOML in which every line says what it is for."""
+"""Writing of a fitted recipe as TOML, with a comment on every line."""
 
 import json
 from collections.abc import Mapping, Sequence
 
 from lingraft.config.text import Files, TextSource
-from lingraft.new_recipe.fitting import FittedSizes
-from lingraft.new_recipe.machine import Machine
+from lingraft.new_recipe.fitting import FittedSizes, Machine
 
 _COLUMN = 44
 _WARMUP_SHARE = 0.08
 
 
 def format_recipe(
+    *,
     name: str,
     text: TextSource,
     languages: Sequence[str],
@@ -24,15 +24,16 @@ def format_recipe(
     """Return a recipe as TOML.
 
     Args:
-        name: of the project.
-        text: where the text is.
-        languages: the source first.
-        labels: of the task of kind 'documents'; no task if empty.
-        no_task: why there is no task.
+        name: name of the project.
+        text: source of the text.
+        languages: languages, the source first.
+        labels: labels of the task of kind 'documents'; no task if empty.
+        no_task: reason why there is no task.
         examples: a text to ask the endpoint about, by language.
-        machine: that the sizes were fitted to.
+        machine: machine that the sizes were fitted to.
         fitted: sizes.
     """
+    shape = fitted.shape
     lines = [
         f"# Written by `lingraft init` for {machine}.",
         "# Change what you like, and run the same command again: what does not depend on the change is not made anew.",
@@ -40,43 +41,15 @@ def format_recipe(
         _line("source", languages[0], "language of the primary, and of the labels that it learns from"),
         _line("targets", [*languages[1:]], "languages to add; remove any, or add one that there is text for"),
         _line("precision", "auto", "bf16 where a short probe finds it faster, else fp32"),
-        *([] if labels else [_line("serve_primary", True, "without a task, serve masked tokens and embeddings")]),
+    ]
+    if not labels:
+        lines.append(_line("serve_primary", True, "without a task, serve masked tokens and embeddings"))
+    lines += [
         *_text(text),
-        *_split(),
-        *_model(fitted),
-        *_training(fitted),
-        *(_task(labels, examples, fitted) if labels else _without_task(no_task)),
-        *_cluster(),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _text(text: TextSource) -> list[str]:
-    if isinstance(text, Files):
-        named = (_line(f"paths.{tag}", [*paths], f"files or folders in {tag!r}") for tag, paths in text.paths.items())
-        return ["", "[text]", _line("kind", "files", "files of any name, listed by language"), *named]
-    path = getattr(text, "path", "")
-    return [
-        "",
-        "[text]",
-        _line("kind", "folder", "one file or folder for each language, named after it"),
-        _line("path", path, "the folder"),
-        "# [text.cleaning]  # remove the '# ' before it to drop what is no prose, and what comes twice",
-    ]
-
-
-def _split() -> list[str]:
-    return [
         "",
         "[split]",
         _line("dev_share", 0.1, "documents for choices made on the way"),
         _line("test_share", 0.2, "documents for the reported scores only"),
-    ]
-
-
-def _model(fitted: FittedSizes) -> list[str]:
-    shape = fitted.shape
-    return [
         "",
         "[tokenizer]",
         _line("vocabulary", fitted.vocabulary, "pieces of each language; more need more text"),
@@ -88,37 +61,50 @@ def _model(fitted: FittedSizes) -> list[str]:
         _line("attention_heads", shape.attention_heads, "of each layer; must divide the width"),
         _line("mlm_heads", [*shape.mlm_heads], "layers with a head: depths that a mini-model can have"),
         _line("block_tokens", fitted.block_tokens, "tokens of a block, and of the longest input"),
+        "",
+        "[pretraining]  # the primary, in the source language",
+        *_stage(fitted, fitted.pretraining_steps, shape.pretraining_rate),
+        _line("positions", "sinusoidal", "small primaries learn sooner by them"),
+        _line("embeddings", "static-vectors", "likewise; what words mean is counted in the text"),
+        "",
+        "[adaptation]  # embeddings, once for each language",
+        _line("depth", fitted.depth, "layers of the mini-model; one of encoder.mlm_heads"),
+        _line("initialisation", "aligned", "new embeddings begin as the source's that mean the same"),
+        *_stage(fitted, fitted.adaptation_steps, shape.adaptation_rate),
+        *(_task(labels, examples, fitted) if labels else _without_task(no_task)),
+        "",
+        "[cluster]",
+        _line("parallel_languages", 1, "languages that are learned at the same time"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _text(text: TextSource) -> list[str]:
+    if isinstance(text, Files):
+        named = (_line(f"paths.{tag}", [*paths], f"files or folders in {tag!r}") for tag, paths in text.paths.items())
+        return ["", "[text]", _line("kind", "files", "files of any name, listed by language"), *named]
+    return [
+        "",
+        "[text]",
+        _line("kind", "folder", "one file or folder for each language, named after it"),
+        _line("path", getattr(text, "path", ""), "the folder"),
+        "# [text.cleaning]  # remove the '# ' before it to drop what is no prose, and what comes twice",
     ]
 
 
-def _training(fitted: FittedSizes) -> list[str]:
-    shape, lines = fitted.shape, []
-    stages = (
-        ("pretraining", fitted.pretraining_steps, shape.pretraining_rate, "the primary, in the source language"),
-        ("adaptation", fitted.adaptation_steps, shape.adaptation_rate, "embeddings, once for each language"),
-    )
-    for section, steps, rate, what in stages:
-        lines += ["", f"[{section}]  # {what}"]
-        if section == "adaptation":
-            lines += [
-                _line("depth", fitted.depth, "layers of the mini-model; one of encoder.mlm_heads"),
-                _line("initialisation", "aligned", "new embeddings begin as the source's that mean the same"),
-            ]
-        lines += [
-            _line("steps", steps, "updates; more take more time, and learn more until the text is exhausted"),
-            _line("batch_blocks", fitted.batch_blocks, "blocks in one update"),
-        ]
-        if fitted.micro_batch_blocks:
-            lines.append(_line("micro_batch_blocks", fitted.micro_batch_blocks, "computed at once, to fit into memory"))
-        lines += [
-            _line("learning_rate", rate, "at its peak; lower it if the loss jumps"),
-            _line("warmup_steps", int(_WARMUP_SHARE * steps), "updates until the peak"),
-            _line("mask_rate", shape.mask_rate, "share of tokens that are predicted"),
-        ]
-        if section == "pretraining":
-            lines.append(_line("positions", "sinusoidal", "small primaries learn sooner by them"))
-            lines.append(_line("embeddings", "static-vectors", "likewise; what words mean is counted in the text"))
-    return lines
+def _stage(fitted: FittedSizes, steps: int, rate: float) -> list[str]:
+    lines = [
+        _line("steps", steps, "updates; more take more time, and learn more until the text is exhausted"),
+        _line("batch_blocks", fitted.batch_blocks, "blocks in one update"),
+    ]
+    if fitted.micro_batch_blocks:
+        lines.append(_line("micro_batch_blocks", fitted.micro_batch_blocks, "computed at once, to fit into memory"))
+    return [
+        *lines,
+        _line("learning_rate", rate, "at its peak; lower it if the loss jumps"),
+        _line("warmup_steps", int(_WARMUP_SHARE * steps), "updates until the peak"),
+        _line("mask_rate", fitted.shape.mask_rate, "share of tokens that are predicted"),
+    ]
 
 
 def _task(labels: Sequence[str], examples: Mapping[str, str], fitted: FittedSizes) -> list[str]:
@@ -150,10 +136,6 @@ def _without_task(reason: str) -> list[str]:
         '# name = "topic"',
         '# kind = "documents"',
     ]
-
-
-def _cluster() -> list[str]:
-    return ["", "[cluster]", _line("parallel_languages", 1, "languages that are learned at the same time")]
 
 
 def _line(key: str, value: object, comment: str) -> str:

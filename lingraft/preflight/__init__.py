@@ -10,6 +10,7 @@ Text that seems to be in another language, or that is the source's word for word
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from lingraft.config.recipe import Recipe
@@ -37,36 +38,32 @@ def require_ready(
     languages: Sequence[str] | None = None,
     taken: Mapping[str, TextSample] | None = None,
 ) -> None:
-    """Check a recipe's text, labels, task examples, sizes and outputs.
+    """Check a recipe's text, labels, task examples and sizes in some languages or all, and the folder of results.
 
     Args:
-        recipe: to be run.
-        out: folder that results will be written to.
-        languages: those to check; all of the recipe's if None.
+        recipe: recipe to run.
+        out: folder of the results.
+        languages: languages to check; all of the recipe's if None.
         taken: samples of their text by language, as the recipe splits it; they are taken now if None.
 
     Raises:
         NotReadyError: the message lists everything that is wrong.
     """
-    checked = recipe.languages if languages is None else languages
-    _require_none([*outputs.output_problems(out), *_all_messages(find_problems(recipe, checked, taken=taken))])
+    found = find_problems(recipe, recipe.languages if languages is None else languages, taken=taken)
+    _require_none([*outputs.output_problems(out), *chain.from_iterable(found.values())])
 
 
 def require_some_ready(recipe: Recipe, languages: Sequence[str], out: Path | None = None, source: bool = False) -> None:
     """Check languages that do not wait for each other: report all problems, and refuse only if no language is ready.
 
-    Args:
-        recipe: to be run.
-        languages: those to check.
-        out: folder that results will be written to.
-        source: whether the source is needed as well.
+    With `source`, the source is needed as well.
 
     Raises:
         NotReadyError: every language has a problem, the source has one and is needed, or results cannot be written.
     """
     needed = [recipe.source] if source else []
     found, places = find_problems(recipe, [*needed, *languages]), [*outputs.output_problems(out)]
-    listed = [*places, *_all_messages(found)]
+    listed = [*places, *chain.from_iterable(found.values())]
     none_is_ready = bool(found) and {*languages} <= found.keys()
     if places or none_is_ready or not found.keys().isdisjoint(needed):
         raise NotReadyError(_format_problems(listed))
@@ -77,14 +74,7 @@ def require_some_ready(recipe: Recipe, languages: Sequence[str], out: Path | Non
 def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: Path, smaller_vocabulary: bool) -> None:
     """Check the text of a language that is added to a primary at hand.
 
-    Tasks without readable, labelled test examples in the language are not judged, which is no problem.
-
-    Args:
-        recipe: by which it is added.
-        language: to be added.
-        tasks: finetuned ones, with their labels.
-        out: folder that results will be written to.
-        smaller_vocabulary: whether a text that does not support the recipe's vocabulary gets a smaller one.
+    Finetuned tasks without readable, labelled test examples in the language are not judged, which is no problem.
 
     Raises:
         NotReadyError: the message lists everything that is wrong.
@@ -92,7 +82,7 @@ def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: P
     judged = tuple(task for task in tasks if _can_be_judged(recipe, task, language))
     with_tasks = recipe.model_copy(update={"tasks": judged})
     found = find_problems(with_tasks, [language], smaller_vocabulary)
-    _require_none([*outputs.output_problems(out), *_all_messages(found)])
+    _require_none([*outputs.output_problems(out), *chain.from_iterable(found.values())])
 
 
 def find_problems(
@@ -104,8 +94,8 @@ def find_problems(
     """Return everything that is wrong with the text, labels, task examples and resources of some languages.
 
     Args:
-        recipe: to be run.
-        languages: those to check, the source among them or not.
+        recipe: recipe to run.
+        languages: languages to check, the source among them or not.
         smaller_vocabulary: whether a text that does not support the recipe's vocabulary gets a smaller one.
         taken: samples of their text by language, as the recipe splits it; they are taken now if None.
     """
@@ -129,7 +119,9 @@ def find_problems(
         ]
         for language, sample in taken.items()
     }
-    _report(taken, time.monotonic() - began)
+    part = [language for language, sample in taken.items() if not sample.knows_labels]
+    limit = f"; of {', '.join(part)} only a part of about {samples.MAX_CHARACTERS:,} characters or more" if part else ""
+    say(f"Checked the text of {', '.join(taken)} in {time.monotonic() - began:.1f} s{limit}.")
     for warning in (*wrong_text_warnings(taken, detector), *samples.copy_warnings(taken, recipe.source)):
         say(warning)
     return {language: messages for language, messages in found.items() if messages}
@@ -171,31 +163,21 @@ def _require_none(found: Sequence[str]) -> None:
         raise NotReadyError(_format_problems(found))
 
 
-def _all_messages(found: Problems) -> list[str]:
-    return [message for messages in found.values() for message in messages]
-
-
 def _shortened(language: str, messages: Iterable[str]) -> list[str]:
-    """The first of a language's problems of one kind, each in one line, and how many there are besides."""
+    """Return the first of a language's problems of one kind, each in one line, and how many there are besides."""
     every = list(messages)
     shown = [" ".join(message.split()) for message in every[:_MOST_OF_A_KIND]]
-    return (
-        shown if len(every) <= len(shown) else [*shown, f"{language}: and {len(every) - len(shown):,} more like these"]
-    )
+    if len(every) > len(shown):
+        shown.append(f"{language}: and {len(every) - len(shown):,} more like these")
+    return shown
 
 
 def _format_problems(found: Sequence[str]) -> str:
     counted = "1 problem was" if len(found) == 1 else f"{len(found)} problems were"
     # Only the last message that says how files are to be laid out says so.
     last = max((place for place, message in enumerate(found) if documents.LAYOUT in message), default=0)
-    once = (
-        message if place == last else message.replace(f" {documents.LAYOUT}", "") for place, message in enumerate(found)
-    )
-    lines = "\n".join(f"  {number}. {message}" for number, message in enumerate(once, start=1))
-    return f"{counted} found before anything was computed:\n{lines}"
-
-
-def _report(taken: Mapping[str, TextSample], elapsed_s: float) -> None:
-    part = [language for language, sample in taken.items() if not sample.knows_labels]
-    limit = f"; of {', '.join(part)} only a part of about {samples.MAX_CHARACTERS:,} characters or more" if part else ""
-    say(f"Checked the text of {', '.join(taken)} in {elapsed_s:.1f} s{limit}.")
+    lines = [f"{counted} found before anything was computed:"]
+    for place, message in enumerate(found):
+        shown = message if place == last else message.replace(f" {documents.LAYOUT}", "")
+        lines.append(f"  {place + 1}. {shown}")
+    return "\n".join(lines)

@@ -1,24 +1,19 @@
 """Task examples in files and datasets of their own: there, well-formed, and with labels that the task knows."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 from lingraft.config.recipe import Recipe
-from lingraft.config.tasks import Task, TaskDataset
-from lingraft.data.huggingface import load_rows
+from lingraft.config.tasks import Task
 from lingraft.data.splits import SplitName
 from lingraft.errors import LingraftError
-from lingraft.tasks import squad
-from lingraft.tasks.labelled_texts import Example, examples_of, examples_or_errors
-from lingraft.tasks.rows import Row, class_names, in_language
-from lingraft.tasks.squad import Question
-from lingraft.tasks.tagged_sentences import Sentence, sentences_of, sentences_or_errors
+from lingraft.tasks.labelled_texts import Example
+from lingraft.tasks.loading import AnyExample, read_examples
+from lingraft.tasks.tagged_sentences import Sentence
 
 MAX_EXAMPLES = 500_000
 """Examples of a file or dataset that are read, at most."""
-AnyExample = Example | Sentence | Question
 
 
 @dataclass
@@ -37,17 +32,18 @@ class SplitScan:
 
 
 def example_problems(recipe: Recipe, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the examples of tasks that have their own, by language.
+    """Yield problems with the examples of tasks that have their own, by language.
 
-    Args:
-        recipe: with its tasks.
-        languages: those that are looked at; the source's are its training and dev examples, too.
+    The source is checked with its training and dev examples, too; its labels are read even if it is not checked.
     """
     for task in recipe.tasks:
         if task.kind == "documents":
             continue
-        has_own = task.labels or task.kind == "questions"
-        train = SplitScan() if has_own and recipe.source not in languages else scan_split(task, "train", recipe.source)
+        labels_are_given = task.labels or task.kind == "questions"
+        if recipe.source in languages or not labels_are_given:
+            train = scan_split(task, "train", recipe.source)
+        else:
+            train = SplitScan()
         labels = list(task.labels) or (sorted(train.labels) if train.whole else None)
         for language in languages:
             for message in _in_language(recipe, task, language, train, labels):
@@ -55,9 +51,9 @@ def example_problems(recipe: Recipe, languages: Sequence[str]) -> Iterator[tuple
 
 
 def scan_split(task: Task, split: SplitName, language: str) -> SplitScan:
-    """Read a split of a task in a language, and go on behind what is no example."""
+    """Read a split of a task in a language, and go on behind errors."""
     found = SplitScan()
-    for example in islice(_examples(task, split, language), MAX_EXAMPLES):
+    for example in islice(read_examples(task, split, language), MAX_EXAMPLES):
         if isinstance(example, LingraftError):
             found.errors.append(str(example))
             continue
@@ -87,38 +83,6 @@ def _in_language(
                 for label, place in sorted(found.labels.items())
                 if label not in labels
             )
-
-
-def _examples(task: Task, split: SplitName, language: str) -> Iterator[AnyExample | LingraftError]:
-    source = getattr(task, split)
-    try:
-        if isinstance(source, TaskDataset):
-            yield from _of_dataset(task, source, language)
-        else:
-            yield from _of_file(task, Path(source.path.replace("{language}", language)), language)
-    except LingraftError as error:
-        yield error
-
-
-def _of_file(task: Task, path: Path, language: str) -> Iterable[AnyExample | LingraftError]:
-    if task.kind == "questions":
-        return squad.questions_or_errors(path)
-    if task.kind == "tags":
-        return sentences_or_errors(path)
-    return examples_or_errors(path, language, task.kind == "pairs")
-
-
-def _of_dataset(task: Task, source: TaskDataset, language: str) -> Iterable[AnyExample]:
-    dataset = load_rows(source, language, f"task {task.name!r}")
-    origin = f"dataset {source.dataset.replace('{language}', language)!r} in {language!r}"
-    found = in_language((Row(origin, cells) for cells in dataset), language, origin)
-    rows = (row.cells for row in islice(found, MAX_EXAMPLES))
-    names = class_names(dataset.features)
-    if task.kind == "questions":
-        return squad.from_rows(rows, origin)
-    if task.kind == "tags":
-        return sentences_of(rows, origin, names)
-    return examples_of(rows, origin, names, task.kind == "pairs")
 
 
 def _labels_of(example: AnyExample) -> Sequence[str]:

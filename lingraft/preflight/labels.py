@@ -14,11 +14,9 @@ KnownLabels = Mapping[str, Sequence[str]]
 
 
 def known_labels(recipe: Recipe, taken: Mapping[str, TextSample]) -> KnownLabels:
-    """Labels of the tasks of kind 'documents': the recipe's, else those of the source's training documents.
+    """Return the labels of the tasks of kind 'documents': the recipe's, else those of the source's training documents.
 
-    Args:
-        recipe: with its tasks.
-        taken: samples by language; the source is read if it is not among them.
+    The source is read if it is not among the samples.
     """
     tasks = _documents_tasks(recipe)
     found: dict[str, Sequence[str]] = {task.name: task.labels for task in tasks if task.labels}
@@ -33,30 +31,21 @@ def known_labels(recipe: Recipe, taken: Mapping[str, TextSample]) -> KnownLabels
 
 
 def label_problems(recipe: Recipe, sample: TextSample, known_labels: KnownLabels) -> Iterator[str]:
-    """Documents of a language that lack a label, or have one that a task does not know.
-
-    Args:
-        recipe: with its tasks.
-        sample: of the language's text.
-        known_labels: by task.
-    """
+    """Yield documents of a language that lack a label, or have one that a task does not know."""
     tasks = _documents_tasks(recipe)
     if tasks and sample.unlabelled:
-        yield _unlabelled(sample, tasks[0])
+        count = len(sample.unlabelled)
+        more = f" and {count - 1:,} further documents have" if count > 1 else " has"
+        yield (
+            f"{sample.language}: {sample.unlabelled[0]}{more} no label, and task {tasks[0].name!r} needs one for each "
+            f"document. {LABELLING}"
+        )
     for task in tasks:
         yield from _of_task(recipe, task, sample, known_labels.get(task.name))
 
 
 def _documents_tasks(recipe: Recipe) -> list[Task]:
     return [task for task in recipe.tasks if task.kind == "documents"]
-
-
-def _unlabelled(sample: TextSample, task: Task) -> str:
-    more = f" and {len(sample.unlabelled) - 1:,} further documents have" if len(sample.unlabelled) > 1 else " has"
-    return (
-        f"{sample.language}: {sample.unlabelled[0]}{more} no label, and task {task.name!r} needs one for each "
-        f"document. {LABELLING}"
-    )
 
 
 def _of_task(recipe: Recipe, task: Task, sample: TextSample, labels: Sequence[str] | None) -> Iterator[str]:

@@ -14,11 +14,7 @@ _PROBE = ".lingraft-write-check"
 
 
 def output_problems(out: Path | None) -> Iterator[str]:
-    """Places of results that cannot be written with the rights and credentials of this process.
-
-    Args:
-        out: folder of the results, if there is one; it is not made.
-    """
+    """Yield places of results that this process has no rights or credentials to write; the folder `out` is not made."""
     places = [str(out)] if out else []
     places += [shared] if (shared := os.environ.get(RESULTS_VARIABLE)) else []
     for place in places:
@@ -33,7 +29,7 @@ def output_problems(out: Path | None) -> Iterator[str]:
 
 
 def _try_write_remote(place: RemotePath) -> None:
-    """Write an object and remove it: the rights of a bucket can only be known by trying."""
+    """Write an object and remove it, as nothing else shows the rights of a bucket."""
     failures: tuple[type[Exception], ...] = (OSError, *place.failures)
     probe = f"{place.path.rstrip('/')}/{_PROBE}"
     try:

@@ -1,4 +1,4 @@
-"""A sample of one language's text, read within a bounded time, and what can be said of the text by it."""
+"""A sample of one language's text, read within a bounded time, and conclusions from it about the text."""
 
 import json
 import time
@@ -52,12 +52,12 @@ class TextSample:
 
     @property
     def documents(self) -> int:
-        """How many were read that are not empty."""
+        """Number of documents read that are not empty."""
         return sum(map(len, self.texts.values()))
 
     @property
     def counted(self) -> int:
-        """How many documents' labels were looked at."""
+        """Number of documents whose labels were looked at."""
         return len(self.unlabelled) + sum(counts.total() for counts in self.labels.values())
 
     @property
@@ -70,7 +70,7 @@ class TextSample:
         return [" ".join(text.split()) for texts in self.texts.values() for text in texts]
 
     def alphabet(self) -> int:
-        """How many characters cover 99.95% of the training text's first million."""
+        """Return how many characters cover 99.95% of the training text's first million."""
         counts: Counter[str] = Counter()
         for text in self.texts["train"]:
             counts.update(text)
@@ -110,14 +110,11 @@ def take_sample(source: TextSource, division: Split, language: str) -> TextSampl
     """Read a sample of a language's text, cleaned and split as a recipe says.
 
     Duplicates are not looked for. A dataset is streamed, whatever the recipe says, so that it is not downloaded whole.
-
-    Args:
-        source: the recipe's [text].
-        division: the recipe's [split].
-        language: one of the recipe's.
     """
     sample, prepare = TextSample(language), Preprocessor(division, source.cleaning)
-    for found in read_source(_streamed(source), language, sample.notes, Counter(), MAX_CHARACTERS):
+    if isinstance(source, HuggingFace):
+        source = source.model_copy(update={"streaming": True})
+    for found in read_source(source, language, sample.notes, Counter(), MAX_CHARACTERS):
         if isinstance(found, LingraftError):
             sample.errors.append(str(found))
             continue
@@ -129,12 +126,8 @@ def take_sample(source: TextSource, division: Split, language: str) -> TextSampl
 def scan_rest(sample: TextSample, source: TextSource, division: Split) -> None:
     """Look for errors and labels in all of a text of which a sample was taken, for a bounded time.
 
-    Text in object storage and on the hub is left at the sample, since it would have to be downloaded.
-
-    Args:
-        sample: gets the errors and labels; it keeps its texts.
-        source: the recipe's [text].
-        division: the recipe's [split].
+    The sample gets the errors and labels, and keeps its texts. Text in object storage and on the hub is left at the
+    sample, since it would have to be downloaded.
     """
     if sample.whole or not _is_local(source):
         return
@@ -156,7 +149,7 @@ def scan_rest(sample: TextSample, source: TextSource, division: Split) -> None:
 
 
 def copy_warnings(taken: Mapping[str, TextSample], source: str) -> Iterator[str]:
-    """Yield of each target how much of its text stands in the source's word for word: untranslated, or the wrong file.
+    """Yield targets of whose text a tenth or more stands in the source's word for word: untranslated, or a wrong file.
 
     Such text teaches the target nothing, and makes its zero-shot scores better than they are. Nothing is said where the
     source is not among the samples.
@@ -178,7 +171,3 @@ def _is_local(source: TextSource) -> bool:
     if isinstance(source, Folder):
         return uri_of(source.path) is None
     return isinstance(source, Files) and not any(uri_of(name) for names in source.paths.values() for name in names)
-
-
-def _streamed(source: TextSource) -> TextSource:
-    return source.model_copy(update={"streaming": True}) if isinstance(source, HuggingFace) else source

@@ -1,4 +1,4 @@
-"""Whether a text is large enough for its splits, its tokenizer and its blocks.
+"""A check that a text is large enough for its splits, its tokenizer and its blocks.
 
 A text that is clearly large enough is not looked at. Of any other, the tokenizer is trained for real, in seconds.
 """
@@ -24,12 +24,9 @@ _ALWAYS_TRIED = 1_000_000
 
 
 def size_problems(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) -> Iterator[str]:
-    """Yield what a language's text is too small for.
+    """Yield what a language's text is too small for; nothing can be said where the sample is not all of it.
 
-    Args:
-        recipe: says how large vocabulary and blocks are.
-        sample: of the text; nothing can be said where it is not all of it.
-        smaller_vocabulary: whether the text gets a smaller vocabulary if it does not support the recipe's.
+    With `smaller_vocabulary`, a text that does not support the recipe's vocabulary gets a smaller one.
     """
     if not sample.whole or sample.errors or not sample.documents:
         return
@@ -41,17 +38,17 @@ def size_problems(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) 
 
 
 def enough_characters(vocabulary: int) -> float:
-    """Characters of training text that support so many pieces without doubt."""
+    """Return the characters of training text that support so many pieces without doubt."""
     return _CHARACTERS_A_PIECE * vocabulary**_GROWTH
 
 
 def supported_vocabulary(characters: float) -> float:
-    """Pieces that so many characters of training text support without doubt; the inverse of `enough_characters`."""
+    """Return the pieces that so many characters support without doubt; the inverse of `enough_characters`."""
     return float((characters / _CHARACTERS_A_PIECE) ** (1 / _GROWTH))
 
 
 def largest_vocabulary(recipe: Recipe, sample: TextSample) -> int:
-    """Pieces that a language's text supports, up to the recipe's.
+    """Return the pieces that a language's text supports, up to the recipe's.
 
     Raises:
         TokenizerError: the recipe's are fewer than the text has characters.

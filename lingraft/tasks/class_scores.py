@@ -31,17 +31,23 @@ class ClassScore(NamedTuple):
 
 
 def class_scores(confusion: Confusion) -> list[ClassScore]:
-    """Scores of each class, in the order of the matrix."""
+    """Return the scores of each class, in the order of the matrix."""
     found = []
     for place, row in enumerate(confusion):
         right, examples, predicted = row[place], sum(row), sum(other[place] for other in confusion)
-        shares = [_share(right, examples), _share(right, predicted), _share(2 * right, examples + predicted)]
-        found.append(ClassScore(examples, predicted, *shares))
+        score = ClassScore(
+            examples=examples,
+            predicted=predicted,
+            recall=_share(right, examples),
+            precision=_share(right, predicted),
+            f1=_share(2 * right, examples + predicted),
+        )
+        found.append(score)
     return found
 
 
 def macro_f1(confusion: Confusion) -> float:
-    """Mean F1 of the classes that have examples or are predicted, as scikit-learn has it; 0 without any."""
+    """Return the mean F1 of the classes that have examples or are predicted, as scikit-learn has it; 0 without any."""
     scores = [score.f1 for score in class_scores(confusion) if score.f1 is not None]
     return sum(scores) / max(len(scores), 1)
 

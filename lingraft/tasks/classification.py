@@ -3,10 +3,9 @@
 Legend: B batch, T tokens, D width, C classes, N examples.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +16,8 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
 from lingraft.tasks.class_scores import MACRO_F1, macro_f1
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.tasks.kinds import TaskEvaluation
-from lingraft.tasks.labelled_texts import Example, examples_of, read_examples
-from lingraft.tasks.labels import labels_of, numbered
-from lingraft.tasks.lengths import by_length
+from lingraft.tasks.kinds import TaskEvaluation, by_length, labels_of, number_labels
+from lingraft.tasks.labelled_texts import Example
 from lingraft.tasks.pairs import Encoded, encode, pad, pad_types
 
 
@@ -37,7 +34,7 @@ class Classifier(nn.Module):
             init_weights(linear)
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
-        """Logits (B, C)."""
+        """Return logits (B, C)."""
         depth = self.encoder.shape.layers
         first_BD = self.encoder.hidden_states(tokens_BT, (depth,), visible_BT, types_BT)[depth][:, 0]
         features_BD = torch.tanh(self.dense(self._drop(first_BD)))
@@ -48,7 +45,7 @@ class Classifier(nn.Module):
         return F.dropout(features_BD, self.encoder.shape.dropout, self.training)
 
 
-class Batch(NamedTuple):
+class TextBatch(NamedTuple):
     """Padded texts or pairs, and their classes."""
 
     tokens_BT: Tensor
@@ -59,7 +56,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Classified:
-    """Tokenized texts or pairs with class numbers."""
+    """Tokenized texts or pairs with class numbers; implements `Prepared`."""
 
     encoded: Encoded
     labels_N: Tensor
@@ -67,84 +64,57 @@ class Classified:
 
     @property
     def truncated(self) -> int:
-        """Examples of which only a part fits a block."""
+        """Number of examples of which only a part fits a block."""
         return self.encoded.truncated
 
     def __len__(self) -> int:
         return len(self.labels_N)
 
-    def batch(self, chosen: Tensor) -> Batch:
-        """The examples of the numbers given."""
+    def batch(self, chosen: Tensor) -> TextBatch:
+        """Return examples by their numbers."""
         rows = chosen.tolist()
         tokens_BT, visible_BT = pad([self.encoded.rows[row] for row in rows], self.pad_id)
         types = self.encoded.types
         types_BT = pad_types(None if types is None else [types[row] for row in rows])
-        return Batch(tokens_BT, visible_BT, types_BT, self.labels_N[chosen])
+        return TextBatch(tokens_BT, visible_BT, types_BT, self.labels_N[chosen])
 
     def length(self, row: int) -> int:
-        """Tokens of an example."""
+        """Return the tokens of an example."""
         return len(self.encoded.rows[row])
 
     def targets(self, chosen: Tensor) -> int:
-        """One class an example."""
+        """Return the number of examples, as each has one class."""
         return len(chosen)
 
 
 class Classification:
-    """Sorting texts, or pairs of texts, into two or more classes."""
+    """The kind of task that sorts texts, or pairs of texts, into two or more classes; implements `TaskKind`."""
 
     metric = "accuracy"
 
-    def __init__(self, pairs: bool) -> None:
-        self._pairs = pairs
-
-    def read(self, path: Path, language: str) -> list[Example]:
-        """Examples of a language from a file; see `labelled_texts` for the formats.
-
-        Raises:
-            TextError: the file cannot be read, has another layout, no examples in the language, or one without a label.
-        """
-        return read_examples(path, language, self._pairs)
-
-    def from_rows(self, rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str]) -> list[Example]:
-        """Examples from the rows of a Hugging Face dataset.
-
-        Raises:
-            TextError: a column is missing, holds no text or no label.
-        """
-        return examples_of(rows, origin, names, self._pairs)
-
     def labels(self, examples: Sequence[Example]) -> list[str]:
-        """All labels of a training set, sorted: the classes of the task.
-
-        Raises:
-            TextError: fewer than two classes.
-        """
+        """Return the classes of a training set; see `TaskKind`."""
         return labels_of((example.label for example in examples), "label")
 
     def net(self, encoder: Encoder, labels: Sequence[str]) -> Classifier:
-        """The encoder under a new head."""
+        """Return the encoder under a new head."""
         return Classifier(encoder, len(labels))
 
     def prepare(
         self, examples: Sequence[Example], labels: Sequence[str], tokenizer: Tokenizer, shape: EncoderShape
     ) -> Classified:
-        """Tokenize examples; what is longer than a block loses its end (the longer text of a pair), and is counted.
-
-        Raises:
-            TextError: an example's label is not one of the task's.
-        """
-        numbers = numbered(labels, ((example.place, example.label) for example in examples), "label")
+        """Tokenize examples; one longer than a block loses its end (the longer text of a pair), and is counted."""
+        numbers = number_labels(labels, ((example.place, example.label) for example in examples), "label")
         encoded = encode([example.texts for example in examples], tokenizer, shape)
         labels_N = torch.tensor([numbers[example.label] for example in examples])
         return Classified(encoded, labels_N, tokenizer.special.pad)
 
-    def loss(self, net: Classifier, batch: Batch) -> Tensor:
-        """Mean cross-entropy over a batch, a scalar."""
+    def loss(self, net: Classifier, batch: TextBatch) -> Tensor:
+        """Return the mean cross-entropy over a batch, a scalar."""
         return F.cross_entropy(_logits(net, batch).float(), batch.labels_B.to(net.out.weight.device))
 
     def judge(self, net: Classifier, data: Classified, language: str) -> TaskEvaluation:
-        """Accuracy and macro-F1, beside the accuracy of always naming the class that is most frequent in the set."""
+        """Return accuracy and macro-F1, beside the accuracy of always naming the most frequent class of the set."""
         predicted_N, classes = predicted(net, data), net.out.out_features
         counts_CC = confusion(data.labels_N, predicted_N, classes)
         tally = ItemCounts.of((predicted_N == data.labels_N).numpy())
@@ -159,7 +129,7 @@ class Classification:
 
 @torch.inference_mode()
 def predicted(net: Classifier, data: Classified) -> Tensor:
-    """The class that is named for each example (N); the net is put into evaluation mode."""
+    """Return the most probable class of each example (N); the net is put into evaluation mode."""
     net.eval()
     predicted_N = torch.empty(len(data), dtype=torch.long)
     for chosen in by_length(data, "judge examples"):
@@ -168,12 +138,12 @@ def predicted(net: Classifier, data: Classified) -> Tensor:
 
 
 def confusion(labels_N: Tensor, predicted_N: Tensor, classes: int) -> Tensor:
-    """Counts (C true, C predicted) over a set of examples."""
+    """Return counts (C true, C predicted) over a set of examples."""
     cells = torch.bincount(labels_N * classes + predicted_N, minlength=classes * classes)
     return cells.view(classes, classes)
 
 
-def _logits(net: Classifier, batch: Batch) -> Tensor:
+def _logits(net: Classifier, batch: TextBatch) -> Tensor:
     device = net.out.weight.device
     types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
     logits_BC: Tensor = net(batch.tokens_BT.to(device), batch.visible_BT.to(device), types_BT)

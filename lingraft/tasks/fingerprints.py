@@ -1,4 +1,4 @@
-"""Marks of examples that are read from outside: equal marks, equal examples. None of the examples are read."""
+"""Fingerprints of examples outside of artifacts, made without reading an example."""
 
 import uuid
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from lingraft.errors import TextError
 
 
 def marks_of(task: Task, splits: Sequence[SplitName], language: str) -> dict[str, str]:
-    """A mark of each of some splits that the task takes from a file or a dataset.
+    """Return a fingerprint of each split that the task takes from a file or a dataset: equal ones, equal examples.
 
-    A dataset on the hub has its commit's; where the hub cannot be asked, the mark is like no other, so that what was
-    made from those examples is made again rather than taken for what it may not be.
+    A dataset on the hub is known by its commit. Where the hub cannot be asked, the fingerprint is like no other, so
+    that results of those examples are made again.
 
     Raises:
         TextError: a file is not there, or a dataset's id is none.

@@ -1,4 +1,4 @@
-"""What was found of what there was, item by item: what a score is made of, and what two judgements are compared by.
+"""Counts that a score is made of, item by item, by which two evaluations are compared.
 
 Legend: N items, such as blocks, texts or questions.
 """
@@ -21,14 +21,14 @@ _FOUND, _OUT_OF = "found", "out_of"
 
 @dataclass(frozen=True, eq=False)
 class ItemCounts:
-    """Of each item, how much was found and out of how much: accuracy and micro F1 are their sums' ratio."""
+    """Counts of each item: how much was found, and out of how much; accuracy and micro F1 are their sums' ratio."""
 
     found_N: Counts
     out_of_N: Counts
 
     @classmethod
     def of(cls, found: ArrayLike, out_of: ArrayLike | None = None) -> Self:
-        """A tally of numbers of any kind; items count as 1 each where it is not said how much they count."""
+        """Make counts of numbers of any kind; items count as 1 each without `out_of`."""
         found_N = np.asarray(found, np.float64)
         return cls(found_N, np.ones_like(found_N) if out_of is None else np.asarray(out_of, np.float64))
 
@@ -37,18 +37,18 @@ class ItemCounts:
 
     @property
     def score(self) -> float:
-        """A share, 0 to 1; 0 where there was nothing to find."""
+        """Ratio of the sums, 0 to 1; 0 where there was nothing to find."""
         return float(self.found_N.sum() / max(self.out_of_N.sum(), 1.0))
 
 
 def save(tallies: Mapping[str, ItemCounts], path: Path) -> None:
-    """Write tallies by name as safetensors."""
+    """Write counts by name as safetensors."""
     parts = {f"{name}/{_FOUND}": tally.found_N for name, tally in tallies.items()}
     save_file(parts | {f"{name}/{_OUT_OF}": tally.out_of_N for name, tally in tallies.items()}, path)
 
 
 def load(path: Path) -> dict[str, ItemCounts]:
-    """What `save` wrote.
+    """Read counts by name, as `save` wrote them.
 
     Raises:
         ArtifactError: it is not there, or not readable.

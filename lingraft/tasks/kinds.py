@@ -1,31 +1,37 @@
-"""What every kind of task provides, so that finetuning, judging and export treat all tasks alike.
+"""The interface of every kind of task, so that finetuning, evaluation and export treat all tasks alike.
 
 Three kinds: `classification` (one text or a pair), `question_answering` (extractive) and `tagging` (named entities).
+
+Legend: N rows of a prepared set of examples.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from lingraft.config.encoder import EncoderShape
+from lingraft.console import with_progress
 from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import TextError
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.item_counts import ItemCounts
+
+_BATCH = 64
 
 
 @dataclass(frozen=True)
 class TaskEvaluation:
-    """What a finetuned model scored on a set of examples; all scores are shares, 0 to 1."""
+    """Scores of a finetuned model on a set of examples, as shares from 0 to 1."""
 
     score: float
     """The task's official metric."""
     baseline: float
-    """What the best trivial answer scores on the same examples, for example the most frequent class."""
+    """Score of the best trivial answer on these examples, for example the most frequent class."""
     tally: ItemCounts
-    """What the score is made of, example by example, in the order of the examples."""
+    """Counts that the score is made of, in the order of the examples."""
     others: dict[str, float] = field(default_factory=dict)
     """Further official metrics, such as exact match."""
     confusion_CC: Tensor | None = None
@@ -41,56 +47,92 @@ class TaskNet(Protocol):
 
 
 class Prepared(Protocol):
-    """Tokenized examples."""
+    """Tokenized examples; a row is an example, or a window where an example needs several."""
 
     @property
     def truncated(self) -> int:
-        """Examples of which only a part is seen."""
+        """Number of examples of which only a part is seen."""
 
-    def __len__(self) -> int:
-        """Rows that training draws from: examples, or windows where an example needs several."""
+    def __len__(self) -> int: ...
 
     def batch(self, chosen: Tensor) -> Any:
-        """The rows of the numbers given, padded alike: a record of tensors."""
+        """Return rows by their numbers, padded alike: a record of tensors."""
 
     def length(self, row: int) -> int:
-        """Tokens of a row, without padding."""
+        """Return the tokens of a row, without padding."""
 
     def targets(self, chosen: Tensor) -> int:
-        """What the loss of these rows is the mean of: so much they weigh in a larger batch."""
+        """Return how many targets the loss of these rows is the mean of, which is their weight in a larger batch."""
 
 
 class TaskKind(Protocol):
-    """Loading, batches, head and official metric of one kind of task."""
+    """Head, loss, batches and official metric of one kind of task; `loading` reads its examples."""
 
     metric: str
     """Name of the official metric: 'accuracy' or 'F1'."""
 
-    def read(self, path: Path, language: str) -> list[Any]:
-        """Examples of a language from a file in one of the standard formats."""
+    def labels(self, examples: Sequence[Any]) -> list[str]:
+        """Return the labels of a training set, sorted; none for question answering.
 
-    def from_rows(self, rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str]) -> list[Any]:
-        """Examples from a Hugging Face dataset's rows.
-
-        Args:
-            rows: the dataset's rows.
-            origin: what to call the dataset in errors.
-            names: names of its class numbers (`ClassLabel.names`); empty where it stores the names themselves.
+        Raises:
+            TextError: a task with labels has fewer than two.
         """
 
-    def labels(self, examples: Sequence[Any]) -> list[str]:
-        """Labels of a training set, sorted; empty for question answering."""
-
     def net(self, encoder: Encoder, labels: Sequence[str]) -> nn.Module:
-        """The encoder under a new head (a `TaskNet`); draws the head's weights from torch's global generator."""
+        """Return the encoder under a new head (a `TaskNet`), drawn from torch's global generator."""
 
     def prepare(
         self, examples: Sequence[Any], labels: Sequence[str], tokenizer: Tokenizer, shape: EncoderShape
     ) -> Prepared:
-        """Tokenize examples for a body of this shape; a label that is not among `labels` is an error."""
+        """Tokenize examples for a body of this shape.
+
+        Raises:
+            TextError: there are no questions, or a label is not among `labels`.
+        """
 
     def loss(self, net: Any, batch: Any) -> Tensor:
-        """The loss of a batch, a scalar, on the device of the net's head."""
+        """Return the loss of a batch, a scalar, on the device of the net's head."""
 
     def judge(self, net: Any, data: Any, language: str) -> TaskEvaluation:
         """Score a model by the official metric; the net is put into evaluation mode."""
+
+
+def labels_of(found: Iterable[str], noun: str) -> list[str]:
+    """Return all labels of a training set, sorted; `noun` names a label in errors, such as 'tag'.
+
+    Raises:
+        TextError: there are fewer than two labels.
+    """
+    names = sorted(set(found))
+    if len(names) < 2:
+        raise TextError(
+            f"a task needs two or more {noun}s to tell apart; the training examples have {names}. Add some with others."
+        )
+    return names
+
+
+def number_labels(labels: Sequence[str], found: Iterable[tuple[str, str]], noun: str) -> dict[str, int]:
+    """Return the number of each of a task's labels, and check those of examples or words, which come with their places.
+
+    Raises:
+        TextError: a label is not one of the task's.
+    """
+    numbers = {name: number for number, name in enumerate(labels)}
+    for place, label in found:
+        if label not in numbers:
+            raise TextError(
+                f"{place} has {noun} {label!r}; the task knows {list(labels)}. "
+                f"Correct the {noun}, or finetune with examples that have it."
+            )
+    return numbers
+
+
+def lengths(data: Prepared) -> Tensor:
+    """Return the tokens of every row (N), int64."""
+    return torch.tensor([data.length(row) for row in range(len(data))])
+
+
+def by_length(data: Prepared, title: str, batch: int = _BATCH) -> Iterator[Tensor]:
+    """Yield batches of row numbers for evaluation, the shortest rows first, so that little is padded."""
+    batches = lengths(data).argsort(stable=True).split(batch)
+    yield from with_progress(batches, title, "batch", len(batches))

@@ -1,6 +1,6 @@
 """Labelled texts and pairs of texts: XNLI, PAWS-X, and files and datasets of one's own.
 
-What is read:
+Formats:
     XNLI's own files (xnli.dev.tsv, xnli.test.tsv: all languages in one; multinli.train.<language>.tsv);
     the XTREME layout (premise TAB hypothesis TAB label, no header), also of PAWS-X;
     PAWS-X's own files (id, sentence1, sentence2, label); pairs marked "NS" there, not translated and labelled 0, stay,
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.data.documents import Document
-from lingraft.errors import LingraftError, TextError, raise_errors
-from lingraft.tasks.rows import Layouts, Row, class_of, column, rows_or_errors, text_of
+from lingraft.errors import LingraftError, TextError
+from lingraft.tasks.rows import Layouts, Row, class_of, find_column, rows_or_errors, text_of
 
 _LABEL = ("gold_label", "label")
 _UNDECIDED = "-"
@@ -32,23 +32,14 @@ class Example:
     """A text, or a pair of texts, with its class."""
 
     place: str = field(repr=False)
-    """What to call it in errors; no part of its `repr`, which is the same wherever the file lies."""
+    """Its name in errors; no part of its `repr`, which does not depend on where the file lies."""
     texts: tuple[str, ...]
     label: str
 
 
-def read_examples(path: Path, language: str, pairs: bool) -> list[Example]:
-    """Labelled texts, or pairs, of a language from a file in one of the formats above.
-
-    Raises:
-        TextError: the file cannot be read, has another layout, no examples in the language, or one without a label.
-    """
-    return list(raise_errors(examples_or_errors(path, language, pairs)))
-
-
 def examples_or_errors(path: Path, language: str, pairs: bool) -> Iterator[Example | LingraftError]:
-    """Yield what `read_examples` returns, and an error in place of each line that is no example."""
-    layouts = _layouts(pairs)
+    """Yield a file's labelled texts, or pairs, in a language, and an error in place of each line that is none."""
+    layouts = _PAIRS if pairs else _TEXTS
     for row in rows_or_errors(path, language, layouts):
         try:
             found = row if isinstance(row, LingraftError) else _example(row, layouts, ())
@@ -57,41 +48,33 @@ def examples_or_errors(path: Path, language: str, pairs: bool) -> Iterator[Examp
         yield found
 
 
-def examples_of(rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str], pairs: bool) -> list[Example]:
-    """Labelled texts, or pairs, from a dataset's rows.
-
-    Args:
-        rows: the rows.
-        origin: what to call the dataset in errors.
-        names: names of its class numbers; empty where it stores the names themselves.
-        pairs: whether an example is a pair.
+def examples_of_rows(
+    rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str], pairs: bool
+) -> Iterator[Example]:
+    """Yield labelled texts, or pairs, from a dataset's rows; `names` are those of its class numbers, if it has any.
 
     Raises:
         TextError: a column is missing, holds no text (for example several languages at once) or no label.
     """
-    layouts = _layouts(pairs)
-    return [_example(Row(f"{origin}, row {number}", cells), layouts, names) for number, cells in enumerate(rows)]
+    for number, cells in enumerate(rows):
+        yield _example(Row(f"{origin}, row {number}", cells), _PAIRS if pairs else _TEXTS, names)
 
 
 def documents_as_examples(documents: Iterable[Document]) -> list[Example]:
-    """Labelled documents as examples of one text.
+    """Return labelled documents as examples of one text.
 
     Raises:
         TextError: a document has no label.
     """
-    return [_of_document(document, f"document {document.name!r}") for document in documents]
-
-
-def _of_document(document: Document, place: str) -> Example:
-    return Example(place, (document.text,), class_of(document.label, place, ()))
-
-
-def _layouts(pairs: bool) -> Layouts:
-    return _PAIRS if pairs else _TEXTS
+    examples = []
+    for document in documents:
+        place = f"document {document.name!r}"
+        examples.append(Example(place, (document.text,), class_of(document.label, place, ())))
+    return examples
 
 
 def _example(row: Row, layouts: Layouts, names: Sequence[str]) -> Example:
-    *texts, label = (column(row, alternatives) for alternatives in layouts.required)
+    *texts, label = (find_column(row, alternatives) for alternatives in layouts.required)
     return Example(row.place, tuple(text_of(row, text) for text in texts), _label(row, label, names))
 
 

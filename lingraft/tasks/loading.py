@@ -1,64 +1,104 @@
-"""From a recipe's task to its kind and its examples."""
+"""Loading of a task's kind and its examples; examples are read without PyTorch, which takes seconds to import."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.config.tasks import Task, TaskDataset
 from lingraft.data.huggingface import load_rows
-from lingraft.data.text import SplitName, load_split
-from lingraft.errors import TextError
-from lingraft.tasks.classification import Classification
-from lingraft.tasks.kinds import TaskKind
-from lingraft.tasks.labelled_texts import documents_as_examples
-from lingraft.tasks.question_answering import QuestionAnswering
+from lingraft.data.splits import SplitName
+from lingraft.data.text import load_split
+from lingraft.errors import LingraftError, TextError, raise_errors
+from lingraft.tasks.labelled_texts import Example, documents_as_examples, examples_of_rows, examples_or_errors
 from lingraft.tasks.rows import Row, class_names, in_language
+from lingraft.tasks.squad import Question, questions_of_rows, questions_or_errors
 from lingraft.tasks.squad_metric import Evaluation
-from lingraft.tasks.tagging import Tagging
+from lingraft.tasks.tagged_sentences import Sentence, sentences_of_rows, sentences_or_errors, without_prefix
+
+if TYPE_CHECKING:
+    from lingraft.tasks.kinds import TaskKind
+
+AnyExample = Example | Sentence | Question
 
 
-def kind_of(task: Task) -> TaskKind:
-    """How a task's examples are read, batched, learned and judged."""
+def kind_of(task: Task) -> "TaskKind":
+    """Return how a task's examples are batched, learned and judged."""
     if task.kind == "questions":
+        from lingraft.tasks.question_answering import QuestionAnswering
+
         return QuestionAnswering(Evaluation(task.evaluation))
     if task.kind == "tags":
+        from lingraft.tasks.tagging import Tagging
+
         return Tagging()
-    return Classification(pairs=task.kind == "pairs")
+    from lingraft.tasks.classification import Classification
+
+    return Classification()
 
 
 def load_examples(task: Task, split: SplitName, language: str, text: Artifact | None) -> list[Any]:
-    """Examples of one split of a task in one language.
+    """Load the examples of one split of a task in one language.
 
     Args:
-        task: says where they come from.
-        split: which of them.
+        task: names the file or the dataset.
+        split: split of the task.
         language: replaces '{language}' in the path or the dataset; picks the rows of files that hold several.
         text: text of the language; the examples of a task of kind 'documents', and not read for any other.
 
     Raises:
         MissingExtraError: they come from Hugging Face, and the package `datasets` is not installed.
+        RecipeError: the task's evaluation is not defined for the language.
         TextError: they cannot be read, are of another layout or without labels, or there are none.
     """
     if task.kind == "documents":
-        return _documents(task, split, language, text)
+        if text is None or text.manifest.language != language:
+            given = "none" if text is None else f"text in {text.manifest.language!r}"
+            raise TextError(
+                f"task {task.name!r} takes its examples from the text in {language!r}, and was given {given}. "
+                f"Give the folder that `lingraft text --language {language}` wrote."
+            )
+        return documents_as_examples(load_split(text, split))
+    if task.kind == "questions":
+        Evaluation(task.evaluation).require(language)
+    examples: list[Any] = list(raise_errors(read_examples(task, split, language)))
     source = getattr(task, split)
-    if isinstance(source, TaskDataset):
-        return _dataset(task, source, language)
-    return kind_of(task).read(Path(source.path.replace("{language}", language)), language)
+    if task.kind == "tags" and not isinstance(source, TaskDataset):
+        return without_prefix(examples, language, _file_of(source.path, language))
+    return examples
 
 
-def _documents(task: Task, split: SplitName, language: str, text: Artifact | None) -> list[Any]:
-    if text is None or text.manifest.language != language:
-        given = "none" if text is None else f"text in {text.manifest.language!r}"
-        raise TextError(
-            f"task {task.name!r} takes its examples from the text in {language!r}, and was given {given}. "
-            f"Give the folder that `lingraft text --language {language}` wrote."
-        )
-    return documents_as_examples(load_split(text, split))
+def read_examples(task: Task, split: SplitName, language: str) -> Iterator[AnyExample | LingraftError]:
+    """Yield the examples of a file or a dataset of a task, and an error in place of each that is none."""
+    source = getattr(task, split)
+    try:
+        if isinstance(source, TaskDataset):
+            yield from _read_dataset(task, source, language)
+        else:
+            yield from _read_file(task, _file_of(source.path, language), language)
+    except LingraftError as error:
+        yield error
 
 
-def _dataset(task: Task, source: TaskDataset, language: str) -> list[Any]:
+def _file_of(path: str, language: str) -> Path:
+    return Path(path.replace("{language}", language))
+
+
+def _read_file(task: Task, path: Path, language: str) -> Iterator[AnyExample | LingraftError]:
+    if task.kind == "questions":
+        return questions_or_errors(path)
+    if task.kind == "tags":
+        return sentences_or_errors(path)
+    return examples_or_errors(path, language, task.kind == "pairs")
+
+
+def _read_dataset(task: Task, source: TaskDataset, language: str) -> Iterator[AnyExample]:
     dataset = load_rows(source, language, f"task {task.name!r}")
     origin = f"dataset {source.dataset.replace('{language}', language)!r} in {language!r}"
-    rows = (row.cells for row in in_language((Row(origin, cells) for cells in dataset), language, origin))
-    return kind_of(task).from_rows(rows, origin, class_names(dataset.features))
+    rows = (row.cells for row in raise_errors(in_language((Row(origin, cells) for cells in dataset), language, origin)))
+    names = class_names(dataset.features)
+    if task.kind == "questions":
+        return questions_of_rows(rows, origin)
+    if task.kind == "tags":
+        return sentences_of_rows(rows, origin, names)
+    return examples_of_rows(rows, origin, names, task.kind == "pairs")

@@ -47,7 +47,7 @@ class TaskModel:
         return self.net.encoder.shape
 
     def swap_in(self, language: Embeddings | Primary) -> None:
-        """Give the body a language's embeddings, or the source's own from its primary, in place.
+        """Put a language's embeddings, or the source's own from its primary, under the body, in place.
 
         Raises:
             AlignmentError: the two belong to different primaries.
@@ -87,5 +87,13 @@ def load_task(folder: Path) -> TaskModel:
     net = kind.net(encoder, labels)
     load_tensors(net, artifact, "head", elsewhere=("encoder.",))
     load_tensors(encoder, artifact, "body", elsewhere=("vocabulary.", "heads."))
-    marks = artifact.fingerprint, manifest, folder
-    return TaskModel(net, settings, kind, labels, str(manifest.aligned_with), *marks)
+    return TaskModel(
+        net=net,
+        settings=settings,
+        kind=kind,
+        labels=labels,
+        aligned_with=str(manifest.aligned_with),
+        fingerprint=artifact.fingerprint,
+        manifest=manifest,
+        folder=folder,
+    )

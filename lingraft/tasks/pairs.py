@@ -1,4 +1,4 @@
-"""One text or two as an encoder reads them: special tokens by role, segments, truncation, padding.
+"""Inputs of an encoder from one text or two: special tokens by role, segments, truncation, padding; and from words.
 
 Legend: B batch, T tokens.
 """
@@ -19,27 +19,22 @@ class Encoded:
     """Texts, or pairs of texts, as token ids."""
 
     rows: list[list[int]]
-    """With special tokens, cut to a block."""
+    """Ids with special tokens, cut to a block."""
     types: list[list[int]] | None
     """Segment of each token: 1 in a pair's second text and its end. None where the family has one segment or none."""
     whole_tokens: list[int]
-    """Tokens that each would have uncut, special tokens included."""
+    """Number of tokens that each would have uncut, special tokens included."""
 
     @property
     def truncated(self) -> int:
-        """How many were cut."""
+        """Number of texts or pairs that were cut."""
         return sum(whole > len(row) for whole, row in zip(self.whole_tokens, self.rows, strict=True))
 
 
 def encode(texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer, shape: EncoderShape) -> Encoded:
     """Tokenize texts as begin a end, and pairs as begin a end end b end (RoBERTa) or begin a end b end (BERT).
 
-    What is longer than a block loses the end of its text; of a pair, the longer text is cut first.
-
-    Args:
-        texts: one or two texts each.
-        tokenizer: cuts them into pieces.
-        shape: how long a block is, how many end tokens stand between two texts, and whether there are segments.
+    An input that is longer than a block loses the end of its text; of a pair, the longer text is cut first.
     """
     pieces = iter(tokenizer.encode_all([text for some in texts for text in some]))
     ids = [[next(pieces) for _ in some] for some in texts]
@@ -60,7 +55,7 @@ def _special_tokens(parts: Sequence[object], shape: EncoderShape) -> int:
 
 
 def _cut(parts: list[list[int]], room: int) -> list[list[int]]:
-    """Texts that fill `room` tokens at most; the longer of two is cut first, as the library tokenizers does it."""
+    """Cut texts to `room` tokens at most; the longer of two is cut first, as the library tokenizers does it."""
     if len(parts) == 1:
         return [parts[0][:room]]
     first, second = map(len, parts)
@@ -72,7 +67,7 @@ def _cut(parts: list[list[int]], room: int) -> list[list[int]]:
 
 
 def pad(rows: Sequence[Sequence[int]], pad_id: int) -> "tuple[Tensor, Tensor]":
-    """Ids (B, T) padded to the longest row, and True (B, T) where a token stands."""
+    """Return ids (B, T) padded to the longest row, and True (B, T) where a token stands."""
     import torch
 
     lengths_B1 = torch.tensor([[len(row)] for row in rows])
@@ -82,5 +77,11 @@ def pad(rows: Sequence[Sequence[int]], pad_id: int) -> "tuple[Tensor, Tensor]":
 
 
 def pad_types(types: Sequence[Sequence[int]] | None) -> "Tensor | None":
-    """Segments (B, T) padded with the first one; None stays None."""
+    """Pad segments (B, T) with the first one; None stays None."""
     return None if types is None else pad(types, 0)[0]
+
+
+def word_pieces(words: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
+    """Return the pieces of each word inside a sentence; one unknown piece where the tokenizer leaves nothing."""
+    # The space makes byte-BPE's pieces those of a word's beginning; the others put their own mark there anyway.
+    return [ids or [tokenizer.special.unknown] for ids in tokenizer.encode_all([f" {word}" for word in words])]

@@ -4,9 +4,7 @@ Legend: B windows, T tokens, D width.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +13,13 @@ from torch.nn import functional as F
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
-from lingraft.tasks import squad, squad_metric
+from lingraft.tasks import squad_metric
 from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.kinds import TaskEvaluation
 from lingraft.tasks.squad import Question
-from lingraft.tasks.squad_answers import LONGEST_TOKENS, N_BEST, best_answers
+from lingraft.tasks.squad_answers import best_answers
 from lingraft.tasks.squad_metric import Evaluation, Score
-from lingraft.tasks.squad_windows import WindowBatch, Windows, cut
+from lingraft.tasks.squad_windows import QuestionWindows, WindowBatch, cut
 
 _SENTENCE = re.compile(r".*?(?:[.!?](?=\s)|[。！？।؟۔]|\n)", re.DOTALL)
 
@@ -36,7 +34,7 @@ class SpanExtractor(nn.Module):
         init_weights(self.out)
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
-        """Logits (B, T, 2) of start and end."""
+        """Return logits (B, T, 2) of start and end."""
         depth = self.encoder.shape.layers
         hidden_BTD = self.encoder.hidden_states(tokens_BT, (depth,), visible_BT, types_BT)[depth]
         logits_BT2: Tensor = self.out(hidden_BTD)
@@ -48,56 +46,31 @@ class QuestionAnswering:
 
     metric = "F1"
 
-    def __init__(self, evaluation: Evaluation = Evaluation.SQUAD, longest_tokens: int = LONGEST_TOKENS) -> None:
-        """Choose how answers are judged.
+    def __init__(self, evaluation: Evaluation = Evaluation.SQUAD) -> None:
+        """Choose how answers are scored: by MLQA's definition for MLQA, by SQuAD's for SQuAD, XQuAD and TyDiQA-GoldP.
 
-        Args:
-            evaluation: SQUAD for SQuAD, XQuAD and TyDiQA-GoldP in every language; MLQA for MLQA. What the original
-                papers and XTREME (Hu et al. 2020) report is by these.
-            longest_tokens: longest answer that is given.
+        The original papers and XTREME (Hu et al. 2020) report scores by these.
         """
-        self.evaluation, self.longest_tokens = evaluation, longest_tokens
-
-    def read(self, path: Path, language: str) -> list[Question]:
-        """Questions of a file in SQuAD's JSON format.
-
-        Raises:
-            TextError: the file is not in this format, or an answer does not stand where its offset says.
-            RecipeError: the evaluation is not defined for the language.
-        """
-        self.evaluation.require(language)
-        return squad.read(path)
-
-    def from_rows(self, rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str]) -> list[Question]:
-        """Questions of a Hugging Face dataset's rows; there are no class names.
-
-        Raises:
-            TextError: a column is missing or wrong, or an answer does not stand where its offset says.
-        """
-        return squad.from_rows(rows, origin)
+        self.evaluation = evaluation
 
     def labels(self, examples: Sequence[Question]) -> list[str]:
-        """None: answers are passages."""
+        """Return no labels, as answers are passages."""
         return []
 
     def net(self, encoder: Encoder, labels: Sequence[str]) -> SpanExtractor:
-        """The encoder under a new head; draws the head's weights from torch's global generator."""
+        """Return the encoder under a new head."""
         return SpanExtractor(encoder)
 
     def prepare(
         self, examples: Sequence[Question], labels: Sequence[str], tokenizer: Tokenizer, shape: EncoderShape
-    ) -> Windows:
-        """Tokenize questions for a body of this shape.
-
-        Raises:
-            TextError: there are no questions.
-        """
+    ) -> QuestionWindows:
+        """Tokenize questions for a body of this shape."""
         return cut(examples, tokenizer, shape)
 
     def loss(self, net: SpanExtractor, batch: WindowBatch) -> Tensor:
-        """Mean of the cross-entropies of start and end over all places but padding (Devlin et al. 2019).
+        """Return the mean of the cross-entropies of start and end over all places but padding (Devlin et al. 2019).
 
-        A window without the answer is taught to point to its first token.
+        A window without the answer is trained to point to its first token.
         """
         device = net.out.weight.device
         visible_BT = batch.visible_BT.to(device)
@@ -107,8 +80,8 @@ class QuestionAnswering:
         starts_B, ends_B = batch.starts_B.to(device), batch.ends_B.to(device)
         return (F.cross_entropy(start_BT, starts_B) + F.cross_entropy(end_BT, ends_B)) / 2
 
-    def judge(self, net: SpanExtractor, data: Windows, language: str) -> TaskEvaluation:
-        """F1, with exact match beside it; the net is put into evaluation mode.
+    def judge(self, net: SpanExtractor, data: QuestionWindows, language: str) -> TaskEvaluation:
+        """Return F1, with exact match beside it.
 
         The baseline is the F1 of always answering with the whole context or with its first sentence, whichever is
         better over all questions.
@@ -117,7 +90,7 @@ class QuestionAnswering:
             RecipeError: the evaluation is not defined for the language.
         """
         self.evaluation.require(language)
-        found = best_answers(net, data, N_BEST, self.longest_tokens)
+        found = best_answers(net, data)
         texts = [answers[0].text if answers else "" for answers in found]
         each = self._scores(texts, data.questions, language)
         scores = squad_metric.mean(each)
@@ -138,6 +111,6 @@ class QuestionAnswering:
 
 
 def first_sentence(text: str) -> str:
-    """A text up to its first full stop, question mark, exclamation mark or line end; all of it where there is none."""
+    """Return a text up to its first full stop, question mark, exclamation mark or line end; all of it without one."""
     found = _SENTENCE.match(text.lstrip())
     return found[0] if found else text

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lingraft.data.lines import COMPRESSIONS, read_lines
-from lingraft.errors import LingraftError, TextError, raise_errors
+from lingraft.errors import LingraftError, TextError
 
 _TABLES, _OBJECTS = (".tsv", ".txt"), ".jsonl"
 _LANGUAGE = "language"
@@ -17,17 +17,20 @@ _CLASS_COLUMNS = ("gold_label", "label", "ner_tags", "tags")
 
 
 class Row(NamedTuple):
-    """Values by column, and what to call the row in errors."""
+    """Values by column, and the row's place for errors."""
 
     place: str
     cells: Mapping[str, Any]
 
 
+RowOrError = Row | LingraftError
+
+
 class Layouts(NamedTuple):
-    """What the columns of a kind of task are called."""
+    """Names of the columns of a kind of task."""
 
     required: tuple[tuple[str, ...], ...]
-    """One tuple of alternative names for each column that must be there, in order; a header has one of each."""
+    """Alternative names of each column that must be there, in order; a header has one of each."""
     headerless: tuple[tuple[str, ...], ...]
     """Column names of the layouts that come without a header; they differ in their length."""
 
@@ -37,50 +40,34 @@ class Layouts(NamedTuple):
         return f"Expected {bare} without a header, a header with {named}, or JSONL with these keys."
 
 
-def read_rows(path: Path, language: str, layouts: Layouts) -> Iterator[Row]:
-    """Yield a file's rows; where it has a column 'language', those of the language given.
+def rows_or_errors(path: Path, language: str, layouts: Layouts) -> Iterator[RowOrError]:
+    """Yield a file's rows, and an error in place of each line that is no row, or of the rest of the file.
 
-    Cells are split at tabs and nothing else: quotation marks are text, as in XNLI's and PAWS-X's files. A line with
-    nothing in it is no row.
-
-    Raises:
-        TextError: the file cannot be read, is of another format, has no row, or none in the language.
+    Where the file has a column 'language', only rows in the given language are yielded. Cells are split at tabs and
+    nothing else: quotation marks are text, as in XNLI's and PAWS-X's files. Empty lines are left out.
     """
-    return raise_errors(rows_or_errors(path, language, layouts))
-
-
-def rows_or_errors(path: Path, language: str, layouts: Layouts) -> Iterator[Row | LingraftError]:
-    """Yield what `read_rows` yields, and an error in place of each line that is no row, or of the rest of the file."""
-    form = _suffix(path)
+    form = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
     if form not in (*_TABLES, _OBJECTS):
         yield TextError(f"{path} is neither a table (.tsv, .txt) nor JSONL by its name. {layouts}")
         return
     lines = ((f"{path}, line {number}", line) for number, line in enumerate(read_lines(path), start=1) if line)
     rows = _objects(lines, layouts) if form == _OBJECTS else _table(lines, layouts)
     try:
-        yield from _in_language(rows, language, str(path))
+        yield from in_language(rows, language, str(path))
     except LingraftError as error:
         yield error
 
 
-def in_language(rows: Iterable[Row], language: str, origin: str) -> Iterator[Row]:
-    """Yield the rows whose column 'language' names the language; all of them where there is no such column.
+def in_language(rows: Iterable[RowOrError], language: str, origin: str) -> Iterator[RowOrError]:
+    """Yield errors, and the rows whose column 'language' names the language; all rows where there is no such column.
 
     Raises:
-        TextError: there are no rows, or none in the language; names those that there are.
+        TextError: there are no rows, or none in the language; the message names the languages that there are.
     """
-    return raise_errors(_in_language(rows, language, origin))
-
-
-def _in_language(rows: Iterable[Row | LingraftError], language: str, origin: str) -> Iterator[Row | LingraftError]:
     others: set[str] = set()
     empty = True
     for row in rows:
-        if isinstance(row, LingraftError):
-            empty = False
-            yield row
-            continue
-        found = row.cells.get(_LANGUAGE, language)
+        found = language if isinstance(row, LingraftError) else row.cells.get(_LANGUAGE, language)
         if found == language:
             empty = False
             yield row
@@ -95,21 +82,21 @@ def _in_language(rows: Iterable[Row | LingraftError], language: str, origin: str
         raise TextError(f"{origin} holds no examples. Check the path and how the file was made.")
 
 
-def column(row: Row, names: Sequence[str]) -> str:
-    """Which of some alternative names the row's column has.
+def find_column(row: Row, names: Sequence[str]) -> str:
+    """Return the first of some alternative names that the row has a column of.
 
     Raises:
-        TextError: none of them.
+        TextError: the row has none of them.
     """
     for name in names:
         if name in row.cells:
             return name
-    wanted = " or ".join(repr(name) for name in names)
+    wanted = " or ".join(map(repr, names))
     raise TextError(f"{row.place}: no column {wanted}, only {sorted(row.cells)}. Rename the column to one of these.")
 
 
 def text_of(row: Row, name: str) -> str:
-    """The row's text in a column, without white space around it.
+    """Return the row's text in a column, without white space around it.
 
     Raises:
         TextError: it is not text, for example a dictionary of all languages.
@@ -132,15 +119,15 @@ def text_of(row: Row, name: str) -> str:
 
 
 def class_of(value: Any, place: str, names: Sequence[str]) -> str:
-    """Name of a class that a row gives by name or number.
+    """Return the name of a class that a row gives by name or number.
 
     Args:
-        value: a name, or a number.
+        value: the name, or the number.
         place: the row, for errors.
         names: names of the numbers from 0; empty where numbers are names.
 
     Raises:
-        TextError: there is no class: the value is missing, negative, too large, or no name.
+        TextError: the value is missing, negative, too large, or no name.
     """
     if value is None or (isinstance(value, str) and not value.strip()):
         raise TextError(f"{place}: no label. Label it, remove it, or choose a split that has labels.")
@@ -157,7 +144,7 @@ def class_of(value: Any, place: str, names: Sequence[str]) -> str:
 
 
 def class_names(features: Any) -> list[str]:
-    """Names of the class numbers in the dataset's column of labels or lists of tags; empty if it has names itself."""
+    """Return the names of the class numbers in a dataset's column of labels or tags; none if it stores the names."""
     for column in _CLASS_COLUMNS:
         feature = features.get(column)
         names = getattr(getattr(feature, "feature", feature), "names", None)
@@ -166,17 +153,14 @@ def class_names(features: Any) -> list[str]:
     return []
 
 
-def _suffix(path: Path) -> str:
-    return Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
-
-
-def _table(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[Row | LingraftError]:
+def _table(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[RowOrError]:
     first = next(lines, None)
     if first is None:
         return
     header = [cell.strip() for cell in first[1].split("\t")]
     if not all(any(name in header for name in names) for names in layouts.required):
-        header, lines = _bare_columns(first, layouts), chain([first], lines)
+        header = _bare_columns(*first, layouts)
+        lines = chain([first], lines)
     for place, line in lines:
         cells = line.split("\t")
         if len(cells) == len(header):
@@ -188,8 +172,7 @@ def _table(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[Row |
             )
 
 
-def _bare_columns(first: tuple[str, str], layouts: Layouts) -> list[str]:
-    place, line = first
+def _bare_columns(place: str, line: str, layouts: Layouts) -> list[str]:
     cells = line.split("\t")
     for columns in layouts.headerless:
         # A number tells the layout with ids from any other with as many columns.
@@ -198,7 +181,7 @@ def _bare_columns(first: tuple[str, str], layouts: Layouts) -> list[str]:
     raise TextError(f"{place}: {len(cells)} columns, {[cell[:40] for cell in cells]}, of unknown meaning. {layouts}")
 
 
-def _objects(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[Row | LingraftError]:
+def _objects(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[RowOrError]:
     for place, line in lines:
         try:
             found: Any = json.loads(line)

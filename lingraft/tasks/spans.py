@@ -31,7 +31,7 @@ class SpanScores(NamedTuple):
 
 
 def spans(tags: Sequence[str]) -> set[Span]:
-    """Entities of one sentence.
+    """Return the entities of one sentence.
 
     Args:
         tags: "O", or one of B I E S (beginning, inside, end, single), a dash, and the kind of entity.
@@ -49,7 +49,7 @@ def spans(tags: Sequence[str]) -> set[Span]:
 
 
 def span_scores(true: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> SpanScores:
-    """Micro-averaged over all spans of all sentences; a span counts if kind, beginning and end are right."""
+    """Return micro-averages over all spans of all sentences; a span is right if kind, beginning and end are."""
     counts: Counter[str] = Counter()
     for one, other in zip(true, predicted, strict=True):
         actual, claimed = spans(one), spans(other)
@@ -62,7 +62,7 @@ def span_scores(true: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]
 
 
 def span_tally(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> ItemCounts:
-    """What micro F1 is made of, sentence by sentence: spans that are right count twice, out of true and predicted."""
+    """Return the counts of micro F1 by sentence: spans that are right count twice, out of true and predicted ones."""
     pairs = [(spans(one), spans(other)) for one, other in zip(true, predicted, strict=True)]
     right = [2 * len(actual & claimed) for actual, claimed in pairs]
     return ItemCounts.of(right, [len(actual) + len(claimed) for actual, claimed in pairs])

@@ -1,21 +1,19 @@
-"""From start and end logits to answers: the n best passages of a context over all its windows.
+"""Answers by start and end logits: the n best passages of a context over all its windows.
 
 Legend: B windows, T tokens of an input, L longest answer in tokens, N best spans of a window.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from lingraft.tasks.squad_windows import WindowBatch, Windows, trimmed
+from lingraft.tasks.squad_windows import QuestionWindows, trimmed
 
 if TYPE_CHECKING:
-    import torch  # the endpoint answers without PyTorch, which takes seconds to import
-    from torch import nn
+    from torch import nn  # the endpoint answers without PyTorch, which takes seconds to import
 
 N_BEST = 20
 LONGEST_TOKENS = 30
@@ -27,11 +25,11 @@ class Found(NamedTuple):
     """A passage that a model takes for the answer."""
 
     text: str
-    """As it stands in the context."""
+    """The passage as it stands in the context."""
     start: int
-    """First character of the context."""
+    """Its first character in the context."""
     end: int
-    """One behind the last."""
+    """One behind its last character."""
     score: float
     """Start logit plus end logit."""
 
@@ -48,15 +46,9 @@ class Spans(NamedTuple):
 def best_spans(
     logits_BT2: NDArray[np.float32], context_BT: NDArray[np.bool_], n_best: int, longest_tokens: int
 ) -> Spans:
-    """The spans of highest start plus end logit, of all that lie in the context and are not too long.
+    """Return the spans of highest start plus end logit that lie where `context_BT` is True and are not too long.
 
-    Of equal spans the one that begins first comes first, then the shorter.
-
-    Args:
-        logits_BT2: start and end logits.
-        context_BT: True where an answer may lie.
-        n_best: spans of a window that are kept.
-        longest_tokens: longest answer.
+    The earliest of equal spans comes first, then the shortest.
     """
     start_BT, end_BT = np.moveaxis(np.where(context_BT[..., None], logits_BT2, np.float32(-np.inf)), -1, 0)
     end_BX = np.pad(end_BT, ((0, 0), (0, longest_tokens - 1)), constant_values=-np.inf)
@@ -69,78 +61,64 @@ def best_spans(
 
 
 def best_answers(
-    net: "nn.Module", data: Windows, n_best: int = N_BEST, longest_tokens: int = LONGEST_TOKENS
+    net: "nn.Module", data: QuestionWindows, n_best: int = N_BEST, longest_tokens: int = LONGEST_TOKENS
 ) -> list[list[Found]]:
-    """The n best answers to each question, best first; the net is put into evaluation mode.
+    """Return the n best answers to each question, best first; the net is put into evaluation mode.
 
     A question has fewer where its context has fewer passages, and none where the tokenizer makes nothing of it.
     """
-    from lingraft.tasks.lengths import by_length
+    return _best_by_question(data, _logits(net, data), n_best, longest_tokens)
+
+
+def answers_in(data: QuestionWindows, logits: Iterable[NDArray[np.float32]]) -> list[list[Found]]:
+    """Return the n best answers to each question, best first, by the start and end logits (T, 2) of each window."""
+    return _best_by_question(data, enumerate(logits), N_BEST, LONGEST_TOKENS)
+
+
+def _logits(net: "nn.Module", data: QuestionWindows) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Yield each window's index with its logits (T, 2)."""
+    import torch
+
+    from lingraft.tasks.kinds import by_length
 
     net.eval()
     device = next(net.parameters()).device
-    found: dict[int, dict[tuple[int, int], Found]] = defaultdict(dict)
     for chosen in by_length(data, "judge questions", _EVALUATION_BATCH):
-        spans = _spans(net, data.batch(chosen), device, n_best, longest_tokens)
-        for row, index in enumerate(chosen.tolist()):
-            for answer in _texts(data, index, spans, row):
-                _keep(found[data.windows[index].question], answer)
-    return [_ranked(found[number])[:n_best] for number in range(len(data.questions))]
+        batch = data.batch(chosen)
+        types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
+        with torch.inference_mode():
+            logits_BT2 = net(batch.tokens_BT.to(device), batch.visible_BT.to(device), types_BT).float().cpu().numpy()
+        for index, logits_T2 in zip(chosen.tolist(), logits_BT2, strict=True):
+            yield index, logits_T2[: data.length(index)]
 
 
-def answers_in(
-    data: Windows, logits: Sequence[NDArray[np.float32]], n_best: int = N_BEST, longest_tokens: int = LONGEST_TOKENS
+def _best_by_question(
+    data: QuestionWindows, logits: Iterable[tuple[int, NDArray[np.float32]]], n_best: int, longest_tokens: int
 ) -> list[list[Found]]:
-    """The n best answers to each question, best first, from what a body has said of its windows.
-
-    Args:
-        data: questions in windows.
-        logits: start and end logits (T, 2) of each window.
-        n_best: answers of a question that are kept.
-        longest_tokens: longest answer.
-    """
-    found: dict[int, dict[tuple[int, int], Found]] = defaultdict(dict)
-    for index, logits_T2 in enumerate(logits):
+    found: list[dict[tuple[int, int], Found]] = [{} for _ in data.questions]
+    for index, logits_T2 in logits:
         places_T = np.arange(len(logits_T2))
         inside_T = (places_T >= data.context_place(index)) & (places_T < len(logits_T2) - 1)
-        spans = best_spans(logits_T2[None], inside_T[None], n_best, longest_tokens)
-        for answer in _texts(data, index, spans, 0):
-            _keep(found[data.windows[index].question], answer)
-    return [_ranked(found[number])[:n_best] for number in range(len(data.questions))]
+        best = found[data.windows[index].question]
+        for answer in _passages(data, index, best_spans(logits_T2[None], inside_T[None], n_best, longest_tokens)):
+            place = answer.start, answer.end
+            # Windows overlap: of a passage seen twice the better score counts.
+            if place not in best or best[place].score < answer.score:
+                best[place] = answer
+    return [
+        sorted(best.values(), key=lambda answer: (-answer.score, answer.start, answer.end))[:n_best] for best in found
+    ]
 
 
-def _spans(net: "nn.Module", batch: WindowBatch, device: "torch.device", n_best: int, longest_tokens: int) -> Spans:
-    import torch
-
-    types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
-    with torch.inference_mode():
-        logits_BT2 = net(batch.tokens_BT.to(device), batch.visible_BT.to(device), types_BT)
-    return best_spans(logits_BT2.float().cpu().numpy(), batch.context_BT.numpy(), n_best, longest_tokens)
-
-
-def _texts(data: Windows, index: int, spans: Spans, row: int) -> list[Found]:
-    """Spans of a window as passages of the context, without blanks at their ends."""
+def _passages(data: QuestionWindows, index: int, spans: Spans) -> Iterator[Found]:
+    """Yield the spans of a window as passages of the context, without blanks at their ends."""
     window = data.windows[index]
     context, passage = data.questions[window.question].context, data.passages[window.question]
     shift = window.first - data.context_place(index)
-    found = []
-    for score, start, end in zip(*(values_BN[row].tolist() for values_BN in spans), strict=True):
+    for score, start, end in zip(*(values_BN[0].tolist() for values_BN in spans), strict=True):
         if score == -np.inf:
             break
         first, stop = int(passage.starts_P[start + shift]), int(passage.ends_P[end + shift])
         left, right = trimmed(context[first:stop])
         if left < right:
-            place = first + left, first + right
-            found.append(Found(context[slice(*place)], *place, score))
-    return found
-
-
-def _keep(found: dict[tuple[int, int], Found], answer: Found) -> None:
-    """Windows overlap: of the same passage seen twice the better score counts."""
-    place = answer.start, answer.end
-    if place not in found or found[place].score < answer.score:
-        found[place] = answer
-
-
-def _ranked(found: dict[tuple[int, int], Found]) -> list[Found]:
-    return sorted(found.values(), key=lambda answer: (-answer.score, answer.start, answer.end))
+            yield Found(context[first + left : first + right], first + left, first + right, score)

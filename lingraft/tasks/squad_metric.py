@@ -31,7 +31,7 @@ _HAN = re.compile("([\u4e00-\u9fa5])")
 
 
 class Evaluation(StrEnum):
-    """Whose definition of an answer's words is used."""
+    """Definitions of an answer's words."""
 
     SQUAD = "squad"
     MLQA = "mlqa"
@@ -49,11 +49,9 @@ class Evaluation(StrEnum):
             )
 
     def words(self, text: str, language: str) -> list[str]:
-        """Lower-case words of an answer, without punctuation and articles.
+        """Return the lower-case words of an answer, without punctuation and articles.
 
-        Args:
-            text: the answer.
-            language: language of the context; SQuAD treats all languages alike.
+        SQuAD treats all languages alike.
 
         Raises:
             RecipeError: MLQA does not define this for the language.
@@ -94,7 +92,7 @@ class Score(NamedTuple):
 
 
 def score(answer: str, gold: Sequence[str], evaluation: Evaluation, language: str) -> Score:
-    """Exact match and F1 of one answer, each the best over the question's gold answers.
+    """Return exact match and F1 of one answer, each the best over the question's gold answers.
 
     Without a common word F1 is 0, also where both answers have no word left once normalised.
 
@@ -114,6 +112,6 @@ def _compare(found: list[str], expected: list[str]) -> Score:
 
 
 def mean(scores: Sequence[Score]) -> Score:
-    """Mean over questions."""
+    """Return the means over questions."""
     count = len(scores)
     return Score(sum(each.exact_match for each in scores) / count, sum(each.f1 for each in scores) / count)

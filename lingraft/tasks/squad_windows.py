@@ -1,8 +1,8 @@
-"""Questions with their contexts as inputs of an encoder; a long context is read through overlapping windows.
+"""Inputs of an encoder from questions with their contexts; a long context is read through overlapping windows.
 
 An input is a pair in the primary's own format: <s> question </s></s> context </s>, or for BERT's family
-[CLS] question [SEP] context [SEP] in two segments. What a question leaves of the longest input is a window's room. Two
-neighbouring windows share a quarter of the longest input (128 pieces of 512), though never more than half of the room.
+[CLS] question [SEP] context [SEP] in two segments. A window has room for as many pieces as the question leaves of the
+longest input. Neighbouring windows share a quarter of the longest input (128 pieces of 512), at most half of the room.
 A question gets at most half of the pieces that an input has beside its special ones.
 
 Legend: B windows, T tokens of an input, P pieces of a context.
@@ -31,17 +31,17 @@ _ENDS = 2
 
 
 def trimmed(text: str) -> tuple[int, int]:
-    """First and one behind the last character of a text that can be seen.
+    """Return the first visible character of a text, and one behind the last; (0, 0) where nothing is visible.
 
-    White space belongs to the piece behind it, and so does what a tokenizer's normalisation takes for white space, such
-    as zero-width spaces and marks of direction.
+    White space belongs to the piece behind it, and so do characters that a tokenizer's normalisation takes for white
+    space, such as zero-width spaces and marks of direction.
     """
     seen = [at for at, character in enumerate(text) if not is_blank(character)]
     return (seen[0], seen[-1] + 1) if seen else (0, 0)
 
 
 def is_blank(character: str) -> bool:
-    """Whether nothing can be seen of a character: white space, marks of direction, and others of zero width."""
+    """Return whether a character is invisible: white space, marks of direction, and others of zero width."""
     return character.isspace() or unicodedata.category(character) == "Cf"
 
 
@@ -57,7 +57,7 @@ class Passage:
         return len(self.ids_P)
 
     def pieces_of(self, answer: Answer) -> tuple[int, int] | None:
-        """First and last piece of an answer; None where the tokenizer makes no piece of its characters."""
+        """Return the first and last piece of an answer; None where the tokenizer makes no piece of its characters."""
         first, stop = trimmed(answer.text)
         inside = (self.starts_P < answer.start + stop) & (self.ends_P > answer.start + first)
         places = np.flatnonzero(inside).tolist()
@@ -84,14 +84,12 @@ class WindowBatch(NamedTuple):
     visible_BT: "Tensor"
     types_BT: "Tensor | None"
     """Segments; None where the family has fewer than two."""
-    context_BT: "Tensor"
-    """True where a piece of the context stands."""
     starts_B: "Tensor"
     ends_B: "Tensor"
 
 
 @dataclass(frozen=True)
-class Windows:
+class QuestionWindows:
     """Tokenized questions; each has one window or more."""
 
     questions: Sequence[Question]
@@ -110,20 +108,20 @@ class Windows:
         return len(self.windows)
 
     def length(self, index: int) -> int:
-        """Tokens of an input."""
+        """Return the tokens of an input."""
         window = self.windows[index]
         return self.context_place(index) + window.stop - window.first + 1
 
     def context_place(self, index: int) -> int:
-        """Place of the first context piece in an input."""
+        """Return the place of the first context piece in an input."""
         return 1 + len(self.asked[self.windows[index].question]) + self.separators
 
     def targets(self, chosen: "Tensor") -> int:
-        """One span a window."""
+        """Return the number of windows, as each has one span."""
         return len(chosen)
 
     def batch(self, chosen: "Tensor") -> WindowBatch:
-        """Inputs by their indices, padded to the longest."""
+        """Return inputs by their indices, padded to the longest."""
         import torch
         from torch.nn.utils.rnn import pad_sequence
 
@@ -138,13 +136,12 @@ class Windows:
             tokens_BT=tokens_BT,
             visible_BT=visible_BT,
             types_BT=(behind_BT & visible_BT).long() if self.marks_second_text else None,
-            context_BT=behind_BT & (places_1T < lengths_B[:, None] - 1),
             starts_B=torch.tensor([self.windows[index].answer_start for index in indices]),
             ends_B=torch.tensor([self.windows[index].answer_end for index in indices]),
         )
 
     def row(self, index: int) -> tuple[list[int], list[int] | None]:
-        """Ids of an input, and the segment of each; None where the family has fewer than two."""
+        """Return the ids of an input, and the segment of each; None where the family has fewer than two."""
         window, end = self.windows[index], self.special.end
         question = [self.special.begin, *self.asked[window.question], *[end] * self.separators]
         context = [*self.passages[window.question].ids_P[window.first : window.stop].tolist(), end]
@@ -152,7 +149,7 @@ class Windows:
         return question + context, types
 
 
-def cut(questions: Sequence[Question], tokenizer: Tokenizer, shape: EncoderShape) -> Windows:
+def cut(questions: Sequence[Question], tokenizer: Tokenizer, shape: EncoderShape) -> QuestionWindows:
     """Tokenize questions and contexts for a body of this shape.
 
     Raises:
@@ -164,18 +161,17 @@ def cut(questions: Sequence[Question], tokenizer: Tokenizer, shape: EncoderShape
     whole = tokenizer.encode_all([each.question for each in questions])
     asked = [ids[: free // 2] for ids in whole]
     passages: dict[str, Passage] = {}
-    # One question, as an endpoint has it, is no long work.
-    for each in (
-        with_progress(questions, "cut contexts", "question", len(questions)) if len(questions) > 1 else questions
-    ):
+    shown = with_progress(questions, "cut contexts", "question", len(questions))
+    for each in shown if len(questions) > 1 else questions:  # an endpoint's single question is no long work
         if each.context not in passages:
-            passages[each.context] = _passage(each.context, tokenizer)
+            columns = tokenizer.encode_spans(each.context)
+            passages[each.context] = Passage(*(np.array(column, np.int32) for column in columns))
     found: list[Window] = []
     for number, (each, ids) in enumerate(zip(questions, asked, strict=True)):
         place, room = 1 + len(ids) + shape.family.separators, free - len(ids)
         shared = min(shape.block_tokens // 4, room // 2)
         found.extend(_windows(number, each, passages[each.context], place, room, shared))
-    return Windows(
+    return QuestionWindows(
         questions=questions,
         asked=asked,
         passages=[passages[each.context] for each in questions],
@@ -187,10 +183,6 @@ def cut(questions: Sequence[Question], tokenizer: Tokenizer, shape: EncoderShape
     )
 
 
-def _passage(context: str, tokenizer: Tokenizer) -> Passage:
-    return Passage(*(np.array(column, np.int32) for column in tokenizer.encode_spans(context)))
-
-
 def _windows(number: int, question: Question, passage: Passage, place: int, room: int, shared: int) -> Iterator[Window]:
     answer = passage.pieces_of(question.answers[0])
     for first, stop in _bounds(len(passage), room, shared):
@@ -200,7 +192,7 @@ def _windows(number: int, question: Question, passage: Passage, place: int, room
 
 
 def _bounds(pieces: int, room: int, shared: int) -> Iterator[tuple[int, int]]:
-    """Windows of `room` pieces, each of which begins `shared` pieces before the end of the one before it."""
+    """Yield windows of `room` pieces, each of which begins `shared` pieces before the end of the one before it."""
     first, stop = 0, min(room, pieces)
     yield first, stop
     while stop < pieces:

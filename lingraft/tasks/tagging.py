@@ -5,11 +5,9 @@ The first piece of each word carries its tag; further pieces are not predicted.
 Legend: B batch, T tokens, D width, C tags, N tokens of a whole batch.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +17,10 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.masking import NOT_PREDICTED
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
-from lingraft.tasks.kinds import TaskEvaluation
-from lingraft.tasks.labels import labels_of, numbered
-from lingraft.tasks.lengths import by_length
-from lingraft.tasks.pairs import pad
+from lingraft.tasks.kinds import TaskEvaluation, by_length, labels_of, number_labels
+from lingraft.tasks.pairs import pad, word_pieces
 from lingraft.tasks.spans import OUTSIDE, span_scores, span_tally
-from lingraft.tasks.tagged_sentences import Sentence, read_sentences, sentences_of
-from lingraft.tasks.word_pieces import word_pieces
+from lingraft.tasks.tagged_sentences import Sentence
 
 
 class Tagger(nn.Module):
@@ -38,14 +33,14 @@ class Tagger(nn.Module):
         init_weights(self.out)
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
-        """Logits (B, T, C)."""
+        """Return logits (B, T, C)."""
         shape = self.encoder.shape
         hidden_BTD = self.encoder.hidden_states(tokens_BT, (shape.layers,), visible_BT, types_BT)[shape.layers]
         logits_BTC: Tensor = self.out(F.dropout(hidden_BTD, shape.dropout, self.training))
         return logits_BTC
 
 
-class Batch(NamedTuple):
+class TaggedBatch(NamedTuple):
     """Padded sentences, and the tags of their words' first pieces."""
 
     tokens_BT: Tensor
@@ -56,12 +51,12 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Tagged:
-    """Tokenized sentences."""
+    """Tokenized sentences; implements `Prepared`."""
 
     sentences: Sequence[Sentence]
     tokens: list[list[int]]
     labels: list[list[int]]
-    """Of each token; NOT_PREDICTED at special tokens and further pieces."""
+    """Tag number of each token; NOT_PREDICTED at special tokens and further pieces."""
     names: tuple[str, ...]
     """Tags by number."""
     pad_id: int
@@ -71,96 +66,78 @@ class Tagged:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def batch(self, chosen: Tensor) -> Batch:
-        """The sentences of the numbers given."""
+    def batch(self, chosen: Tensor) -> TaggedBatch:
+        """Return sentences by their numbers."""
         rows = chosen.tolist()
         tokens_BT, visible_BT = pad([self.tokens[row] for row in rows], self.pad_id)
-        return Batch(tokens_BT, visible_BT, pad([self.labels[row] for row in rows], NOT_PREDICTED)[0])
+        return TaggedBatch(tokens_BT, visible_BT, pad([self.labels[row] for row in rows], NOT_PREDICTED)[0])
 
     def length(self, row: int) -> int:
-        """Tokens of a sentence."""
+        """Return the tokens of a sentence."""
         return len(self.tokens[row])
 
     def targets(self, chosen: Tensor) -> int:
-        """One tag a word; a batch without words counts as one, since its loss is 0."""
+        """Return the number of words; a batch without words counts as one, since its loss is 0."""
         words = sum(label != NOT_PREDICTED for row in chosen.tolist() for label in self.labels[row])
         return max(words, 1)
 
 
 class Tagging:
-    """Finding the named entities of sentences that are given as words."""
+    """The kind of task that finds the named entities of sentences given as words; implements `TaskKind`."""
 
     metric = "F1"
 
-    def read(self, path: Path, language: str) -> list[Sentence]:
-        """Sentences of a file; see `tagged_sentences` for the formats.
-
-        Raises:
-            TextError: the file cannot be read, holds no sentence, or a word without a tag or with an unknown one.
-        """
-        return read_sentences(path, language)
-
-    def from_rows(self, rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str]) -> list[Sentence]:
-        """Sentences from the rows of a Hugging Face dataset.
-
-        Raises:
-            TextError: a column is missing, words and tags differ in number, or a tag is unknown.
-        """
-        return sentences_of(rows, origin, names)
-
     def labels(self, examples: Sequence[Sentence]) -> list[str]:
-        """All tags of a training set, sorted.
-
-        Raises:
-            TextError: fewer than two tags.
-        """
+        """Return the tags of a training set; see `TaskKind`."""
         return labels_of((tag for sentence in examples for tag in sentence.tags), "tag")
 
     def net(self, encoder: Encoder, labels: Sequence[str]) -> Tagger:
-        """The encoder under a new head."""
+        """Return the encoder under a new head."""
         return Tagger(encoder, len(labels))
 
     def prepare(
         self, examples: Sequence[Sentence], labels: Sequence[str], tokenizer: Tokenizer, shape: EncoderShape
     ) -> Tagged:
-        """Tokenize sentences word by word; words that do not fit a block are left out, their sentences counted.
-
-        Raises:
-            TextError: a sentence has a tag that is not one of the task's.
-        """
+        """Tokenize sentences word by word; words that do not fit a block are left out, their sentences counted."""
         tags = ((f"{sentence.place}: a word", tag) for sentence in examples for tag in sentence.tags)
-        numbers = numbered(labels, tags, "tag")
+        numbers = number_labels(labels, tags, "tag")
         words = iter(word_pieces([word for sentence in examples for word in sentence.words], tokenizer))
         room = shape.block_tokens - 2
         tokens, targets, truncated = [], [], 0
         for sentence in examples:
-            pieces = [next(words) for _ in sentence.words]
-            spread = (_spread(numbers[tag], word) for tag, word in zip(sentence.tags, pieces, strict=True))
-            ids, classes = list(chain.from_iterable(pieces)), list(chain.from_iterable(spread))
+            ids: list[int] = []
+            classes: list[int] = []
+            for tag in sentence.tags:
+                pieces = next(words)
+                ids += pieces
+                classes += [numbers[tag]] + [NOT_PREDICTED] * (len(pieces) - 1)
             tokens.append([tokenizer.special.begin, *ids[:room], tokenizer.special.end])
             targets.append([NOT_PREDICTED, *classes[:room], NOT_PREDICTED])
             truncated += len(ids) > room
         return Tagged(examples, tokens, targets, tuple(labels), tokenizer.special.pad, truncated)
 
-    def loss(self, net: Tagger, batch: Batch) -> Tensor:
-        """Mean cross-entropy over the words of a batch, a scalar; 0 for a batch without words."""
+    def loss(self, net: Tagger, batch: TaggedBatch) -> Tensor:
+        """Return the mean cross-entropy over the words of a batch, a scalar; 0 for a batch without words."""
         labels_N = batch.labels_BT.flatten().to(net.out.weight.device)
         logits_NC = _logits(net, batch).flatten(0, 1).float()
         return F.cross_entropy(logits_NC, labels_N, reduction="sum") / (labels_N != NOT_PREDICTED).sum().clamp(min=1)
 
     def judge(self, net: Tagger, data: Tagged, language: str) -> TaskEvaluation:
-        """Span F1 as seqeval has it, beside that of one and the same tag for every word, whichever is best."""
+        """Return span F1 as seqeval has it, beside that of the best constant tag."""
         true = [sentence.tags for sentence in data.sentences]
         predicted = predicted_tags(net, data)
         found = span_scores(true, predicted)
-        constant = (span_scores(true, [[tag] * len(tags) for tags in true]).f1 for tag in data.names)
-        others = {"precision": found.precision, "recall": found.recall}
-        return TaskEvaluation(found.f1, max(constant), span_tally(true, predicted), others)
+        return TaskEvaluation(
+            score=found.f1,
+            baseline=max(span_scores(true, [[tag] * len(tags) for tags in true]).f1 for tag in data.names),
+            tally=span_tally(true, predicted),
+            others={"precision": found.precision, "recall": found.recall},
+        )
 
 
 @torch.inference_mode()
 def predicted_tags(net: Tagger, data: Tagged) -> list[list[str]]:
-    """A tag for every word; "O" for those that do not fit a block."""
+    """Return a tag for every word; "O" for those that do not fit a block."""
     net.eval()
     found = [[OUTSIDE] * len(sentence.words) for sentence in data.sentences]
     for chosen in by_length(data, "judge sentences"):
@@ -172,11 +149,7 @@ def predicted_tags(net: Tagger, data: Tagged) -> list[list[str]]:
     return found
 
 
-def _spread(number: int, pieces: Sequence[int]) -> list[int]:
-    return [number] + [NOT_PREDICTED] * (len(pieces) - 1)
-
-
-def _logits(net: Tagger, batch: Batch) -> Tensor:
+def _logits(net: Tagger, batch: TaggedBatch) -> Tensor:
     device = net.out.weight.device
     logits_BTC: Tensor = net(batch.tokens_BT.to(device), batch.visible_BT.to(device))
     return logits_BTC

@@ -19,7 +19,7 @@ from lingraft.artifacts.artifact import MANIFEST, Kind
 from lingraft.artifacts.remote import RemoteShards, open_remote, uri_of
 from lingraft.artifacts.token_ids import Ids, map_ids
 from lingraft.data.blocks import load_blocks, open_split
-from lingraft.data.shard_cache import ShardCache
+from lingraft.data.shards import ShardCache
 from lingraft.data.shuffling import ShuffledIndices
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError

@@ -14,10 +14,11 @@ import s3fs
 
 from lingraft.artifacts.storage import expand_paths, list_files, list_names, parse_path
 from lingraft.artifacts.sync import RESULTS_VARIABLE
-from lingraft.data.documents import Document, read_documents, read_files
+from lingraft.data.documents import Document
 from lingraft.errors import MissingExtraError, TextError
 from lingraft.preflight import outputs
 from tests.artifacts.conftest import CORPUS
+from tests.read_text import read_documents, read_files
 
 
 @pytest.fixture

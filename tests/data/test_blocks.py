@@ -1,11 +1,9 @@
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from lingraft import console
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, token_stream
@@ -22,20 +20,14 @@ def with_length(recipe: Recipe, block_tokens: int) -> Recipe:
     return recipe.model_copy(update={"encoder": recipe.encoder.model_copy(update={"block_tokens": block_tokens})})
 
 
-def test_packing_loses_and_adds_nothing() -> None:
-    stream = np.arange(10, 40, dtype=np.uint16)
+@pytest.mark.parametrize(("length", "count"), [(0, 0), (6, 0), (30, 4)])
+def test_packing_loses_and_adds_nothing(length: int, count: int) -> None:
+    stream = np.arange(10, 10 + length, dtype=np.uint16)
     blocks_NT, rest = pack_blocks(stream, 8, BEGIN)
-    assert blocks_NT.shape == (4, 8)
+    assert blocks_NT.shape == (count, 8)
     assert blocks_NT.dtype == rest.dtype == np.uint16
-    assert blocks_NT[:, 0].tolist() == [BEGIN] * 4
+    assert blocks_NT[:, 0].tolist() == [BEGIN] * count
     assert [*blocks_NT[:, 1:].flatten().tolist(), *rest.tolist()] == stream.tolist()
-
-
-@pytest.mark.parametrize("length", [0, 6])
-def test_what_fills_no_block_is_the_rest(length: int) -> None:
-    blocks_NT, rest = pack_blocks(np.arange(length), 8, BEGIN)
-    assert blocks_NT.shape == (0, 8)
-    assert rest.tolist() == list(range(length))
 
 
 def test_blocks_hold_the_text_of_their_split_and_count_the_rest(workshop: Workshop) -> None:
@@ -54,27 +46,6 @@ def test_blocks_hold_the_text_of_their_split_and_count_the_rest(workshop: Worksh
             assert found.manifest.details["tokens"][split] == blocks_NT.numel()
 
 
-def test_no_document_stands_in_two_splits(workshop: Workshop) -> None:
-    names = {
-        language: [{document.name for document in load_split(Artifact.load(folder, Kind.TEXT), s)} for s in SPLITS]
-        for language, folder in workshop.texts.items()
-    }
-    for train, dev, test in names.values():
-        assert train & dev == train & test == dev & test == set()
-    seen_in_training = set.union(*(train for train, _, _ in names.values()))
-    judged = set.union(*(test for _, _, test in names.values()))
-    assert seen_in_training & judged == set()
-    assert judged
-
-
-def test_blocks_are_small_integers_without_padding(workshop: Workshop) -> None:
-    for folder in workshop.blocks.values():
-        tokens_NT = blocks.open_split(Artifact.load(folder, Kind.BLOCKS), "train").all()
-        assert tokens_NT.shape[1] == workshop.recipe.encoder.block_tokens
-        assert int(tokens_NT.max()) < workshop.recipe.tokenizer.vocabulary
-        assert not (tokens_NT[:, 1:] == BEGIN).any()
-
-
 def test_blocks_made_with_another_tokenizer_are_refused_with_both_hashes(workshop: Workshop) -> None:
     german, turkish = (Tokenizer.load(workshop.tokenizers[language]) for language in ("de", "tr"))
     with pytest.raises(TokenizerError) as caught:
@@ -86,17 +57,6 @@ def test_blocks_made_with_another_tokenizer_are_refused_with_both_hashes(worksho
 def test_blocks_of_another_length_are_refused_with_both_lengths(workshop: Workshop) -> None:
     with pytest.raises(ArtifactError, match="blocks of 32 tokens, but the recipe says 64"):
         load_blocks(workshop.blocks["de"], Tokenizer.load(workshop.tokenizers["de"]), 64)
-
-
-def test_text_is_not_cut_by_the_tokenizer_of_another_language(workshop: Workshop, tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match="the tokenizer of 'tr', not of 'de'"):
-        blocks.build(workshop.recipe, workshop.texts["de"], workshop.tokenizers["tr"], tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_language_without_a_tokenizer_gets_no_blocks(workshop: Workshop, tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"absent is not an artifact"):
-        blocks.build(workshop.recipe, workshop.texts["de"], tmp_path / "absent", tmp_path / "out")
 
 
 def test_text_shorter_than_a_block_is_refused_with_its_split(workshop: Workshop, tmp_path: Path) -> None:
@@ -129,14 +89,3 @@ def test_blocks_are_the_same_however_large_shards_are(workshop: Workshop, tmp_pa
             blocks.open_split(Artifact.open(workshop.blocks["de"], Kind.BLOCKS), name),
         )
         assert torch.equal(one.all(), other.all())
-
-
-def test_progress_is_told_with_rate_and_time_left(
-    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(console, "_LINE_EVERY_S", 0.0)
-    monkeypatch.setattr(console, "_MEANINGFUL_S", 0.0)
-    blocks.build(workshop.recipe, workshop.texts["de"], workshop.tokenizers["de"], tmp_path / "out")
-    total = Artifact.load(workshop.texts["de"], Kind.TEXT).manifest.details["documents"]["train"]
-    said = capsys.readouterr().err
-    assert re.search(rf"blocks de train: document \d+/{total}, [\d,]+ a second, \d+ s left", said)

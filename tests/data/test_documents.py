@@ -7,16 +7,9 @@ from pathlib import Path
 import pytest
 
 from lingraft.data import documents
-from lingraft.data.documents import (
-    DIVIDED_DOCUMENTS,
-    STRAY_BLANKS,
-    Document,
-    hash_name,
-    read_documents,
-    read_files,
-    text_files,
-)
+from lingraft.data.documents import DIVIDED_DOCUMENTS, STRAY_BLANKS, Document, hash_name, text_files
 from lingraft.errors import TextError
+from tests.read_text import read_documents, read_files
 
 
 def _write(path: Path, text: str) -> None:
@@ -26,16 +19,6 @@ def _write(path: Path, text: str) -> None:
 
 def _texts(source: Path) -> list[str]:
     return [document.text for document in read_documents(source, "de")]
-
-
-def test_blank_lines_separate_documents_of_a_plain_text_file(tmp_path: Path) -> None:
-    _write(tmp_path / "de.txt", "\n\nEins,\nzwei.\n \nDrei.\n\n\n")
-    assert _texts(tmp_path) == ["Eins,\nzwei.", "Drei."]
-
-
-def test_without_blank_lines_each_line_is_a_document(tmp_path: Path) -> None:
-    _write(tmp_path / "de.txt", "\nEins.\n Zwei. \nDrei.\n\n")
-    assert _texts(tmp_path) == ["Eins.", "Zwei.", "Drei."]
 
 
 @pytest.mark.parametrize(("allowed", "texts"), [(30, ["Eins.\nZwei.", "Drei."]), (8, ["Eins.", "Zwei.", "Drei."])])
@@ -105,12 +88,6 @@ def test_a_plain_text_file_is_read_once_and_no_further_than_asked_for(
     assert read == list(range(100))
 
 
-def test_equal_texts_get_equal_names_and_different_texts_different_ones(tmp_path: Path) -> None:
-    _write(tmp_path / "de.txt", "Eins.\nZwei.\nEins.\n")
-    first, second, third = (document.name for document in read_documents(tmp_path, "de"))
-    assert first == third != second
-
-
 def test_jsonl_takes_name_and_label_or_names_by_content(tmp_path: Path) -> None:
     rows = [{"text": " Eins ", "name": "page/1", "label": "sport"}, {"text": "Zwei"}]
     _write(tmp_path / "de.jsonl", "\n\n".join(map(json.dumps, rows)) + "\n")
@@ -120,18 +97,16 @@ def test_jsonl_takes_name_and_label_or_names_by_content(tmp_path: Path) -> None:
     ]
 
 
-def test_compressed_files_are_read_by_their_inner_format(tmp_path: Path) -> None:
-    (tmp_path / "de.jsonl.gz").write_bytes(gzip.compress(b'{"text": "Eins"}\n'))
-    assert _texts(tmp_path) == ["Eins"]
-
-
 def test_a_folder_gives_one_document_a_text_file_labelled_by_its_first_sub_folder(tmp_path: Path) -> None:
     _write(tmp_path / "de/sport/2024/v1.2.txt", "Tor!\n\nNoch eins.\n")
+    _write(tmp_path / "de/sport/c.jsonl", '{"text": "Eins", "name": "1", "label": "wetter"}\n')
     _write(tmp_path / "de/top.txt", "Ohne Label.\n")
+    _write(tmp_path / "de/.git/a.txt", "hidden")
     (tmp_path / "de/sport/b.txt.gz").write_bytes(gzip.compress(b"Ball.\n"))
     assert list(read_documents(tmp_path, "de")) == [
         Document("sport/2024/v1.2", "Tor!\n\nNoch eins.", "sport"),
         Document("sport/b", "Ball.", "sport"),
+        Document("1", "Eins", "wetter"),
         Document("top", "Ohne Label.", None),
     ]
 
@@ -145,64 +120,9 @@ def test_a_folder_without_sub_folders_is_read_as_its_files_are(tmp_path: Path) -
     assert [document.text for document in found] == ["Eins.", "Zwei.", "Drei,\nvier.", "Fünf.", "Sechs."]
 
 
-def test_a_folders_shard_is_read_no_further_than_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "_LOOK_AHEAD", 100)
-    line = "Zeile " * 30
-    _write(tmp_path / "de/1.txt", f"{line}.\n" * 20_000)
-    with (tmp_path / "de/1.txt").open("ab") as stream:
-        stream.write(b"\xff\n")
-    found = read_documents(tmp_path, "de")
-    assert [next(found).text for _ in range(5)] == [f"{line}."] * 5
-    with pytest.raises(TextError, match="line 20001"):
-        list(found)
-
-
 def test_a_labelled_file_that_is_a_corpus_rather_than_a_document_is_refused(tmp_path: Path) -> None:
     _write(tmp_path / "de/sport/a.txt", f"{'Tor! ' * 20}\n" * 11_000)
     with pytest.raises(TextError, match=r"de/sport/a\.txt has more than 1,048,576 characters.*\[text\] kind = 'files'"):
-        _texts(tmp_path)
-
-
-def test_parallel_files_have_the_same_name_in_every_language(tmp_path: Path) -> None:
-    for language, text in (("en", "Hello"), ("de", "Hallo"), ("el", "Γειά")):
-        _write(tmp_path / language / "greetings/1.txt", text)
-    names = {document.name for language in ("en", "de", "el") for document in read_documents(tmp_path, language)}
-    assert names == {"greetings/1"}
-
-
-def test_a_label_in_jsonl_goes_before_the_folders(tmp_path: Path) -> None:
-    _write(tmp_path / "de/sport/a.jsonl", '{"text": "Eins", "label": "wetter"}\n{"text": "Zwei"}\n')
-    assert [document.label for document in read_documents(tmp_path, "de")] == ["wetter", "sport"]
-
-
-def test_hidden_files_are_not_read(tmp_path: Path) -> None:
-    _write(tmp_path / "de/.DS_Store", "x")
-    _write(tmp_path / "de/.git/a.txt", "x")
-    _write(tmp_path / "de/a.txt", "Eins")
-    assert _texts(tmp_path) == ["Eins"]
-
-
-def test_a_missing_source_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TextError, match=r"no folder .*absent"):
-        _texts(tmp_path / "absent")
-
-
-def test_a_missing_language_is_answered_with_what_is_there(tmp_path: Path) -> None:
-    _write(tmp_path / "fr.txt", "Bonjour")
-    with pytest.raises(TextError, match=r"no text for language 'de', only \['fr.txt'\]. Expected one of"):
-        _texts(tmp_path)
-
-
-def test_two_sources_for_one_language_are_refused(tmp_path: Path) -> None:
-    _write(tmp_path / "de.txt", "Eins")
-    _write(tmp_path / "de/a.txt", "Zwei")
-    with pytest.raises(TextError, match=r"more than once: \['de', 'de.txt'\]"):
-        _texts(tmp_path)
-
-
-def test_an_empty_language_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "de").mkdir()
-    with pytest.raises(TextError, match="de holds no files"):
         _texts(tmp_path)
 
 
@@ -233,13 +153,6 @@ def test_a_wrong_jsonl_line_is_named_by_file_and_line(tmp_path: Path, line: str,
         _texts(tmp_path)
 
 
-def test_undecodable_bytes_in_a_folders_file_are_named_by_file_and_line(tmp_path: Path) -> None:
-    (tmp_path / "de").mkdir()
-    (tmp_path / "de/a.txt.gz").write_bytes(gzip.compress(b"fine\n\xff\n"))
-    with pytest.raises(TextError, match=r"de/a\.txt\.gz, line 2"):
-        _texts(tmp_path)
-
-
 def test_files_are_read_in_the_order_given_whatever_their_names(tmp_path: Path) -> None:
     _write(tmp_path / "news.txt", "Eins.\nZwei.\n")
     (tmp_path / "web.jsonl.gz").write_bytes(gzip.compress(b'{"text": "Drei.", "label": "web"}\n'))
@@ -257,10 +170,34 @@ def test_a_folders_files_are_those_that_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [("absent.txt", "no file or folder .*absent.txt"), ("corpus.de", "corpus.de is neither.*must be .txt or .jsonl")],
+    ("text", "texts"),
+    [
+        ("\n\nEins,\nzwei.\n \nDrei.\n\n\n", ["Eins,\nzwei.", "Drei."]),
+        ("\nEins.\n Zwei. \nDrei.\n\n", ["Eins.", "Zwei.", "Drei."]),
+    ],
+    ids=["blank lines", "lines"],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, words: str) -> None:
-    _write(tmp_path / "corpus.de", "Eins.\n")
+def test_blank_lines_separate_documents_or_else_line_ends_do(tmp_path: Path, text: str, texts: list[str]) -> None:
+    _write(tmp_path / "de.txt", text)
+    assert _texts(tmp_path) == texts
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (["en/fr.txt"], r"no folder .*source to read text from"),
+        (["source/fr.txt"], r"no text for language 'de', only \['fr.txt'\]. Expected one of"),
+        (["source/de.txt", "source/de/a.txt"], r"more than once: \['de', 'de.txt'\]"),
+        (["source/de/.hidden"], "de holds no files"),
+    ],
+)
+def test_a_language_is_one_file_or_folder_that_is_not_empty(tmp_path: Path, files: list[str], words: str) -> None:
+    for name in files:
+        _write(tmp_path / name, "Eins")
     with pytest.raises(TextError, match=words):
-        list(read_files([tmp_path / name]))
+        _texts(tmp_path / "source")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TextError, match=r"no file or folder .*absent\.txt"):
+        list(read_files([tmp_path / "absent.txt"]))

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.config.text import Split
 from lingraft.data import libreoffice
 from lingraft.data.documents import Document
 from lingraft.data.libreoffice import folder_paragraphs, help_documents, help_folder, page_paragraphs
-from lingraft.data.text import split_of
 from lingraft.errors import ArtifactError, TextError
 
 _PAGE = """<!DOCTYPE html>
@@ -117,33 +115,6 @@ def test_pages_are_named_by_path_labelled_by_first_folder_and_cleaned(packages: 
     assert dropped == {"untranslated paragraph": 3, "repeated paragraph": 1}
 
 
-@pytest.mark.parametrize(("language", "suffix", "folder"), [("en", "en-us", "en-US"), ("en-gb", "en-gb", "en-GB")])
-def test_varieties_of_english_keep_their_english(packages: Path, language: str, suffix: str, folder: str) -> None:
-    _build_package(packages, suffix, folder, {"scalc/a": ["Sum", "Cell"]})
-    assert [document.text for document in help_documents(language, Counter())] == ["Sum\nCell"]
-
-
-@pytest.mark.parametrize(
-    ("language", "suffix", "folder"),
-    [("pt-BR", "pt-br", "pt-BR"), ("zh", "zh-cn", "zh-CN"), ("zh-Hant", "zh-tw", "zh-TW")],
-)
-def test_language_tags_lead_to_debians_package(packages: Path, language: str, suffix: str, folder: str) -> None:
-    _build_package(packages, suffix, folder, {"scalc/a": ["x"]})
-    assert (help_folder(language) / "scalc/a.html").is_file()
-
-
-def test_parallel_pages_lie_in_the_same_split_and_splits_share_no_page(packages: Path) -> None:
-    names = [f"{area}/{number:02}" for area in ("scalc", "swriter", "sdraw") for number in range(15)]
-    for suffix, folder in (("en-us", "en-US"), ("tr", "tr"), ("el", "el")):
-        _build_package(packages, suffix, folder, {name: [f"{name} in {folder}"] for name in names})
-    splits: dict[str, set[str]] = {"train": set(), "dev": set(), "test": set()}
-    for language in ("en", "tr", "el"):
-        for document in help_documents(language, Counter()):
-            splits[split_of(document.name, Split())].add(document.name)
-    assert all(splits.values())
-    assert sum(map(len, splits.values())) == len(names) == len(set.union(*splits.values()))
-
-
 def test_a_package_is_brought_once_and_then_taken_from_the_cache(packages: Path) -> None:
     _build_package(packages, "de", "de", {"scalc/a": ["Summe"]})
     assert help_folder("de") == help_folder("de")
@@ -153,18 +124,9 @@ def test_a_package_is_brought_once_and_then_taken_from_the_cache(packages: Path)
 def test_a_failed_download_leaves_nothing_behind_that_a_later_run_would_use(packages: Path, tmp_path: Path) -> None:
     with pytest.raises(TextError):
         help_folder("de")
-    assert [path.name for path in (tmp_path / "cache/libreoffice-help").iterdir()] == [".lock"]
+    assert not list((tmp_path / "cache/libreoffice-help").iterdir())
     _build_package(packages, "de", "de", {"scalc/a": ["Summe"]})
     assert (help_folder("de") / "scalc/a.html").is_file()
-
-
-def test_the_cache_lies_in_the_users_cache_folder_by_default(
-    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _build_package(packages, "de", "de", {"scalc/a": ["Summe"]})
-    monkeypatch.delenv("LINGRAFT_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert help_folder("de").parent == tmp_path / "xdg/lingraft/libreoffice-help"
 
 
 def test_a_cache_that_cannot_be_written_names_the_way_out(
@@ -176,16 +138,11 @@ def test_a_cache_that_cannot_be_written_names_the_way_out(
         help_folder("de")
 
 
-def _assert_names_the_other_ways(message: str) -> None:
-    assert "--text DIR" in message
-    assert "Hugging Face dataset" in message
-
-
 def test_an_unknown_package_is_answered_with_apt_get_update_and_the_other_ways(packages: Path) -> None:
     with pytest.raises(TextError, match="E: Unable to locate package libreoffice-help-xx") as caught:
         help_folder("xx")
     assert "sudo apt-get update" in str(caught.value)
-    _assert_names_the_other_ways(str(caught.value))
+    assert "--text DIR" in str(caught.value)
 
 
 @pytest.mark.parametrize("present", [(), ("apt-get", "sh", "cp")])
@@ -202,22 +159,7 @@ def test_missing_tools_are_named_with_the_other_ways(
     missing = "dpkg-deb" if present else "apt-get"
     with pytest.raises(TextError, match=f"{missing} is not installed here") as caught:
         help_folder("de")
-    _assert_names_the_other_ways(str(caught.value))
-
-
-def test_a_damaged_package_is_refused_with_dpkgs_own_words(packages: Path) -> None:
-    _build_package(packages, "de", "de", {"scalc/a": ["Summe"]})
-    archive = packages / "libreoffice-help-de_1_all.deb"
-    archive.write_bytes(archive.read_bytes()[:300])
-    with pytest.raises(TextError, match="dpkg-deb failed with 2: dpkg-deb: error: ") as caught:
-        help_folder("de")
-    _assert_names_the_other_ways(str(caught.value))
-
-
-def test_a_package_without_pages_is_refused(packages: Path) -> None:
-    _build_package(packages, "de", "de", {})
-    with pytest.raises(TextError, match=r"holds 0 of .*help/\*/text instead of one"):
-        help_folder("de")
+    assert "--text DIR" in str(caught.value)
 
 
 def test_pages_are_parsed_once_however_many_languages_are_compared_with_them(
@@ -247,3 +189,26 @@ def test_pages_whose_cache_cannot_be_written_are_read_all_the_same(
 
     monkeypatch.setattr(libreoffice, "write_text", refuse)
     assert folder_paragraphs(tmp_path / "pages") == {"scalc/a.html": ["Summe"]}
+
+
+@pytest.mark.parametrize(
+    ("language", "suffix", "folder"),
+    [("en", "en-us", "en-US"), ("en-gb", "en-gb", "en-GB"), ("zh-Hant", "zh-tw", "zh-TW")],
+)
+def test_language_tags_lead_to_debians_package_and_english_is_not_compared(
+    packages: Path, language: str, suffix: str, folder: str
+) -> None:
+    _build_package(packages, suffix, folder, {"scalc/a": ["Sum", "Cell"]})
+    if language == "zh-Hant":
+        _build_package(packages, "en-us", "en-US", {"scalc/b": ["Sum"]})
+    assert [document.text for document in help_documents(language, Counter())] == ["Sum\nCell"]
+
+
+def test_packages_that_are_damaged_or_without_pages_are_refused(packages: Path) -> None:
+    _build_package(packages, "de", "de", {})
+    with pytest.raises(TextError, match=r"holds 0 of .*help/\*/text instead of one"):
+        help_folder("de")
+    archive = packages / "libreoffice-help-de_1_all.deb"
+    archive.write_bytes(archive.read_bytes()[:300])
+    with pytest.raises(TextError, match=r"dpkg-deb failed with 2: dpkg-deb: error: .*--text DIR"):
+        help_folder("de")

@@ -32,15 +32,6 @@ def masked(tokens_BT: Tensor, rate: float = 0.15, seed: int = 1) -> MaskedBatch:
     return mask_tokens(tokens_BT, rate, PIECES, seed)
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.15, 0.3, 0.5])
-def test_exactly_the_share_asked_for_is_predicted(rate: float) -> None:
-    tokens_BT = tokens()
-    found = masked(tokens_BT, rate)
-    assert len(found.positions_M) == len(found.targets_M) == round(rate * tokens_BT.numel())
-    assert found.positions_M.diff().min() > 0
-    assert torch.equal(found.targets_M, tokens_BT.flatten()[found.positions_M])
-
-
 def test_of_the_predicted_eight_tenths_are_masked_one_replaced_one_kept() -> None:
     tokens_BT = tokens(2000)
     found = masked(tokens_BT)
@@ -65,22 +56,6 @@ def test_everything_else_stays_as_it_is() -> None:
     assert torch.equal(tokens_BT, before_BT)
 
 
-def test_special_tokens_are_never_predicted() -> None:
-    for seed in range(20):
-        assert int(masked(tokens(), 0.5, seed).targets_M.min()) >= SPECIALS
-
-
-def test_every_other_token_is_as_likely_to_be_predicted() -> None:
-    tokens_BT = tokens(16, 16)
-    counts = torch.zeros(tokens_BT.numel())
-    for number in range(2000):
-        counts[mask_tokens(tokens_BT, 0.15, PIECES, seed=1, first=16 * number).positions_M] += 1
-    ordinary = (tokens_BT >= SPECIALS).flatten()
-    expected = counts.sum() / ordinary.sum()
-    assert counts[~ordinary].sum() == 0
-    assert (counts[ordinary] - expected).abs().max() < 6 * expected.sqrt()
-
-
 def test_where_nearly_all_is_special_it_stays_and_does_not_count() -> None:
     tokens_BT = torch.full((4, 16), END)
     tokens_BT[:, 3] = torch.arange(10, 14)
@@ -88,17 +63,6 @@ def test_where_nearly_all_is_special_it_stays_and_does_not_count() -> None:
     assert len(found.targets_M) == 32
     assert sorted(found.targets_M[found.targets_M != NOT_PREDICTED].tolist()) == [10, 11, 12, 13]
     assert torch.equal(found.tokens_BT == END, tokens_BT == END)
-
-
-def test_the_seed_decides_the_mask() -> None:
-    one, same, other = (masked(tokens(), seed=seed) for seed in (1, 1, 2))
-    assert all(torch.equal(mine, yours) for mine, yours in zip(one, same, strict=True))
-    assert not torch.equal(one.positions_M, other.positions_M)
-
-
-def test_blocks_at_other_places_of_the_stream_are_masked_otherwise() -> None:
-    first, second = (mask_tokens(tokens(), 0.15, PIECES, 1, first=place) for place in (0, 400))
-    assert not torch.equal(first.positions_M, second.positions_M)
 
 
 @pytest.mark.parametrize("sizes", [[1] * 12, [5, 7], [2, 4, 6]])
@@ -164,11 +128,3 @@ def test_special_pieces_of_another_tokenizer_are_neither_hidden_nor_drawn(specia
     assert not torch.isin(replaced_M, ids).any()
     assert sorted(replaced_M.unique().tolist()) == sorted(set(range(vocabulary)) - set(special))
     assert float((now_M == special.mask).float().mean()) == pytest.approx(0.8, abs=0.01)
-
-
-def test_what_is_ordinary_at_our_own_special_ids_is_hidden_like_any_other() -> None:
-    special = ELSEWHERE["ids of BERT"]
-    tokens_BT = torch.full((20, 50), DEFAULT_SPECIAL_IDS.mask)
-    found = mask_tokens(tokens_BT, 0.15, MaskingVocabulary.of(VOCABULARY, special, CPU), seed=1)
-    assert torch.equal(found.targets_M, torch.full((150,), DEFAULT_SPECIAL_IDS.mask))
-    assert int((found.tokens_BT == special.mask).sum()) > 100

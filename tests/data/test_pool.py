@@ -41,10 +41,6 @@ def test_a_slow_first_item_comes_first_though_others_are_done_before() -> None:
     assert os.getpid() not in pids
 
 
-def test_one_worker_is_the_callers_own_process() -> None:
-    assert {pid for _, pid in parallel_map(slower_at_first, range(3), 1)} == {os.getpid()}
-
-
 def test_items_are_taken_no_further_than_a_few_ahead() -> None:
     taken = []
 
@@ -82,18 +78,6 @@ def test_a_defect_ends_the_map_and_leaves_its_traceback(capfd: pytest.CaptureFix
     with pytest.raises(WorkerError, match=r"ended with exit code 1 before its work was done.* standard error says why"):
         list(parallel_map(divide, range(10), 2))
     assert "ZeroDivisionError" in capfd.readouterr().err
-
-
-def test_what_cannot_be_loaded_in_a_worker_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
-    module = type(sys)("nowhere_to_be_found")
-    exec("def function(item): return item", vars(module))
-    sys.modules["nowhere_to_be_found"] = module
-    try:
-        with pytest.raises(WorkerError, match="exit code 1"):
-            list(parallel_map(module.function, range(10), 2))
-    finally:
-        del sys.modules["nowhere_to_be_found"]
-    assert "ModuleNotFoundError" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("count", [2, 3])

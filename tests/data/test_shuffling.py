@@ -23,12 +23,6 @@ def test_any_place_is_known_by_itself(count: int, window: int | None) -> None:
         assert torch.equal(ShuffledIndices(count, 3, window).rows(first, size), whole[first : first + size])
 
 
-def test_rows_may_be_asked_for_beyond_an_epoch() -> None:
-    order = ShuffledIndices(6, seed=3)
-    assert torch.equal(order.rows(4, 10), torch.cat([order.rows(4, 2), order.rows(6, 6), order.rows(12, 2)]))
-    assert order.rows(0, 4).dtype == torch.int64
-
-
 @pytest.mark.parametrize("window", [None, 10])
 def test_epochs_and_seeds_have_orders_of_their_own(window: int | None) -> None:
     order = ShuffledIndices(100, 3, window)

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Split
 from lingraft.data.documents import STRAY_BLANKS, Document
-from lingraft.data.text import SPLITS, load_split, prepare, read_split, split_of
-from lingraft.errors import ArtifactError, RecipeError, TextError
+from lingraft.data.text import SPLITS, load_split, prepare, split_of
+from lingraft.errors import RecipeError, TextError
 from tests.text_recipe import text_recipe
 
 _TASK = {"name": "topic", "kind": "documents"}
@@ -58,27 +57,18 @@ def test_splits_take_the_shares_asked_for() -> None:
     assert found.count("test") / 4000 == pytest.approx(0.1, abs=0.03)
 
 
-def test_a_larger_dev_share_moves_no_document_into_or_out_of_test() -> None:
-    names = [f"page {number}" for number in range(500)]
-    small, large = Split(dev_share=0.1), Split(dev_share=0.5)
-    assert [split_of(name, small) == "test" for name in names] == [split_of(name, large) == "test" for name in names]
-
-
-def test_splits_are_disjoint_and_equal_across_languages(tmp_path: Path) -> None:
+def test_documents_come_back_in_splits_that_are_disjoint_and_equal_across_languages(
+    tmp_path: Path,
+) -> None:
     _write_parallel(tmp_path, 100)
     names = {}
     for language in ("en", "de"):
         text = prepare(_folder(tmp_path), language, tmp_path / "out" / language)
         names[language] = [{document.name for document in load_split(text, split)} for split in SPLITS]
+        found = {document for split in SPLITS for document in load_split(text, split)}
+        assert found == {Document(f"page/{n}", f"{language} {n}", f"topic{n % 2}") for n in range(100)}
     assert names["en"] == names["de"]
     assert sum(map(len, names["en"])) == len(set.union(*names["en"])) == 100
-
-
-def test_documents_come_back_as_they_were_read(tmp_path: Path) -> None:
-    _write_parallel(tmp_path, 30)
-    text = prepare(_folder(tmp_path), "de", tmp_path / "out")
-    found = {document for split in SPLITS for document in load_split(text, split)}
-    assert found == {Document(f"page/{n}", f"de {n}", f"topic{n % 2}") for n in range(30)}
 
 
 def test_the_manifest_counts_what_was_written_and_dropped(tmp_path: Path) -> None:
@@ -198,15 +188,6 @@ def test_damaged_text_leaves_no_artifact(tmp_path: Path, damage: Callable[[Path]
     assert list((tmp_path / "artifacts").iterdir()) == []
 
 
-def test_an_edited_split_is_refused_on_load(tmp_path: Path) -> None:
-    _write_parallel(tmp_path, 30)
-    prepare(_folder(tmp_path), "de", tmp_path / "out")
-    with (tmp_path / "out/test.jsonl").open("a") as stream:
-        stream.write('{"name": "x", "text": "y", "label": null}\n')
-    with pytest.raises(ArtifactError, match="truncated or edited"):
-        Artifact.load(tmp_path / "out", Kind.TEXT)
-
-
 def test_files_of_any_name_are_prepared_for_the_language_that_they_are_given_for(tmp_path: Path) -> None:
     _write_parallel(tmp_path, 40)
     (tmp_path / "de.jsonl").rename(tmp_path / "nachrichten.jsonl")
@@ -242,13 +223,6 @@ def test_the_manifest_and_the_log_say_how_files_were_read(tmp_path: Path, capsys
     assert "reading" not in prepare(_folder(tmp_path), "de", tmp_path / "again").manifest.details
 
 
-def test_a_split_is_read_as_a_stream(tmp_path: Path) -> None:
-    _write_parallel(tmp_path, 40)
-    prepared = prepare(_folder(tmp_path), "de", tmp_path / "text")
-    documents = read_split(prepared, "train")
-    assert [next(documents), *documents] == load_split(prepared, "train")
-
-
 _PREPARE = """
 import re, resource, sys
 from pathlib import Path
@@ -258,7 +232,7 @@ from lingraft.data.text import prepare
 from lingraft.config.text import Cleaning
 from tests.text_recipe import text_recipe
 
-preprocessing._BATCH_CHARACTERS, duplicates._IN_MEMORY = 1 << 14, 1 << 10
+preprocessing.BATCH_CHARACTERS, duplicates._IN_MEMORY = 1 << 14, 1 << 10
 cleaning = Cleaning() if sys.argv[1] == "cleaned" else None
 for source in sys.argv[2:]:
     recipe = text_recipe({"kind": "folder", "path": source}, threads=2)

@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -22,25 +20,6 @@ def test_every_document_is_closed_and_in_its_place(workshop: Workshop, monkeypat
         streams = list(token_stream.token_stream(documents(texts), pieces, np.dtype(np.uint16), workers))
         assert len(streams) > 4
         assert np.concatenate(streams).tolist() == expected
-
-
-def test_documents_are_taken_as_they_are_needed(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_stream, "_CHUNK_CHARACTERS", 10)
-    taken = 0
-
-    def endless() -> Iterator[Document]:
-        nonlocal taken
-        while True:
-            taken += 1
-            yield Document(str(taken), "der hund und die katze")
-
-    pieces = Tokenizer.load(workshop.tokenizers["de"])
-    for workers in (1, 2):
-        stream = token_stream.token_stream(endless(), pieces, np.dtype(np.uint16), workers)
-        for _ in range(30):
-            next(stream)
-        stream.close()  # type: ignore[attr-defined]
-    assert 60 <= taken < 100
 
 
 def test_workers_do_without_pytorch() -> None:

@@ -57,12 +57,6 @@ def test_files_are_grouped_by_language_and_the_rest_is_named(tmp_path: Path) -> 
     assert not found.one_each
 
 
-def test_names_that_are_tags_make_a_folder_of_one_each(tmp_path: Path) -> None:
-    for name in ("de.txt.xz", "pt-BR.jsonl"):
-        (tmp_path / name).write_text("")
-    assert find_text(tmp_path).one_each
-
-
 def test_fewer_than_two_languages_are_refused_with_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "de.txt").write_text("")
     (tmp_path / "text.txt").write_text("")
@@ -70,9 +64,5 @@ def test_fewer_than_two_languages_are_refused_with_what_is_there(tmp_path: Path)
         find_text(tmp_path)
     with pytest.raises(TextError, match="there is no folder"):
         find_text(tmp_path / "absent")
-
-
-def test_a_file_in_place_of_a_folder_is_said_to_be_one(tmp_path: Path) -> None:
-    (tmp_path / "en.jsonl").write_text("")
-    with pytest.raises(TextError, match=r"en\.jsonl is a file, and not a folder\. Give a folder with"):
-        find_text(tmp_path / "en.jsonl")
+    with pytest.raises(TextError, match=r"de\.txt is a file, and not a folder\. Give a folder with"):
+        find_text(tmp_path / "de.txt")

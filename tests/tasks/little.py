@@ -1,15 +1,13 @@
 """Small things that tests of tasks need: a tokenizer, shapes of both families, an encoder of large random weights."""
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 import torch
 
 from lingraft.config.encoder import EncoderShape, Family
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer
+from lingraft.data.tokenizer.tokenizer import Tokenizer, train_sentencepiece
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.kinds import Prepared
 from lingraft.training.batches import task_stream
@@ -27,21 +25,8 @@ def lines(language: str = "en", count: int = 100) -> list[str]:
 
 def own_tokenizer(folder: Path) -> Tokenizer:
     """A SentencePiece model with our special tokens."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines()),
-        model_writer=model,
-        vocab_size=VOCABULARY,
-        minloglevel=2,
-        control_symbols=[SPECIAL_PIECES.mask],
-        pad_piece=SPECIAL_PIECES.pad,
-        **{
-            f"{short}_id": index
-            for short, index in zip(("bos", "pad", "eos", "unk"), DEFAULT_SPECIAL_IDS, strict=False)
-        },
-    )
     path = folder / "sentencepiece.model"
-    path.write_bytes(model.getvalue())
+    path.write_bytes(train_sentencepiece(lines(), VOCABULARY, 0.9995))
     return Tokenizer.from_file(path, "en")
 
 

@@ -4,23 +4,13 @@ from torch.nn import functional as F
 
 from lingraft.config.encoder import Family
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
-from lingraft.errors import TextError
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.classification import Classification, Classified, Classifier, confusion, predicted
 from lingraft.tasks.labelled_texts import Example
 from lingraft.tasks.pairs import Encoded
-from tests.tasks.little import BERT, ROBERTA, VOCABULARY, drawn, encoder, own_tokenizer, shape
+from tests.tasks.little import BERT, ROBERTA, VOCABULARY, drawn, encoder, shape
 
-TEXTS, PAIRS = Classification(pairs=False), Classification(pairs=True)
-
-
-@pytest.fixture(scope="module")
-def pieces(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    return own_tokenizer(tmp_path_factory.mktemp("tokenizer"))
-
-
-def examples(*labels: str) -> list[Example]:
-    return [Example(f"row {number}", ("ba de",), label) for number, label in enumerate(labels)]
+TASK = Classification()
 
 
 def numbered(lengths: list[int], classes: int = 2) -> Classified:
@@ -33,53 +23,27 @@ def numbered(lengths: list[int], classes: int = 2) -> Classified:
 
 
 def classifier(family: Family = ROBERTA, classes: int = 3, dropout: float = 0.0) -> Classifier:
-    net = TEXTS.net(encoder(shape(family, dropout=dropout)), [str(number) for number in range(classes)])
+    net = TASK.net(encoder(shape(family, dropout=dropout)), [str(number) for number in range(classes)])
     with torch.no_grad():
         net.out.weight.normal_(std=1.0, generator=torch.Generator().manual_seed(1))
         net.dense.weight.normal_(std=0.3, generator=torch.Generator().manual_seed(2))
     return net.eval()
 
 
-def test_classes_are_the_labels_of_the_training_examples_in_order() -> None:
-    assert TEXTS.labels(examples("b", "a", "b", "c")) == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("labels", [[], ["a", "a"]])
-def test_one_class_is_no_task(labels: list[str]) -> None:
-    with pytest.raises(TextError, match="two or more labels"):
-        TEXTS.labels(examples(*labels))
-
-
 def test_examples_become_rows_and_class_numbers(pieces: Tokenizer) -> None:
     pairs = [Example("one", ("ba", "ki"), "yes"), Example("two", ("ba de ki lo mu na " * 5, "ki"), "no")]
-    data = PAIRS.prepare(pairs, ["no", "yes"], pieces, shape(block_tokens=16))
+    data = TASK.prepare(pairs, ["no", "yes"], pieces, shape(block_tokens=16))
     assert (len(data), data.truncated) == (2, 1)
     assert data.labels_N.tolist() == [1, 0]
     assert [row.count(DEFAULT_SPECIAL_IDS.end) for row in data.encoded.rows] == [3, 3]
     assert len(data.encoded.rows[1]) == 16
 
 
-def test_a_label_that_the_task_does_not_know_is_refused_with_those_it_does(pieces: Tokenizer) -> None:
-    with pytest.raises(TextError, match=r"row 1 has label 'c'; the task knows \['a', 'b'\]\. Correct the label, or"):
-        TEXTS.prepare(examples("a", "c"), ["a", "b"], pieces, shape())
-
-
-def test_every_example_comes_once_an_epoch_with_its_label() -> None:
-    data = numbered([4, 5, 6, 7, 8, 9, 10])
-    batches = list(drawn(data, 3, 6))
-    assert [len(batch.labels_B) for batch in batches] == [3, 3, 1] * 2
-    epochs = [torch.cat([batch.tokens_BT[:, 1] for batch in batches[at : at + 3]]).tolist() for at in (0, 3)]
-    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(5, 12))
-    assert epochs[0] != epochs[1]
-    for batch in batches:
-        assert torch.equal((batch.tokens_BT[:, 1] - 5) % 2, batch.labels_B)
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("family", [ROBERTA, BERT])
 def test_an_examples_logits_do_not_depend_on_its_neighbours(pieces: Tokenizer, family: Family) -> None:
     pairs = [Example("", texts, "a") for texts in (("ba", "ki"), ("ba de ki lo", "na"), ("", "mu mu mu"))]
-    data = PAIRS.prepare(pairs, ["a", "b"], pieces, shape(family))
+    data = TASK.prepare(pairs, ["a", "b"], pieces, shape(family))
     net = classifier(family)
     together = data.batch(torch.arange(3))
     logits_BC = net(*together[:3])
@@ -91,7 +55,7 @@ def test_an_examples_logits_do_not_depend_on_its_neighbours(pieces: Tokenizer, f
 
 @torch.no_grad()
 def test_the_segments_of_a_pair_reach_the_encoder(pieces: Tokenizer) -> None:
-    data = PAIRS.prepare([Example("", ("ba", "ki"), "a")], ["a", "b"], pieces, shape(BERT))
+    data = TASK.prepare([Example("", ("ba", "ki"), "a")], ["a", "b"], pieces, shape(BERT))
     net, batch = classifier(BERT), data.batch(torch.tensor([0]))
     assert (net(*batch[:3]) - net(batch.tokens_BT, batch.visible_BT)).abs().max() > 1e-3
 
@@ -100,7 +64,7 @@ def test_the_segments_of_a_pair_reach_the_encoder(pieces: Tokenizer) -> None:
 def test_the_loss_is_the_mean_cross_entropy() -> None:
     net, batch = classifier(), numbered([4, 9, 6], classes=3).batch(torch.arange(3))
     right_B = torch.softmax(net(*batch[:3]), -1)[torch.arange(3), batch.labels_B]
-    torch.testing.assert_close(TEXTS.loss(net, batch), -right_B.log().mean())
+    torch.testing.assert_close(TASK.loss(net, batch), -right_B.log().mean())
 
 
 @torch.no_grad()
@@ -129,7 +93,7 @@ def test_a_net_that_always_names_one_class_scores_that_classs_share(always: int,
         net.out.weight.zero_()
         net.out.bias[always] = 1.0
     data = numbered([5] * 6)
-    judged = TEXTS.judge(net, Classified(data.encoded, torch.tensor([0, 1, 0, 2, 1, 0]), DEFAULT_SPECIAL_IDS.pad), "en")
+    judged = TASK.judge(net, Classified(data.encoded, torch.tensor([0, 1, 0, 2, 1, 0]), DEFAULT_SPECIAL_IDS.pad), "en")
     assert (judged.score, judged.baseline) == (pytest.approx(score), pytest.approx(3 / 6))
     named = 6 * score
     assert judged.others == {"macro_F1": pytest.approx(2 * named / (named + 6) / 3)}
@@ -149,16 +113,16 @@ def test_dropout_acts_in_training_and_not_when_examples_are_judged() -> None:
 def test_training_fits_a_few_examples_of_five_classes(pieces: Tokenizer, family: Family) -> None:
     words = ("ba", "de", "ki", "lo", "mu")
     pairs = [Example("", (first, second), first) for first in words for second in words]
-    labels = PAIRS.labels(pairs)
-    data = PAIRS.prepare(pairs, labels, pieces, shape(family))
+    labels = TASK.labels(pairs)
+    data = TASK.prepare(pairs, labels, pieces, shape(family))
     torch.manual_seed(1)
-    net = PAIRS.net(Encoder(shape(family), VOCABULARY), labels)
+    net = TASK.net(Encoder(shape(family), VOCABULARY), labels)
     optimizer = torch.optim.AdamW(net.parameters(), lr=5e-3)
-    assert PAIRS.judge(net, data, "en").score < 0.5
+    assert TASK.judge(net, data, "en").score < 0.5
     net.train()
     for batch in drawn(data, 25, 60):
-        PAIRS.loss(net, batch).backward()
+        TASK.loss(net, batch).backward()
         optimizer.step()
         optimizer.zero_grad()
-    judged = PAIRS.judge(net, data, "en")
+    judged = TASK.judge(net, data, "en")
     assert (judged.score, judged.baseline) == (1.0, pytest.approx(0.2))

@@ -9,15 +9,10 @@ from lingraft.config.encoder import Family
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.tasks.pairs import encode, pad, pad_types
-from tests.tasks.little import BERT, ROBERTA, lines, own_tokenizer, shape
+from tests.tasks.little import BERT, ROBERTA, lines, shape
 
 BERT_IDS = SpecialIds(begin=2, pad=0, end=3, unknown=1, mask=4)
 ROBERTA_IDS = SpecialIds(begin=0, pad=1, end=2, unknown=3, mask=4)
-
-
-@pytest.fixture(scope="module")
-def pieces(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    return own_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
 def word_piece() -> Fast:
@@ -55,22 +50,6 @@ def test_a_text_stands_between_begin_and_end_and_keeps_its_beginning(pieces: Tok
         assert found.whole_tokens == [len(ids) + 2]
         assert found.types is None
         assert found.truncated == (block_tokens < len(ids) + 2)
-
-
-@pytest.mark.parametrize("family", [ROBERTA, BERT])
-def test_a_pair_has_as_many_ends_between_its_texts_as_its_family(pieces: Tokenizer, family: Family) -> None:
-    first, second = pieces.encode("ba de"), pieces.encode("ki")
-    between = [DEFAULT_SPECIAL_IDS.end] * family.separators
-    found = encode([("ba de", "ki"), ("ba de",)], pieces, shape(family))
-    assert found.rows[0] == [DEFAULT_SPECIAL_IDS.begin, *first, *between, *second, DEFAULT_SPECIAL_IDS.end]
-    assert found.rows[1] == [DEFAULT_SPECIAL_IDS.begin, *first, DEFAULT_SPECIAL_IDS.end]
-    assert found.truncated == 0
-
-
-def test_only_a_pairs_second_text_and_its_end_are_in_the_second_segment(pieces: Tokenizer) -> None:
-    first, second = pieces.encode("ba de"), pieces.encode("ki lo")
-    found = encode([("ba de", "ki lo"), ("ba de",)], pieces, shape(BERT))
-    assert found.types == [[0] * (len(first) + 2) + [1] * (len(second) + 1), [0] * (len(first) + 2)]
 
 
 def test_a_table_of_one_segment_needs_no_types(pieces: Tokenizer) -> None:

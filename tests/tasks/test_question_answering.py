@@ -1,5 +1,4 @@
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -7,12 +6,8 @@ from torch import Tensor, nn
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.errors import RecipeError
 from lingraft.model.encoder import Encoder
-from lingraft.tasks.kinds import TaskKind, TaskNet
 from lingraft.tasks.question_answering import QuestionAnswering, SpanExtractor, first_sentence
-from lingraft.tasks.squad import Question
-from lingraft.tasks.squad_metric import Evaluation
 from lingraft.tasks.squad_windows import WindowBatch
 from tests.tasks.little import drawn
 from tests.tasks.made_up_questions import BERT_SHAPE, LINES, SHAPE, ask, tokenizer
@@ -41,11 +36,6 @@ def extractor(pieces: Tokenizer, shape: EncoderShape = SHAPE) -> SpanExtractor:
         return QA.net(Encoder(shape, len(pieces)), [])
 
 
-def inputs(batch: WindowBatch) -> list[list[int]]:
-    """Rows of a batch without their padding."""
-    return [row[seen].tolist() for row, seen in zip(batch.tokens_BT, batch.visible_BT, strict=True)]
-
-
 class Fixed(nn.Module):
     """The same logits for every input, whatever it says."""
 
@@ -56,22 +46,6 @@ class Fixed(nn.Module):
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
         return self.logits_T2[: tokens_BT.shape[1]].expand(len(tokens_BT), -1, -1)
-
-
-def test_it_is_a_kind_of_task_without_labels(pieces: Tokenizer) -> None:
-    kind: TaskKind = QA
-    net: TaskNet = extractor(pieces)
-    assert (kind.metric, kind.labels(QUESTIONS), net.encoder.shape) == ("F1", [], SHAPE)
-    head = [name for name, _ in extractor(pieces).named_parameters() if not name.startswith("encoder.")]
-    assert head == ["out.weight", "out.bias"]
-
-
-def test_the_head_is_drawn_as_berts() -> None:
-    wide = SHAPE.model_copy(update={"width": 512})
-    out = SpanExtractor(Encoder(wide, 8)).out
-    assert out.weight.shape == (2, 512)
-    assert out.weight.std().item() == pytest.approx(0.02, rel=0.2)
-    assert not out.bias.any()
 
 
 @pytest.mark.parametrize("shape", [SHAPE, BERT_SHAPE])
@@ -102,23 +76,11 @@ def test_the_loss_is_the_mean_over_start_and_end_without_padding() -> None:
         tokens_BT=torch.tensor([[0, 7, 2, 1]]),
         visible_BT=torch.tensor([[True, True, True, False]]),
         types_BT=None,
-        context_BT=torch.tensor([[False, True, False, False]]),
         starts_B=torch.tensor([2]),
         ends_B=torch.tensor([0]),
     )
     loss = QA.loss(Fixed(logits_T2), batch)  # type: ignore[arg-type]
     assert loss.item() == pytest.approx((math.log(2) + math.log(3)) / 2, rel=1e-6)
-
-
-def test_every_window_comes_once_an_epoch_and_epochs_differ(pieces: Tokenizer) -> None:
-    data = QA.prepare([ask(" ".join(LINES), "wheat"), *QUESTIONS], [], pieces, SHAPE)
-    assert len(data) > len(QUESTIONS) + 4
-    rounds = math.ceil(len(data) / 5)
-    batches = list(drawn(data, 5, 2 * rounds))
-    epochs = [[row for batch in half for row in inputs(batch)] for half in (batches[:rounds], batches[rounds:])]
-    whole = sorted(inputs(data.batch(torch.arange(len(data)))))
-    assert sorted(epochs[0]) == sorted(epochs[1]) == whole
-    assert epochs[0] != epochs[1]
 
 
 def test_a_tiny_model_learns_its_questions_by_heart(pieces: Tokenizer) -> None:
@@ -153,52 +115,6 @@ def test_judging_scores_answers_and_the_better_trivial_one(pieces: Tokenizer) ->
     data = QA.prepare(questions[:1], [], pieces, SHAPE)
     assert QA.judge(Fixed(logits_T2), data, "en").baseline == 1.0  # type: ignore[arg-type]
     assert judged.confusion_CC is None
-
-
-def test_mlqa_and_squad_judge_the_same_answers_differently(pieces: Tokenizer) -> None:
-    questions = [ask("磨坊", "磨坊"), ask("磨坊里", "磨")]
-    data = QA.prepare(questions, [], pieces, SHAPE)
-    logits_T2 = torch.zeros(32, 2)
-    logits_T2[data.context_place(0) :, 0] = torch.linspace(9, 0, 32 - data.context_place(0))
-    logits_T2[data.context_place(0) :, 1] = torch.linspace(0, 9, 32 - data.context_place(0))
-    net = Fixed(logits_T2)
-    # Whole contexts are answered: "磨坊里" with "磨" has P 1/3, R 1 by characters, and nothing in common as a word.
-    by_squad = QA.judge(net, data, "zh")  # type: ignore[arg-type]
-    by_mlqa = QuestionAnswering(Evaluation.MLQA).judge(net, data, "zh")  # type: ignore[arg-type]
-    assert by_squad.score == pytest.approx(1 / 2)
-    assert by_mlqa.score == pytest.approx((1 + 1 / 2) / 2)
-    assert by_squad.others == by_mlqa.others == {"exact_match": 0.5}
-
-
-def test_an_answer_is_no_longer_than_allowed(pieces: Tokenizer) -> None:
-    data = QA.prepare([ask(LINES[0], LINES[0])], [], pieces, SHAPE.model_copy(update={"block_tokens": 128}))
-    logits_T2 = torch.zeros(128, 2)
-    logits_T2[data.context_place(0), 0] = logits_T2[data.length(0) - 2, 1] = 9.0
-    assert len(data.passages[0]) > 2
-    net = Fixed(logits_T2)
-    whole = QuestionAnswering(longest_tokens=len(data.passages[0])).judge(net, data, "en")  # type: ignore[arg-type]
-    short = QuestionAnswering(longest_tokens=2).judge(net, data, "en")  # type: ignore[arg-type]
-    assert (whole.score, whole.others["exact_match"]) == (1.0, 1.0)
-    assert short.score < 0.5
-
-
-def test_mlqa_refuses_other_languages_before_reading_and_before_judging(pieces: Tokenizer, tmp_path: Path) -> None:
-    mlqa = QuestionAnswering(Evaluation.MLQA)
-    with pytest.raises(RecipeError, match="not for 'th'"):
-        mlqa.read(tmp_path / "missing.json", "th")
-    net, data = extractor(pieces), QA.prepare(QUESTIONS, [], pieces, SHAPE)
-    with pytest.raises(RecipeError, match="not for 'tr'"):
-        mlqa.judge(net, data, "tr")
-
-
-def test_files_and_rows_give_equal_questions(tmp_path: Path) -> None:
-    path = tmp_path / "xx.json"
-    answers = '[{"text": "rye", "answer_start": 0}]'
-    qas = f'[{{"id": "q1", "question": "what", "answers": {answers}}}]'
-    path.write_text(f'{{"data": [{{"paragraphs": [{{"context": "rye", "qas": {qas}}}]}}]}}', encoding="utf-8")
-    row = {"id": "q1", "context": "rye", "question": "what", "answers": {"text": ["rye"], "answer_start": [0]}}
-    expected: list[Question] = [ask("rye", "rye")]
-    assert QA.read(path, "en") == QA.from_rows([row], "squad", []) == expected
 
 
 @pytest.mark.parametrize(

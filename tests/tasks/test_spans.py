@@ -27,27 +27,8 @@ def test_spans_begin_where_a_tag_does_not_continue_the_one_before(tags: str, exp
     assert spans(tags.split()) == expected
 
 
-def test_scores_count_whole_spans_over_all_sentences() -> None:
-    true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "I-ORG", "I-ORG"], ["O", "O"]]
-    predicted = [["B-PER", "I-PER", "O", "B-ORG"], ["B-ORG", "I-ORG", "O"], ["B-LOC", "O"]]
-    # Three true spans; four predicted ones, of which only the person has kind, beginning and end right.
-    found = span_scores(true, predicted)
-    assert found.precision == pytest.approx(1 / 4)
-    assert found.recall == pytest.approx(1 / 3)
-    assert found.f1 == pytest.approx(2 / 7)
-
-
-def test_a_span_does_not_reach_into_the_next_sentence() -> None:
-    assert span_scores([["B-PER"], ["I-PER"]], [["B-PER"], ["B-PER"]]).f1 == 1.0
-
-
 def test_nothing_to_find_and_nothing_found_scores_zero() -> None:
     assert span_scores([["O"]], [["O"]]) == (0.0, 0.0, 0.0)
-
-
-def test_sets_of_different_length_are_not_compared() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        span_scores([["O"], ["O"]], [["O"]])
 
 
 def test_any_tags_whatsoever_score_as_seqeval_scores_them() -> None:

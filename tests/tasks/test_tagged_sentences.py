@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from lingraft.errors import TextError
-from lingraft.tasks.tagged_sentences import read_sentences, sentences_of
+from lingraft.errors import TextError, raise_errors
+from lingraft.tasks.tagged_sentences import Sentence, sentences_of_rows, sentences_or_errors, without_prefix
 
 NAMES = ["O", "B-PER", "I-PER"]
 
@@ -12,6 +12,10 @@ NAMES = ["O", "B-PER", "I-PER"]
 def write(path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def read_sentences(path: Path, language: str) -> list[Sentence]:
+    return without_prefix(list(raise_errors(sentences_or_errors(path))), language, path)
 
 
 def found(path: Path, language: str = "de") -> list[list[tuple[str, str]]]:
@@ -65,7 +69,7 @@ def test_tag_numbers_of_a_dataset_become_tags(columns: tuple[str, str]) -> None:
         {columns[0]: ["Ann", " Lee", "went"], columns[1]: [1, 2, 0], "langs": ["en"] * 3},
         {column: [] for column in columns},
     ]
-    sentences = sentences_of(rows, "set", NAMES)
+    sentences = sentences_of_rows(rows, "set", NAMES)
     assert [(each.words, each.tags) for each in sentences] == [
         (("Ann", "Lee", "went"), ("B-PER", "I-PER", "O")),
         ((), ()),
@@ -73,7 +77,8 @@ def test_tag_numbers_of_a_dataset_become_tags(columns: tuple[str, str]) -> None:
 
 
 def test_tags_of_a_dataset_may_be_names() -> None:
-    assert sentences_of([{"tokens": ["Ann"], "ner_tags": ["B-PER"]}], "set", [])[0].tags == ("B-PER",)
+    [sentence] = sentences_of_rows([{"tokens": ["Ann"], "ner_tags": ["B-PER"]}], "set", [])
+    assert sentence.tags == ("B-PER",)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +92,9 @@ def test_tags_of_a_dataset_may_be_names() -> None:
 )
 def test_a_datasets_row_that_is_no_sentence_is_named(row: dict[str, Any], message: str) -> None:
     with pytest.raises(TextError, match=message):
-        sentences_of([row], "set", NAMES)
+        list(sentences_of_rows([row], "set", NAMES))
 
 
 def test_tag_numbers_without_names_are_no_tags() -> None:
     with pytest.raises(TextError, match="'3' is no tag"):
-        sentences_of([{"tokens": ["a"], "ner_tags": [3]}], "set", [])
+        list(sentences_of_rows([{"tokens": ["a"], "ner_tags": [3]}], "set", []))

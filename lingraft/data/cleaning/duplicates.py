@@ -6,12 +6,17 @@ more than four million different keys is divided again by the next byte. Places 
 and read in the order of the text. So the first of several equal paragraphs stays, however the work was divided.
 """
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from lingraft.data.cleaning.corpus_stats import CorpusStats
+from lingraft.data.preprocessing import KEY_BYTES, NOTHING_LEFT, PreparedDocument
 
 _KEY = np.dtype([("low", "<u8"), ("high", "<u8")])
 _ENTRY = np.dtype([("low", "<u8"), ("high", "<u8"), ("place", "<u8")])
@@ -23,6 +28,42 @@ _WINDOW = 1 << 22
 """Paragraphs whose duplicates are looked up at a time."""
 
 Entries = NDArray[np.void]
+
+
+def deduplicate(
+    documents: Iterable[PreparedDocument], folder: Path, census: CorpusStats, dropped: Counter[str]
+) -> Iterator[PreparedDocument]:
+    """Yield documents without the paragraphs that occurred before, in them or in an earlier one.
+
+    Documents wait on disk until all are read.
+
+    Args:
+        documents: documents in the order of the text.
+        folder: empty folder with room for all documents and 24 bytes a paragraph.
+        census: counts the paragraphs that are dropped.
+        dropped: counts the documents of which nothing is left.
+    """
+    keys, waiting = folder / "keys", folder / "documents"
+    keys.mkdir()
+    duplicates = DuplicateFinder(keys)
+    with waiting.open("wb") as stream:
+        for document in documents:
+            duplicates.add(document.keys)
+            head = document.split, document.label, document.characters, len(document.keys) // KEY_BYTES
+            stream.write(json.dumps(head).encode("ascii") + b"\n" + document.line)
+    runs, run = duplicates.repeated_flags(), memoryview(b"")
+    with waiting.open("rb") as stream:
+        while line := stream.readline():
+            split, label, characters, paragraphs = json.loads(line)
+            document = PreparedDocument(split, label, characters, stream.readline(), b"")
+            while len(run) < paragraphs:
+                run = memoryview(bytes(run) + next(runs).tobytes())
+            repeated, run = bytes(run[:paragraphs]), run[paragraphs:]
+            kept = document.without_duplicates(repeated, census) if any(repeated) else document
+            if kept:
+                yield kept
+            else:
+                dropped[NOTHING_LEFT] += 1
 
 
 class DuplicateFinder:

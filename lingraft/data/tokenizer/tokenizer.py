@@ -43,33 +43,18 @@ class TooManyPiecesError(TokenizerError):
         self.supported = supported
 
 
-class Engine(Protocol):
-    """Interface to a library that tokenizes text with one model file; see `Tokenizer` for its methods."""
+class _Engine(Protocol):
+    """A library with one model file; `Tokenizer` describes its methods."""
 
     def __len__(self) -> int: ...
-
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, without special tokens."""
-        ...
-
-    def encode_all(self, texts: list[str]) -> list[list[int]]:
-        """Return the ids of many texts, computed on all cores."""
-        ...
-
-    def encode_spans(self, text: str) -> PieceSpans:
-        """Return the ids of a text, with the characters that each piece stands for."""
-        ...
-
-    def pieces(self) -> list[str]:
-        """Return the piece of every id, as the library writes it."""
-        ...
-
-    def surfaces(self) -> list[Surface | None]:
-        """Return the surface of every id; None for special pieces and for those that are no text by themselves."""
-        ...
+    def encode(self, text: str) -> list[int]: ...
+    def encode_all(self, texts: list[str]) -> list[list[int]]: ...
+    def encode_spans(self, text: str) -> PieceSpans: ...
+    def pieces(self) -> list[str]: ...
+    def surfaces(self) -> list[Surface | None]: ...
 
 
-class SentencePieceEngine:
+class _SentencePieceEngine:
     """Engine by SentencePiece, for tokenizers that Lingraft trains."""
 
     def __init__(self, model: Path) -> None:
@@ -79,35 +64,30 @@ class SentencePieceEngine:
         return int(self._processor.get_piece_size())
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, without special tokens."""
         return list(self._processor.encode(text))
 
     def encode_all(self, texts: list[str]) -> list[list[int]]:
-        """Return the ids of many texts, computed on all cores."""
         if len(texts) < _FEW_TEXTS:
             return [self.encode(text) for text in texts]
         encoded: list[list[int]] = self._processor.encode(texts, num_threads=-1)
         return encoded
 
     def encode_spans(self, text: str) -> PieceSpans:
-        """Return the ids of a text, with the characters that each piece stands for."""
         found = self._processor.encode(text, out_type="offset_mapping")
         return PieceSpans(found["ids"], [start for start, _ in found["offsets"]], [end for _, end in found["offsets"]])
 
     def pieces(self) -> list[str]:
-        """Return the piece of every id, as the library writes it."""
         return [str(self._processor.id_to_piece(index)) for index in range(len(self))]
 
     def surfaces(self) -> list[Surface | None]:
-        """Return the surface of every id; None for special pieces and for those that are no text by themselves."""
         control = self._processor.is_control, self._processor.is_unknown
         special = [any(is_special(index) for is_special in control) for index in range(len(self))]
         return [None if hidden else marked_surface(piece) for hidden, piece in zip(special, self.pieces(), strict=True)]
 
 
-def _engine(model: Path) -> Engine:
+def _engine(model: Path) -> _Engine:
     if model.suffix != _FAST_SUFFIX:
-        return SentencePieceEngine(model)
+        return _SentencePieceEngine(model)
     from lingraft.data.tokenizer.fast_engine import FastEngine
 
     return FastEngine.load(model)
@@ -122,7 +102,7 @@ class Tokenizer:
     """SentencePiece model, or a Hugging Face `tokenizer.json`."""
     hash: str
     special: SpecialIds
-    _engine: Engine
+    _engine: _Engine
 
     @classmethod
     def load(cls, folder: Path, language: str | None = None) -> "Tokenizer":
@@ -161,12 +141,7 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, model: Path, language: str, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> "Tokenizer":
-        """Open a tokenizer's file outside an artifact.
-
-        Args:
-            model: a SentencePiece model, or a Hugging Face `tokenizer.json`.
-            language: language of the tokenizer.
-            special: ids of its special pieces.
+        """Open a SentencePiece model or a Hugging Face `tokenizer.json` outside an artifact.
 
         Raises:
             MissingExtraError: a `tokenizer.json` needs the extra 'huggingface', which is not installed.

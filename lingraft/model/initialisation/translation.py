@@ -27,7 +27,7 @@ from lingraft.errors import TextError
 MOST_PAIRS = 1_000_000
 """Pairs that are learned from; of more, a part that is spread evenly."""
 _MOST_CHARACTERS = 16
-"""Of a dictionary's words and phrases: a longer one is no single piece, and so would hardly count."""
+"""Longest word or phrase of a dictionary that is used: a longer one is no single piece, and would hardly count."""
 _MOST_UNKNOWN = 0.25
 """Share of unknown pieces beyond which a sentence is not known; marks of spaces and digits are known in any script."""
 UNKNOWN = "pairs with a side that the tokenizer does not know"
@@ -45,7 +45,7 @@ _CELLS = 1 << 22
 _LEAST_PROBABLE = 0.01
 """Less probable translations are dropped: they are noise, and most of the table."""
 _WORD_POWER = 3
-"""Of 1, 2, 3, 4 and 6 the best for Greek; words of one piece each say most."""
+"""Best power for Greek, of 1, 2, 3, 4 and 6; words of one piece each say most."""
 _TINY = 1e-30
 _JUDGED = 2000
 """Pairs by which it is judged which language comes first."""

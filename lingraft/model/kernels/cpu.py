@@ -13,7 +13,7 @@ _LEVELS = 2**16
 _DRAWS_A_WORD = 4
 """Draws of 16 bits in a random number of 64."""
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
-"""Parameters of glibc's mallopt."""
+"""Numbers of the parameters of glibc's mallopt."""
 _TOP_PAD_BYTES = 2**28
 
 

@@ -30,8 +30,8 @@ from lingraft.serving.tasks.handler import (
     text_tensor,
 )
 from lingraft.serving.tasks.words import Word, words
+from lingraft.tasks.pairs import word_pieces
 from lingraft.tasks.spans import spans
-from lingraft.tasks.word_pieces import word_pieces
 
 ENTITY = "entity"
 KIND = "kind"

@@ -26,7 +26,7 @@ from lingraft.serving.tasks.handler import (
 )
 from lingraft.tasks import squad
 from lingraft.tasks.squad_answers import Found, answers_in
-from lingraft.tasks.squad_windows import Windows, cut
+from lingraft.tasks.squad_windows import QuestionWindows, cut
 
 ANSWER = "answer"
 _QUESTION, _CONTEXT = INPUTS["questions"]
@@ -81,7 +81,9 @@ def _encode(bundle: Bundle, request: TaskInput) -> EncodedRequest:
     return EncodedRequest(rows, decode)
 
 
-def _encode_question(bundle: Bundle, place: int, question: str, context: str, language: str, truncate: bool) -> Windows:
+def _encode_question(
+    bundle: Bundle, place: int, question: str, context: str, language: str, truncate: bool
+) -> QuestionWindows:
     # An empty answer makes `cut` look for none.
     unanswered = squad.Question(str(place), context, question, (squad.Answer("", 0),))
     windows = cut([unanswered], bundle.languages[language].tokenizer, bundle.shape)

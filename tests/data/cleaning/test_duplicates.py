@@ -1,11 +1,9 @@
-import os
 import random
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from lingraft.config.text import Cleaning
 from lingraft.data.cleaning import duplicates
 from lingraft.data.cleaning.duplicates import DuplicateFinder
 
@@ -47,25 +45,6 @@ def test_a_file_with_too_many_different_keys_is_divided_until_it_fits(
     monkeypatch.setattr(duplicates, "_WINDOW", 100)
     keys = drawn(3000, 1000, prefix=b"abc")
     assert flags_of(keys, tmp_path / "keys") == expected(keys)
-
-
-def test_keys_that_differ_in_one_bit_differ(tmp_path: Path) -> None:
-    key = os.urandom(16)
-    keys = [key] + [bytes(byte ^ (1 << bit) * (place == at) for at, byte in enumerate(key))
-                    for place in range(16) for bit in range(8)]  # fmt: skip
-    assert flags_of(keys, tmp_path / "keys") == [False] * 129
-
-
-def test_no_key_gives_no_flag(tmp_path: Path) -> None:
-    assert flags_of([], tmp_path / "keys") == []
-
-
-def test_the_disk_that_the_recipe_speaks_of_is_what_keys_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duplicates, "_IN_MEMORY", 1 << 10)
-    found = DuplicateFinder(tmp_path)
-    found.add(random.Random(0).randbytes(16 << 12))
-    stored = sum(path.stat().st_size for path in tmp_path.iterdir())
-    assert f"{stored >> 12} bytes a paragraph" in str(Cleaning.model_fields["deduplicate"].description)
 
 
 @pytest.mark.parametrize("prefix", [b"", b"a"], ids=["spread over files", "all in one file"])

@@ -58,21 +58,3 @@ def test_lines_are_those_of_the_training_split_that_are_not_blank(tmp_path: Path
 )
 def test_a_sample_has_no_more_lines_than_memory_holds(lines: int, characters: int, wanted: int, sampled: int) -> None:
     assert CorpusProfile(lines, characters, 0.0).sample_size(wanted) == sampled
-
-
-@pytest.mark.parametrize(
-    ("text", "coverage"),
-    [
-        ("plain text", 1.0),
-        ("Γειά σου, κόσμε", 1.0),
-        ("สวัสดีชาวโลก", 1.0),
-        ("你好，世界。", 0.9995),
-        ("こんにちは、カタカナ", 0.9995),
-        ("안녕하세요 세계", 0.9995),
-        ("the sign 道 stands for the way", 1.0),
-    ],
-)
-def test_coverage_is_lower_where_a_script_has_thousands_of_characters(
-    tmp_path: Path, text: str, coverage: float
-) -> None:
-    assert CorpusProfile.of(written(tmp_path / "text", [text])).character_coverage == coverage
