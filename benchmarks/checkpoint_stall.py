@@ -1,4 +1,4 @@
-"""What a checkpoint costs a training: how long it stands still, how long the writing takes, and what that slows down.
+"""Cost of a checkpoint to a training: how long it stands still, how long the writing takes, and what that slows down.
 
     python -m benchmarks.checkpoint_stall [--width 768] [--layers 12] [--vocabulary 50000] [--tokens 4096]
         [--steps 12] [--folder DIR] [--out FILE]

@@ -1,4 +1,4 @@
-"""What `benchmarks.data` found, as Markdown."""
+"""Page of `benchmarks.data` in Markdown."""
 
 import os
 from importlib.metadata import version

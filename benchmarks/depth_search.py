@@ -48,7 +48,7 @@ class Bench:
 
     @property
     def primary(self) -> Path:
-        """Where it is."""
+        """Folder of the primary."""
         return self.out / "primary"
 
     def of(self, language: str, seed: int) -> Recipe:
@@ -58,7 +58,7 @@ class Bench:
         return self.recipe.model_copy(update={"adaptation": adaptation, "search": wanted})
 
     def inputs(self, language: str) -> Inputs:
-        """What a search reads."""
+        """Return the inputs of a search."""
         lane = LanguageDirs.under(self.out, language)
         return Inputs(self.primary, lane.blocks, lane.tokenizer)
 

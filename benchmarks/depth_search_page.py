@@ -1,4 +1,4 @@
-"""What `benchmarks.depth_search` found: records, a page in Markdown, and a plot."""
+"""Records of `benchmarks.depth_search`, a page in Markdown, and a plot."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ NAME = "depth-search"
 
 
 class Ran(pydantic.BaseModel, frozen=True):
-    """What a training took."""
+    """Cost of a training."""
 
     flops: float
     training_s: float
@@ -46,7 +46,7 @@ class Case(pydantic.BaseModel, frozen=True):
 
     @property
     def grid_flops(self) -> float:
-        """Of all depths."""
+        """FLOPs of all depths."""
         return sum(trial.flops for trial in self.grid)
 
     @property
@@ -56,7 +56,7 @@ class Case(pydantic.BaseModel, frozen=True):
 
     @property
     def search_s(self) -> float:
-        """The same of the search."""
+        """Seconds of training in the search."""
         return sum(trial.elapsed_s for trial in self.found.result.trials)
 
 
@@ -66,21 +66,21 @@ class Verdict(pydantic.BaseModel, frozen=True):
     language: str
     best: int
     chosen: dict[int, int]
-    """By seed."""
+    """Depth by seed."""
     means: dict[int, float]
-    """Of the grid's scores, by depth."""
+    """Mean of the grid's scores by depth."""
     deviation: float
-    """Of the best depth's scores over seeds; not a number for a single one."""
+    """Standard deviation of the best depth's scores over seeds; not a number for a single one."""
 
     @property
     def within(self) -> dict[int, bool]:
-        """By seed: whether what was chosen is the best depth, or less than a deviation below it."""
+        """Whether what was chosen is the best depth, or less than a deviation below it, by seed."""
         floor = self.means[self.best] - (self.deviation if self.deviation == self.deviation else 0.0)
         return {seed: depth == self.best or self.means[depth] >= floor for seed, depth in self.chosen.items()}
 
 
 def verdict_on(cases: Sequence[Case]) -> Verdict:
-    """On one language's cases."""
+    """Return the verdict on one language's cases."""
     scores = {
         trial.depth: [other.score for case in cases for other in case.grid if other.depth == trial.depth]
         for trial in cases[0].grid

@@ -37,6 +37,7 @@ def measure(cell: Cell, records: Records, rounds: int, heap: bool) -> None:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="comparisons whose name has this in it; all if absent")
     parser.add_argument("--rounds", type=int, default=5, help="of both sides, in turns")

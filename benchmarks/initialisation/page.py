@@ -182,7 +182,7 @@ def _starts(records: Sequence[Record]) -> list[Start]:
 
 
 def _by_system(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """In the order of `SYSTEMS`."""
+    """Group by system, in the order of `SYSTEMS`."""
     found = {system: [record for record in records if record["system"] == system] for system in map(str, SYSTEMS)}
     return {system: ones for system, ones in found.items() if ones}
 

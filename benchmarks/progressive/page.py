@@ -1,4 +1,4 @@
-"""What the comparison of progressive adaptation with every fixed depth found: tables and a picture."""
+"""Page on progressive adaptation against every fixed depth: tables and a picture."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def page(found: dict[str, Any], picture: str) -> str:
 
 
 def _headline(found: dict[str, Any]) -> str:
-    """What each way to go from depth to depth has more than the fixed depth that is best in a language."""
+    """Say how much each progressive arm scores over the fixed depth that is best in a language."""
     told = [f"{arm.removeprefix('progressive, ')} {_over_best(found, arm)}" for arm in (FIXED, DEV_LOSS)]
     return (
         "**Masked accuracy in points over the fixed depth that came out best in each language: "
@@ -73,12 +73,12 @@ def _known(primary: dict[str, Any]) -> str:
 
 
 def languages(found: dict[str, Any]) -> list[str]:
-    """In the order in which they were learned."""
+    """Return the languages in the order in which they were learned."""
     return [*dict.fromkeys(record["language"] for record in found["records"])]
 
 
 def of(found: dict[str, Any], language: str) -> dict[str, list[dict[str, Any]]]:
-    """A language's records by arm, each with all seeds."""
+    """Return a language's records by arm, each with all seeds."""
     by_arm: dict[str, list[dict[str, Any]]] = {}
     for record in found["records"]:
         if record["language"] == language:
@@ -87,7 +87,7 @@ def of(found: dict[str, Any], language: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def gains(by_arm: dict[str, list[dict[str, Any]]], arm: str, fixed: str) -> list[float]:
-    """What an arm has more than a fixed depth, by seed."""
+    """Return by how much an arm scores over a fixed depth, by seed."""
     theirs = {record["seed"]: record["accuracy"] for record in by_arm[fixed]}
     return [record["accuracy"] - theirs[record["seed"]] for record in by_arm[arm]]
 
@@ -113,7 +113,7 @@ def _table(by_arm: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def _updates(records: Sequence[dict[str, Any]]) -> str:
-    """Those of every seed, where seeds differ."""
+    """Return the updates of each depth, of every seed where seeds differ."""
     told = dict.fromkeys(", ".join(f"{one['depth']}: {one['steps']:,}" for one in each["phases"]) for each in records)
     return "; ".join(told)
 

@@ -1,4 +1,4 @@
-"""What the serving benchmark found: a page in Markdown and a plot, beside the records."""
+"""Results of the serving benchmark: a page in Markdown and a plot, beside the records."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ def write(told: Told, folder: Path) -> None:
 
 
 def page(told: Told) -> str:
-    """The page."""
+    """Return the page in Markdown."""
     made = aims.aims(told.found, told.bound_ms)
     parts = [
         "# Serving",

@@ -12,7 +12,7 @@ GIB, _MB = 2**30, 1e6
 
 
 class Told(NamedTuple):
-    """What a page is made of."""
+    """Contents of a page."""
 
     command: str
     plan: str
@@ -20,7 +20,7 @@ class Told(NamedTuple):
     commit: str | None
     bound_ms: float
     found: dict[str, Any]
-    """By part; each has the load of the machine as `load_average`, before and after."""
+    """Measurements by part; each has the load of the machine as `load_average`, before and after."""
 
 
 def _memory(told: Told) -> str:

@@ -39,7 +39,7 @@ _KINDS = {
     **dict.fromkeys(("_to_copy", "clone", "copy_"), "casts and copies"),
     **dict.fromkeys(("add", "add_", "sum"), "sums"),
 }
-"""What operations are, outside of the parts below."""
+"""Kinds of operations outside of the parts below."""
 _OTHER = "other operations"
 _PARTS = (
     (layer, "attend", "attention"),
@@ -141,6 +141,7 @@ def broken_down(cell: Cell, steps: int) -> str:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="base, 128 tokens, bf16", help="trainings whose name has this in it")
     parser.add_argument("--tokens", type=int, default=4096, help="of an update")

@@ -114,7 +114,7 @@ def _tuning(found: dict[str, Any]) -> str:
 
 
 def _aim(reached: float, aim: float | None, form: str) -> str:
-    """What was aimed at, and whether it was missed."""
+    """Return what was aimed at, and whether it was missed."""
     if aim is None:
         return "-"
     return f"{aim:{form}}" if round(reached, 2) >= round(aim, 2) else f"{aim:{form}}, missed"

@@ -1,4 +1,4 @@
-"""What is done to the server while it answers: languages come, change, go back and go, and bad versions are offered.
+"""Changes of the server while it answers: languages come, change, go back and go, and bad versions are offered.
 
 One cycle ends where it began, so that the same moment of every cycle is a fair place to compare memory at.
 """
@@ -127,7 +127,7 @@ class Done(NamedTuple):
     at_s: float
     """When it was ordered."""
     elapsed_s: float
-    """Until the server had said what it made of it."""
+    """Seconds until the server had said what it made of it."""
     refused: bool
 
 
@@ -212,7 +212,7 @@ class Driver:
             self.timeline.settle(language, time.monotonic())
 
     def _taken_up(self, change: Change, language: str, before: int) -> LanguageStatus:
-        """What the server says of a language as soon as it has looked at something newer."""
+        """Return what the server says of a language as soon as it has looked at something newer."""
         deadline_s = time.monotonic() + _TAKEN_UP_S
         while time.monotonic() < deadline_s:
             latest = self._publications.latest_number(TASK, language)

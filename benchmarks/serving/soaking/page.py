@@ -35,7 +35,7 @@ def write(found: dict[str, Any], folder: Path | None) -> str:
 
 
 def page(found: dict[str, Any]) -> str:
-    """In Markdown."""
+    """Return the page in Markdown."""
     parts = ["# Soak of the endpoint", _setting(found), _load(found), _table(found)]
     parts += [f"![Latency and memory over time]({NAME}.png)", "## What may grow", _growth(found), _fit(found)]
     parts += ["## Changes", _changes(found)]
