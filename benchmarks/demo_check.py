@@ -43,6 +43,7 @@ class Check(NamedTuple):
 
     @property
     def holds(self) -> bool:
+        """Whether the value is within its limits."""
         return self.value >= self.bound if self.at_least else self.value < self.bound
 
     def __str__(self) -> str:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-from benchmarks.pages import RECORD_SUFFIX, write_picture, write_record
+from benchmarks.pages import markdown, write_page
 from benchmarks.speed.machine import cores
-from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.reports.plotting import COLOURS, Drawing, graded_styles, panels, percent_ticks, si_ticks
 from lingraft.stages.results import SearchResult, Trial
+from lingraft.tables import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,10 +103,7 @@ def write(recipe: Recipe, primary: Ran, cases: Sequence[Case], folder: Path) -> 
         "cases": [case.model_dump(mode="json") for case in cases],
         "verdicts": [verdict.model_dump(mode="json") | {"within": verdict.within} for verdict in verdicts],
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_record(folder / f"{NAME}{RECORD_SUFFIX}", records)
-    write_text(folder / f"{NAME}.md", page(recipe, primary, by_language, verdicts))
-    write_picture(folder / f"{NAME}.png", _plot(by_language).png())
+    write_page(folder / NAME, records, page(recipe, primary, by_language, verdicts), _plot(by_language).png())
 
 
 def page(recipe: Recipe, primary: Ran, by_language: dict[str, list[Case]], verdicts: Sequence[Verdict]) -> str:
@@ -117,7 +114,7 @@ def page(recipe: Recipe, primary: Ran, by_language: dict[str, list[Case]], verdi
     seeds = sorted({case.seed for case in every})
     parts = [
         "# Depth search",
-        f"`python -m benchmarks.depth_search --data DIR --out DIR` on {_counted(cores(), 'core')}: "
+        f"`python -m benchmarks.depth_search --data DIR --out DIR` on {counted(cores(), 'core')}: "
         f"a primary of {recipe.encoder.layers} layers, {recipe.encoder.width} wide, heads at "
         f"{list(recipe.searched_depths)}, pretrained in {recipe.source} for {primary.flops:.3g} FLOPs; seeds {seeds}. "
         "Scores are masked tokens found on dev text by the primary with the rows swapped in. Every trial has the same "
@@ -133,7 +130,7 @@ def page(recipe: Recipe, primary: Ran, by_language: dict[str, list[Case]], verdi
 
 
 def _scores(depths: Sequence[int], verdicts: Sequence[Verdict], by_language: dict[str, list[Case]]) -> str:
-    head = ["", *(_counted(depth, "layer") for depth in depths), "grid's best", "chosen, by seed", "as good"]
+    head = ["", *(counted(depth, "layer") for depth in depths), "grid's best", "chosen, by seed", "as good"]
     rows = []
     for verdict in verdicts:
         cells = [f"{verdict.means[depth]:.2%}" for depth in depths]
@@ -141,7 +138,7 @@ def _scores(depths: Sequence[int], verdicts: Sequence[Verdict], by_language: dic
         chosen = ", ".join(map(str, verdict.chosen.values()))
         good = f"{sum(verdict.within.values())} of {len(verdict.within)}"
         rows.append([verdict.language, *cells, f"{verdict.best}{deviation}", chosen, good])
-    return _table(head, rows)
+    return markdown(head, rows)
 
 
 def _costs(by_language: dict[str, list[Case]]) -> str:
@@ -160,16 +157,7 @@ def _costs(by_language: dict[str, list[Case]]) -> str:
         ]
         cells += [f"{standard.flops:.3g}", f"{standard.training_s:.0f}", f"{found / standard.flops:.2f}"]
         rows.append([language, *cells])
-    return _table(head, rows)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+    return markdown(head, rows)
 
 
 def _plot(by_language: dict[str, list[Case]]) -> Drawing:
@@ -185,7 +173,7 @@ def _plot(by_language: dict[str, list[Case]]) -> Drawing:
                 for trial in case.found.result.trials:
                     points = [*zip(*trial.scores_by_flops, strict=True)]
                     first = case is cases[0] and language == next(iter(by_language))
-                    label = _counted(trial.depth, "layer") if first else None
+                    label = counted(trial.depth, "layer") if first else None
                     axes.plot(*points, color=looks[trial.depth].colour, linewidth=1.3, label=label)
                     if trial.pruned:
                         axes.plot(points[0][-1:], points[1][-1:], "x", color=COLOURS["red"], markersize=5)

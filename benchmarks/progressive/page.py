@@ -2,14 +2,12 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from benchmarks.pages import write_picture
+from benchmarks.pages import markdown
 from benchmarks.progressive.arms import DEV_LOSS, FIXED
 from lingraft.reports.plotting import COLOURS
 
@@ -109,7 +107,7 @@ def _table(by_arm: dict[str, list[dict[str, Any]]]) -> str:
                 f"**{scored}**" if arm == best else scored,
             ]
         )
-    return _markdown(head, rows, texts=2)
+    return markdown(head, rows, left=2)
 
 
 def _updates(records: Sequence[dict[str, Any]]) -> str:
@@ -121,7 +119,7 @@ def _updates(records: Sequence[dict[str, Any]]) -> str:
 def _gains(found: dict[str, Any]) -> str:
     rows = [*_gain_rows(found)]
     fixed = _fixed(of(found, languages(found)[0]))
-    return _markdown(["language", "arm", *fixed], rows, texts=2)
+    return markdown(["language", "arm", *fixed], rows, left=2)
 
 
 def _gain_rows(found: dict[str, Any]) -> Iterator[list[str]]:
@@ -142,16 +140,10 @@ def spread(values: Sequence[float], signed: bool = False) -> str:
     return f"{middle} ± {100 * stdev(values):.2f}" if len(values) > 1 else middle
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
-    rule = ["---"] * texts + ["---:"] * (len(head) - texts)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
-
-
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Write the learning curves as PNG: one line an arm and seed, progressive ones thicker."""
+def draw(found: dict[str, Any]) -> Figure:
+    """Draw the learning curves: one line an arm and seed, progressive ones thicker."""
     names = languages(found)
     figure = Figure(figsize=(5.2 * len(names), 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
     for axes, language in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
         colours = itertools.cycle(_FIXED_LINES)
         for arm, records in _in_order(of(found, language)):
@@ -163,7 +155,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
         axes.set(title=language, xlabel="TFLOP (equation A3)", ylabel="masked accuracy of the primary, %")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8, loc="lower right")
-    write_picture(path, figure)
+    return figure
 
 
 def _in_order(by_arm: dict[str, list[dict[str, Any]]]) -> list[tuple[str, list[dict[str, Any]]]]:

@@ -91,7 +91,7 @@ def separate(count: int, files: Sequence[Path]) -> Iterator[dict[str, Any]]:
 
 
 def own_bytes() -> int:
-    """Return the memory of this process, once what was freed has gone back to the system: else it varies by megabytes."""
+    """Return this process's memory, once what was freed has gone back to the system: else it varies by megabytes."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return held(os.getpid())["Pss"]

@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from benchmarks.pages import markdown
 from benchmarks.serving import body, latency, overhead, pipelines, streams
-from benchmarks.speed.table import markdown
 from lingraft.bundle.format import PRECISIONS, TABLE_FORMATS
 
 GIB, _MB = 2**30, 1e6
@@ -162,6 +162,7 @@ def _body(told: Told) -> str:
 
 
 def load(found: Mapping[str, Any]) -> str:
+    """Return the section on the load of the machine."""
     rows = [[name, *(f"{value:.1f}" for value in one["load_average"])] for name, one in found.items()]
     return (
         "Processes that wanted to run, over the last minute, before and after each part; what is above our own took "

@@ -20,13 +20,13 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.pages import markdown
 from benchmarks.speed.cells import Cell, cells
 from benchmarks.speed.machine import commit, described
 from benchmarks.speed.orders import Orders
 from benchmarks.speed.own import serve
 from benchmarks.speed.serve import made_up_blocks
 from benchmarks.speed.store import stored
-from benchmarks.speed.table import markdown
 from lingraft.model.kernels import cross_entropy, layer
 from lingraft.training.optimizer import Optimizer
 

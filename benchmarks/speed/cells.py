@@ -67,6 +67,7 @@ class Shape(NamedTuple):
 
     @property
     def tokens_per_step(self) -> int:
+        """Tokens of an update."""
         return self.tokens * self.blocks
 
     @property
@@ -100,6 +101,7 @@ class Cell:
 
     @property
     def name(self) -> str:
+        """Name of the cell in records and tables."""
         return f"{self.shape.name}, {self.format}, {self.training}"
 
     @property

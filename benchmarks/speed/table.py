@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from benchmarks.pages import markdown
 from benchmarks.speed.aims import ratio_aim, share_aim
 from benchmarks.speed.cells import Cell
 from benchmarks.speed.settings import Settings
@@ -127,9 +128,3 @@ def _commits(cells: Iterable[Cell], found: dict[str, Any]) -> str:
 
 def _names(cell: Cell) -> list[str]:
     return [cell.shape.name, cell.format, str(cell.training)]
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
-    """A table whose first columns, so many of them, are words."""
-    rule = ["---" if column < left else "---:" for column in range(len(head))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
