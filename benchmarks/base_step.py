@@ -33,7 +33,7 @@ from lingraft.training.run import TrainingRun, masked_lm_phase, task_phase, trai
 
 
 def one_update(recipe: Recipe, at_once: int, blocks: int) -> Recipe:
-    """The same recipe with one update a stage, of as many blocks as asked for."""
+    """Return the recipe with one update a stage, of as many blocks as asked for."""
     changes = {"steps": 1, "warmup_steps": 0, "batch_blocks": blocks, "micro_batch_blocks": at_once}
     sections = ("pretraining", "mini", "adaptation")
     return recipe.model_copy(update={name: getattr(recipe, name).model_copy(update=changes) for name in sections})
@@ -114,6 +114,7 @@ def measured(prepare: Callable[[], TrainingRun]) -> dict[str, float]:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", type=Path, default=Path("recipes/base.toml"))
     parser.add_argument("--at-once", type=int, help="blocks of a micro-batch; the recipe's if absent")

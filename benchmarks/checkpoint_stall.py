@@ -1,4 +1,4 @@
-"""What a checkpoint costs a training: how long it stands still, how long the writing takes, and what that slows down.
+"""Cost of a checkpoint to a training: how long it stands still, how long the writing takes, and what that slows down.
 
     python -m benchmarks.checkpoint_stall [--width 768] [--layers 12] [--vocabulary 50000] [--tokens 4096]
         [--steps 12] [--folder DIR] [--out FILE]
@@ -44,12 +44,13 @@ class TimedKeeper(CheckpointManager):
         self.wrote_s: list[float] = []
         self.bytes = 0
 
-    def _write(self, step: int, last: bool, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    def _write(self, step: int, last: bool, tensors: dict[str, Tensor], facts: dict[str, Any]) -> bool:
         # The last one may hold less: nothing is trained after it.
         self.bytes = max(self.bytes, sum(tensor.nbytes for tensor in tensors.values()))
         began = time.perf_counter()
-        super()._write(step, last, tensors, facts)
+        is_written = super()._write(step, last, tensors, facts)
         self.wrote_s.append(time.perf_counter() - began)
+        return is_written
 
 
 def recipe_of(width: int, layers: int, vocabulary: int, tokens: int, steps: int) -> Recipe:

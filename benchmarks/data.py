@@ -94,7 +94,7 @@ class Bench:
         return path
 
     def text(self, recipe: Path, out: str) -> Ran:
-        """From files to a text artifact."""
+        """Make a text artifact from files."""
         return self._lingraft("text", "--recipe", recipe, "--language", self.language, "--out", self.folder / out)
 
     def tokenizer(self, paths: Sequence[Path]) -> Ran:
@@ -112,12 +112,12 @@ class Bench:
             return Ran(round(error.ran.elapsed_s + again.elapsed_s, 2), peak_bytes)
 
     def blocks(self, recipe: Path, text: str, out: str) -> Ran:
-        """From a text artifact to blocks."""
+        """Pack a text artifact into blocks."""
         made = "--text", self.folder / text, "--tokenizer", self.folder / "tokenizer", "--out", self.folder / out
         return self._lingraft("blocks", "--recipe", recipe, *made)
 
     def peer(self, file: Path) -> Ran:
-        """From a file to the peer's blocks, with the same pieces."""
+        """Make the peer's blocks from a file, with the same pieces."""
         pieces, shape = Tokenizer.load(self.folder / "tokenizer"), self._recipe().primary_shape
         home = self.folder / "fast"
         home.mkdir()
@@ -169,7 +169,7 @@ def measure(language: str, file: Path, settings: argparse.Namespace) -> dict[str
 
 
 def over_rounds(rounds: Sequence[dict[str, Ran]]) -> dict[str, Any]:
-    """Of each part: the median time, every round's, and the most memory."""
+    """Return the median time of each part, that of every round, and the most memory."""
     return {
         name: {
             "elapsed_s": statistics.median(ran[name].elapsed_s for ran in rounds),
@@ -181,7 +181,7 @@ def over_rounds(rounds: Sequence[dict[str, Ran]]) -> dict[str, Any]:
 
 
 def _round(language: str, file: Path, settings: argparse.Namespace) -> tuple[dict[str, Ran], dict[str, Any]]:
-    """What each part took, and how much there was."""
+    """Return what each part took, and how much there was."""
     with tempfile.TemporaryDirectory(dir=settings.work) as folder:
         bench = Bench(Path(folder), language, settings)
         cleaned, plain = bench.recipe("cleaned", [file]), bench.recipe("plain", [file], cleaned=False)
@@ -229,6 +229,7 @@ def record(path: Path, found: dict[str, Any], name: str, measured: Callable[[], 
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--languages", nargs="*", default=[], help="only these; all if absent")

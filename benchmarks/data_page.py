@@ -1,8 +1,10 @@
-"""What `benchmarks.data` found, as Markdown."""
+"""Page of `benchmarks.data` in Markdown."""
 
 import os
 from importlib.metadata import version
 from typing import Any
+
+from benchmarks.pages import markdown
 
 _MB, _GIB = 1e6, 2**30
 
@@ -31,29 +33,36 @@ def page(found: dict[str, Any], vocabulary: int, sample_lines: int, block_tokens
 
 
 def _languages(languages: dict[str, Any]) -> str:
-    head = "language|rounds|text MB|tokens M|tokenizer s|tokenizer GiB|cleaned s|as is s|peer s|ratio as is|MB/s|GiB|"
-    head += "peer GiB|cut alike"
+    head = [
+        "language",
+        "rounds",
+        "text MB",
+        "tokens M",
+        "tokenizer s",
+        "tokenizer GiB",
+        "cleaned s",
+        "as is s",
+        "peer s",
+    ]
+    head += ["ratio as is", "MB/s", "GiB", "peer GiB", "cut alike"]
     rows = [
-        "|".join(
-            [
-                name,
-                str(one["rounds"]),
-                f"{one['text_bytes'] / _MB:.1f}",
-                f"{one['tokens'] / _MB:.1f}",
-                f"{one['tokenizer']['elapsed_s']:.0f}",
-                f"{_peak(one, 'tokenizer'):.2f}",
-                *(f"{seconds:.1f}" for seconds in (_cleaned_s(one), _plain_s(one), one["peer"]["elapsed_s"])),
-                f"**{one['peer']['elapsed_s'] / _plain_s(one):.2f}**",
-                f"{one['text_bytes'] / _MB / _cleaned_s(one):.1f}",
-                f"{_peak(one, 'text', 'blocks'):.2f}",
-                f"{_peak(one, 'peer'):.2f}",
-                f"{one['equal_lines']:.2%}",
-            ]
-        )
+        [
+            name,
+            str(one["rounds"]),
+            f"{one['text_bytes'] / _MB:.1f}",
+            f"{one['tokens'] / _MB:.1f}",
+            f"{one['tokenizer']['elapsed_s']:.0f}",
+            f"{_peak(one, 'tokenizer'):.2f}",
+            *(f"{seconds:.1f}" for seconds in (_cleaned_s(one), _plain_s(one), one["peer"]["elapsed_s"])),
+            f"**{one['peer']['elapsed_s'] / _plain_s(one):.2f}**",
+            f"{one['text_bytes'] / _MB / _cleaned_s(one):.1f}",
+            f"{_peak(one, 'text', 'blocks'):.2f}",
+            f"{_peak(one, 'peer'):.2f}",
+            f"{one['equal_lines']:.2%}",
+        ]
         for name, one in languages.items()
     ]
-    lines = [head, "|".join(["---", *["---:"] * head.count("|")]), *rows]
-    return "\n".join(f"| {line.replace('|', ' | ')} |" for line in lines)
+    return markdown(head, rows)
 
 
 def _sums(languages: dict[str, Any]) -> str:
@@ -74,12 +83,15 @@ def _sums(languages: dict[str, Any]) -> str:
 def _flatness(found: dict[str, Any]) -> str:
     copies = found["copies"]
     rows = [
-        f"| {part} | {_peak(found['once'], part):.3f} | {_peak(found['copied'], part):.3f} "
-        f"| {_seconds(found['once'], part):.1f} | {_seconds(found['copied'], part):.1f} |"
+        [
+            part,
+            *(f"{_peak(found[times], part):.3f}" for times in ("once", "copied")),
+            *(f"{_seconds(found[times], part):.1f}" for times in ("once", "copied")),
+        ]
         for part in ("text", "blocks")
     ]
-    head = f"| {found['language']} | GiB | GiB, {copies} times the text | s | s, {copies} times the text |"
-    return "\n".join([head, "| --- | ---: | ---: | ---: | ---: |", *rows])
+    longer = f"{copies} times the text"
+    return markdown([found["language"], "GiB", f"GiB, {longer}", "s", f"s, {longer}"], rows)
 
 
 def _cleaned_s(one: dict[str, Any]) -> float:

@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, required=True)

@@ -53,7 +53,7 @@ SOURCE_HALF, TARGET_HALF = 0, 1
 
 
 class Scores(NamedTuple):
-    """Of one language on its test pages, before and after training; after is absent where nothing was trained."""
+    """Accuracy on a language's test pages, before and after training; none after where nothing was trained."""
 
     masked_before: float
     topic_before: float

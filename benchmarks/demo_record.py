@@ -35,7 +35,7 @@ _DEPENDENCIES = ("numpy", "sentencepiece", "torch")
 
 
 class Record(NamedTuple):
-    """What a comparison found, and of what."""
+    """Results of a comparison, and the recipe and code that they are of."""
 
     fingerprint: str
     checks: list[str]

@@ -47,7 +47,7 @@ class Bench:
 
     @property
     def primary(self) -> Path:
-        """Where it is."""
+        """Folder of the primary."""
         return self.out / "primary"
 
     def of(self, language: str, seed: int) -> Recipe:
@@ -57,7 +57,7 @@ class Bench:
         return self.recipe.model_copy(update={"adaptation": adaptation, "search": wanted})
 
     def inputs(self, language: str) -> Inputs:
-        """What a search reads."""
+        """Return the inputs of a search."""
         lane = LanguageDirs.under(self.out, language)
         return Inputs(self.primary, lane.blocks, lane.tokenizer)
 

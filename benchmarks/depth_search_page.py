@@ -1,4 +1,4 @@
-"""What `benchmarks.depth_search` found: records, a page in Markdown, and a plot."""
+"""Records of `benchmarks.depth_search`, a page in Markdown, and a plot."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-from benchmarks.pages import RECORD_SUFFIX, write_picture, write_record
+from benchmarks.pages import markdown, write_page
 from benchmarks.speed.machine import cores
-from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.reports.plotting import COLOURS, Drawing, graded_styles, panels, percent_ticks, si_ticks
 from lingraft.stages.results import SearchResult, Trial
+from lingraft.tables import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +21,7 @@ NAME = "depth-search"
 
 
 class Ran(pydantic.BaseModel, frozen=True):
-    """What a training took."""
+    """Cost of a training."""
 
     flops: float
     training_s: float
@@ -46,7 +46,7 @@ class Case(pydantic.BaseModel, frozen=True):
 
     @property
     def grid_flops(self) -> float:
-        """Of all depths."""
+        """FLOPs of all depths."""
         return sum(trial.flops for trial in self.grid)
 
     @property
@@ -56,7 +56,7 @@ class Case(pydantic.BaseModel, frozen=True):
 
     @property
     def search_s(self) -> float:
-        """The same of the search."""
+        """Seconds of training in the search."""
         return sum(trial.elapsed_s for trial in self.found.result.trials)
 
 
@@ -66,21 +66,21 @@ class Verdict(pydantic.BaseModel, frozen=True):
     language: str
     best: int
     chosen: dict[int, int]
-    """By seed."""
+    """Depth by seed."""
     means: dict[int, float]
-    """Of the grid's scores, by depth."""
+    """Mean of the grid's scores by depth."""
     deviation: float
-    """Of the best depth's scores over seeds; not a number for a single one."""
+    """Standard deviation of the best depth's scores over seeds; not a number for a single one."""
 
     @property
     def within(self) -> dict[int, bool]:
-        """By seed: whether what was chosen is the best depth, or less than a deviation below it."""
+        """Whether what was chosen is the best depth, or less than a deviation below it, by seed."""
         floor = self.means[self.best] - (self.deviation if self.deviation == self.deviation else 0.0)
         return {seed: depth == self.best or self.means[depth] >= floor for seed, depth in self.chosen.items()}
 
 
 def verdict_on(cases: Sequence[Case]) -> Verdict:
-    """On one language's cases."""
+    """Return the verdict on one language's cases."""
     scores = {
         trial.depth: [other.score for case in cases for other in case.grid if other.depth == trial.depth]
         for trial in cases[0].grid
@@ -103,10 +103,7 @@ def write(recipe: Recipe, primary: Ran, cases: Sequence[Case], folder: Path) -> 
         "cases": [case.model_dump(mode="json") for case in cases],
         "verdicts": [verdict.model_dump(mode="json") | {"within": verdict.within} for verdict in verdicts],
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_record(folder / f"{NAME}{RECORD_SUFFIX}", records)
-    write_text(folder / f"{NAME}.md", page(recipe, primary, by_language, verdicts))
-    write_picture(folder / f"{NAME}.png", _plot(by_language).png())
+    write_page(folder / NAME, records, page(recipe, primary, by_language, verdicts), _plot(by_language).png())
 
 
 def page(recipe: Recipe, primary: Ran, by_language: dict[str, list[Case]], verdicts: Sequence[Verdict]) -> str:
@@ -117,7 +114,7 @@ def page(recipe: Recipe, primary: Ran, by_language: dict[str, list[Case]], verdi
     seeds = sorted({case.seed for case in every})
     parts = [
         "# Depth search",
-        f"`python -m benchmarks.depth_search --data DIR --out DIR` on {_counted(cores(), 'core')}: "
+        f"`python -m benchmarks.depth_search --data DIR --out DIR` on {counted(cores(), 'core')}: "
         f"a primary of {recipe.encoder.layers} layers, {recipe.encoder.width} wide, heads at "
         f"{list(recipe.searched_depths)}, pretrained in {recipe.source} for {primary.flops:.3g} FLOPs; seeds {seeds}. "
         "Scores are masked tokens found on dev text by the primary with the rows swapped in. Every trial has the same "
@@ -133,7 +130,7 @@ def page(recipe: Recipe, primary: Ran, by_language: dict[str, list[Case]], verdi
 
 
 def _scores(depths: Sequence[int], verdicts: Sequence[Verdict], by_language: dict[str, list[Case]]) -> str:
-    head = ["", *(_counted(depth, "layer") for depth in depths), "grid's best", "chosen, by seed", "as good"]
+    head = ["", *(counted(depth, "layer") for depth in depths), "grid's best", "chosen, by seed", "as good"]
     rows = []
     for verdict in verdicts:
         cells = [f"{verdict.means[depth]:.2%}" for depth in depths]
@@ -141,7 +138,7 @@ def _scores(depths: Sequence[int], verdicts: Sequence[Verdict], by_language: dic
         chosen = ", ".join(map(str, verdict.chosen.values()))
         good = f"{sum(verdict.within.values())} of {len(verdict.within)}"
         rows.append([verdict.language, *cells, f"{verdict.best}{deviation}", chosen, good])
-    return _table(head, rows)
+    return markdown(head, rows)
 
 
 def _costs(by_language: dict[str, list[Case]]) -> str:
@@ -160,16 +157,7 @@ def _costs(by_language: dict[str, list[Case]]) -> str:
         ]
         cells += [f"{standard.flops:.3g}", f"{standard.training_s:.0f}", f"{found / standard.flops:.2f}"]
         rows.append([language, *cells])
-    return _table(head, rows)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+    return markdown(head, rows)
 
 
 def _plot(by_language: dict[str, list[Case]]) -> Drawing:
@@ -185,7 +173,7 @@ def _plot(by_language: dict[str, list[Case]]) -> Drawing:
                 for trial in case.found.result.trials:
                     points = [*zip(*trial.scores_by_flops, strict=True)]
                     first = case is cases[0] and language == next(iter(by_language))
-                    label = _counted(trial.depth, "layer") if first else None
+                    label = counted(trial.depth, "layer") if first else None
                     axes.plot(*points, color=looks[trial.depth].colour, linewidth=1.3, label=label)
                     if trial.pruned:
                         axes.plot(points[0][-1:], points[1][-1:], "x", color=COLOURS["red"], markersize=5)

@@ -1,14 +1,15 @@
-"""Files beside a page of a benchmark: records, compressed, and pictures of few colours, so that docs/ stays small."""
+"""Pages of benchmarks with files beside them: compressed records, and pictures of few colours, to keep docs/ small."""
 
 import io
 import json
 import lzma
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from lingraft.artifacts.files import write_bytes
+from lingraft.artifacts.files import write_bytes, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,6 +18,28 @@ RECORD_SUFFIX = ".json.xz"
 _COLOURS = 128
 """Enough for lines, their smoothed edges and text."""
 _DOTS_PER_INCH = 130
+
+
+def write_page(place: Path, found: Any, text: str, picture: "Figure | bytes | None" = None) -> None:
+    """Write a page in Markdown with its record, and its picture if it has one, beside each other.
+
+    Args:
+        place: path of all three without their suffix.
+        found: the record, which the page is made from.
+        text: the page.
+        picture: a figure, or a PNG.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_record(place.with_suffix(RECORD_SUFFIX), found)
+    if picture is not None:
+        write_picture(place.with_suffix(".png"), picture)
+    write_text(place.with_suffix(".md"), text)
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """Return a table in Markdown whose first columns, `left` of them, are words; the others are numbers."""
+    rule = ["---" if column < left else "---:" for column in range(len(head))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
 
 
 def read_record(path: Path) -> Any:

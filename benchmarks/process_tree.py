@@ -13,11 +13,11 @@ _PROC = Path("/proc")
 
 
 class Ran(NamedTuple):
-    """What a command took."""
+    """Cost of a command."""
 
     elapsed_s: float
     peak_bytes: int
-    """Of all its processes together: their proportional set size, in which a page that several share counts once."""
+    """Most memory of all its processes: their proportional set size, in which a page that several share counts once."""
 
 
 class CommandError(RuntimeError):

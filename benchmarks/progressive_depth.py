@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages import RECORD_SUFFIX, write_record
+from benchmarks.pages import write_page
 from benchmarks.progressive.page import draw, page
 from benchmarks.progressive.runs import Bench, known, pretrained
 from benchmarks.speed.machine import commit, cores
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.training.precision import device
 
@@ -74,10 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"python -m benchmarks.progressive_depth {_told(sys.argv[1:] if arguments is None else arguments)}"
     )
     at = given.page or given.out / "progressive-depth"
-    write_record(at.with_suffix(RECORD_SUFFIX), found)
-    draw(found, at.with_suffix(".png"))
-    write_text(at.with_suffix(".md"), page(found, at.with_suffix(".png").name))
-    print(at.with_suffix(".md").read_text(encoding="utf-8"))
+    text = page(found, at.with_suffix(".png").name)
+    write_page(at, found, text, draw(found))
+    print(text)
 
 
 def _told(arguments: Sequence[str]) -> str:

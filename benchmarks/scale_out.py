@@ -51,7 +51,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Layout":
-        """From '2x1'."""
+        """Read a layout such as 2x1."""
         count, threads = map(int, text.split("x"))
         return cls(count, threads)
 
@@ -99,7 +99,7 @@ def begun(recipe: Recipe, kind: str, vocabulary: int) -> TrainingRun:
 
 
 def tokens_per_s(run: TrainingRun) -> float:
-    """Of the later two thirds of a training."""
+    """Return the rate in the later two thirds of a training."""
     first, *_, last = run.points
     return (last.tokens - first.tokens) / (last.elapsed_s - first.elapsed_s)
 
@@ -134,7 +134,7 @@ def beginning_s(recipe: Recipe, vocabulary: int) -> float:
 
 
 def work(shape: str, blocks: int, steps: int, precision: str, out: Path) -> None:
-    """What each process does; the leader writes what was measured."""
+    """Train as one of the processes; the leader writes what was measured."""
     recipe, vocabulary = recipe_for(shape, blocks, steps, precision), SHAPES[shape][2]
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     found: dict[str, Any] = {kind: tokens_per_s(begun(recipe, kind, vocabulary)) for kind in KINDS}

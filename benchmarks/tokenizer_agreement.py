@@ -24,7 +24,7 @@ from lingraft.huggingface.fast_tokenizer import fast_tokenizer
 
 
 class Agreement(NamedTuple):
-    """What one language's lines gave."""
+    """Agreement on the lines of one language."""
 
     language: str
     training_lines: int
@@ -32,7 +32,7 @@ class Agreement(NamedTuple):
     equal: int
     pieces: int
     unknown: int
-    """Of these pieces."""
+    """Number of these pieces that are unknown."""
 
     def __str__(self) -> str:
         equal, share = f"{self.equal:,} of {self.lines:,}", f"{self.unknown / self.pieces:.3%}"
@@ -80,7 +80,7 @@ def measured(language: str, path: Path, settings: argparse.Namespace) -> Agreeme
 
 
 def _first(lines: Sequence[str], characters: int) -> list[str]:
-    """As many lines as have this many characters together."""
+    """Return the first lines that have this many characters together."""
     chosen = []
     for line in lines:
         characters -= len(line)

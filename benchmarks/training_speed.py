@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.pages import RECORD_SUFFIX
+from benchmarks.pages import RECORD_SUFFIX, write_page
 from benchmarks.speed.cells import Cell, cells
 from benchmarks.speed.machine import described
 from benchmarks.speed.measure import compared, tuned
@@ -21,7 +21,6 @@ from benchmarks.speed.plot import draw
 from benchmarks.speed.records import OtherMachineError, Records
 from benchmarks.speed.settings import Settings
 from benchmarks.speed.table import table
-from lingraft.artifacts.files import write_text
 
 _HEAP_ROUNDS = 2
 
@@ -37,6 +36,7 @@ def measure(cell: Cell, records: Records, rounds: int, heap: bool) -> None:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="comparisons whose name has this in it; all if absent")
     parser.add_argument("--rounds", type=int, default=5, help="of both sides, in turns")
@@ -57,8 +57,7 @@ def main() -> None:
             measure(cell, records, given.rounds, given.heap)
     measured = [cell for cell in chosen if cell.name in records.found.get("comparison", {})]
     if measured:
-        write_text(given.out.with_suffix(".md"), table(measured, records.found))
-        draw(measured, records.found, given.out.with_suffix(".png"))
+        write_page(given.out, records.found, table(measured, records.found), draw(measured, records.found))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What a language's rows start from, and how soon each system is near its final score."""
+"""Comparison of initialisations: how soon each system is near its final score."""

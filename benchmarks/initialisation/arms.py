@@ -26,12 +26,12 @@ _MINI_SHARE = 0.3
 
 
 class Start(StrEnum):
-    """What a language's rows start from."""
+    """Initialisation of a language's rows, with its resource."""
 
     OVERLAP = "overlap"
     """The paper's: rows of shared pieces are copied."""
     FITTED = "fitted"
-    """As overlap, with the other rows drawn around a fit to the source's."""
+    """Rows of shared pieces are copied, the others drawn around a fit to the source's."""
     TEXT = "text"
     """Aligned, without any resource."""
     DICTIONARY = "dictionary"
@@ -41,7 +41,7 @@ class Start(StrEnum):
 
     @property
     def initialisation(self) -> Initialisation:
-        """As recipes name it."""
+        """Initialisation by its name in recipes."""
         return Initialisation(self) if self in (Start.OVERLAP, Start.FITTED) else Initialisation.ALIGNED
 
 

@@ -6,6 +6,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.initialisation.arms import SYSTEMS, Start
+from benchmarks.pages import markdown
 from lingraft.comparison.plan import ALIGNMENT, MASKED
 from lingraft.config.systems import System
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL, LearningCurve, near_maximal
@@ -81,7 +82,7 @@ def page(found: dict[str, Any]) -> str:
         return "\n\n".join([*parts, "Nothing has been measured yet."]) + "\n"
     if summary := [*_summary(records)]:
         head = ["language", "task", "rows start as", "least compute", "system", "times less than `BL_BASE`"]
-        parts += ["## Least compute to 95%", _SUMMARY, _markdown(head, summary, texts=3)]
+        parts += ["## Least compute to 95%", _SUMMARY, markdown(head, summary, left=3)]
     for language in dict.fromkeys(record["language"] for record in records):
         its = [record for record in records if record["language"] == language]
         tasks: list[str | None] = [*_tasks(its)]
@@ -90,7 +91,7 @@ def page(found: dict[str, Any]) -> str:
     quality = [*_quality(records)]
     if quality:
         head = ["language", "from", "start", "agreement of halves", "rows from neighbours", "from translations", "s"]
-        parts += ["## Alignments", _markdown(head, quality, texts=3)]
+        parts += ["## Alignments", markdown(head, quality, left=3)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -155,7 +156,7 @@ def _table(records: Sequence[Record], task: str | None) -> str:
             if task:
                 row += _flops_and_times(ones, costs)
             rows.append(row)
-    return _markdown(head, rows, texts=2)
+    return markdown(head, rows, left=2)
 
 
 def _quality(records: Sequence[Record]) -> Iterator[list[str]]:
@@ -182,7 +183,7 @@ def _starts(records: Sequence[Record]) -> list[Start]:
 
 
 def _by_system(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """In the order of `SYSTEMS`."""
+    """Group by system, in the order of `SYSTEMS`."""
     found = {system: [record for record in records if record["system"] == system] for system in map(str, SYSTEMS)}
     return {system: ones for system, ones in found.items() if ones}
 
@@ -212,8 +213,3 @@ def _flops_and_times(records: Sequence[Record], costs: Costs) -> tuple[str, str]
         return _NOT_REACHED + seeds, _UNKNOWN
     ratio = _mean([costs.times_less(record) for record in records])
     return f"{mean(spent) / _TERA:.3g}", _UNKNOWN if ratio is None else f"{ratio:.1f}"
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
-    rule = ["---"] * texts + ["---:"] * (len(head) - texts)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))

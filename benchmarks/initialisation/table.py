@@ -1,4 +1,4 @@
-"""What was found, as numbers: one record a language, start, system and seed, with its learning curve."""
+"""Results as numbers: one record a language, start, system and seed, with its learning curve."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +48,7 @@ def _record(arm: Arm, language: str, cells: dict[str, Cell], out: Path) -> dict[
 
 
 def _alignment(arm: Arm, language: str, out: Path) -> dict[str, Any]:
-    """What the initial embeddings took, the source's static vectors included, and how well their alignment went."""
+    """Return what the initial embeddings took, with the source's static vectors, and how well their alignment went."""
     if not arm.recipe.adaptation.initialisation.needs_text:
         return {"alignment_s": 0.0}
     initial, vectors = read_manifest(initial_dir(arm, language, out)), read_manifest(vectors_dir(out))

@@ -24,7 +24,7 @@ from lingraft.reports.paper.records import PaperRecords
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "small.toml"
 _FOLDERS = {"--data": "DIR", "--out": "DIR"}
-"""What is said in their place."""
+"""Names of folders on the page, in place of their paths."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -9,7 +9,7 @@ from lingraft.config.text import Folder
 from lingraft.errors import RecipeError
 
 TAGGED_MB = 0.2
-"""Of sentences with tags that are judged in a language, at every checkpoint with every seed: every fourth or fifth."""
+"""Megabytes of tagged sentences that are judged in a language at every checkpoint: every fourth or fifth."""
 
 
 def on_data(recipe: Recipe, data: Path, out: Path) -> Recipe:

@@ -45,7 +45,7 @@ class Page:
     hidden: Mapping[str, str]
     """Paths of this machine, which reasons of failures may name, with what to call them."""
     commit: str | None = field(default_factory=commit)
-    """Of the code, before the page itself changes."""
+    """Commit of the code, before the page itself changes."""
     _drawn_at: float = -math.inf
 
     @property
@@ -142,7 +142,7 @@ class Page:
         yield from (line for note in records.notes[:1] for line in (note, ""))
 
     def _limits(self, grid: ResultsTable, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
-        """What was left out, by the records; and what differs from the paper, by hand."""
+        """Yield what was left out, by the records, and where to read what differs from the paper."""
         told = [line for line in summary(grid) if line.startswith(("Not informative", "Of "))]
         yield from (f"- {line}" for line in [*told, *truncations(trained), *grid.records.notes[1:]])
         yield f"- Data, domains, licences, and what differs from the paper: {_link(DATA_FILE)}."

@@ -1,4 +1,4 @@
-"""What the comparison's trainings took, from the manifests of what they left."""
+"""Costs of the comparison's trainings, from the manifests of what they left."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is compared: every fixed depth, and two ways to go from the shallowest to the deepest, all at equal FLOPs."""
+"""Arms of the comparison: every fixed depth, and two ways from the shallowest to the deepest, all at equal FLOPs."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,15 +1,13 @@
-"""What the comparison of progressive adaptation with every fixed depth found: tables and a picture."""
+"""Page on progressive adaptation against every fixed depth: tables and a picture."""
 
 import itertools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from benchmarks.pages import write_picture
+from benchmarks.pages import markdown
 from benchmarks.progressive.arms import DEV_LOSS, FIXED
 from lingraft.reports.plotting import COLOURS
 
@@ -48,7 +46,7 @@ def page(found: dict[str, Any], picture: str) -> str:
 
 
 def _headline(found: dict[str, Any]) -> str:
-    """What each way to go from depth to depth has more than the fixed depth that is best in a language."""
+    """Say how much each progressive arm scores over the fixed depth that is best in a language."""
     told = [f"{arm.removeprefix('progressive, ')} {_over_best(found, arm)}" for arm in (FIXED, DEV_LOSS)]
     return (
         "**Masked accuracy in points over the fixed depth that came out best in each language: "
@@ -73,12 +71,12 @@ def _known(primary: dict[str, Any]) -> str:
 
 
 def languages(found: dict[str, Any]) -> list[str]:
-    """In the order in which they were learned."""
+    """Return the languages in the order in which they were learned."""
     return [*dict.fromkeys(record["language"] for record in found["records"])]
 
 
 def of(found: dict[str, Any], language: str) -> dict[str, list[dict[str, Any]]]:
-    """A language's records by arm, each with all seeds."""
+    """Return a language's records by arm, each with all seeds."""
     by_arm: dict[str, list[dict[str, Any]]] = {}
     for record in found["records"]:
         if record["language"] == language:
@@ -87,7 +85,7 @@ def of(found: dict[str, Any], language: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def gains(by_arm: dict[str, list[dict[str, Any]]], arm: str, fixed: str) -> list[float]:
-    """What an arm has more than a fixed depth, by seed."""
+    """Return by how much an arm scores over a fixed depth, by seed."""
     theirs = {record["seed"]: record["accuracy"] for record in by_arm[fixed]}
     return [record["accuracy"] - theirs[record["seed"]] for record in by_arm[arm]]
 
@@ -109,11 +107,11 @@ def _table(by_arm: dict[str, list[dict[str, Any]]]) -> str:
                 f"**{scored}**" if arm == best else scored,
             ]
         )
-    return _markdown(head, rows, texts=2)
+    return markdown(head, rows, left=2)
 
 
 def _updates(records: Sequence[dict[str, Any]]) -> str:
-    """Those of every seed, where seeds differ."""
+    """Return the updates of each depth, of every seed where seeds differ."""
     told = dict.fromkeys(", ".join(f"{one['depth']}: {one['steps']:,}" for one in each["phases"]) for each in records)
     return "; ".join(told)
 
@@ -121,7 +119,7 @@ def _updates(records: Sequence[dict[str, Any]]) -> str:
 def _gains(found: dict[str, Any]) -> str:
     rows = [*_gain_rows(found)]
     fixed = _fixed(of(found, languages(found)[0]))
-    return _markdown(["language", "arm", *fixed], rows, texts=2)
+    return markdown(["language", "arm", *fixed], rows, left=2)
 
 
 def _gain_rows(found: dict[str, Any]) -> Iterator[list[str]]:
@@ -142,16 +140,10 @@ def spread(values: Sequence[float], signed: bool = False) -> str:
     return f"{middle} ± {100 * stdev(values):.2f}" if len(values) > 1 else middle
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
-    rule = ["---"] * texts + ["---:"] * (len(head) - texts)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
-
-
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Write the learning curves as PNG: one line an arm and seed, progressive ones thicker."""
+def draw(found: dict[str, Any]) -> Figure:
+    """Draw the learning curves: one line an arm and seed, progressive ones thicker."""
     names = languages(found)
     figure = Figure(figsize=(5.2 * len(names), 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
     for axes, language in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
         colours = itertools.cycle(_FIXED_LINES)
         for arm, records in _in_order(of(found, language)):
@@ -163,7 +155,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
         axes.set(title=language, xlabel="TFLOP (equation A3)", ylabel="masked accuracy of the primary, %")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8, loc="lower right")
-    write_picture(path, figure)
+    return figure
 
 
 def _in_order(by_arm: dict[str, list[dict[str, Any]]]) -> list[tuple[str, list[dict[str, Any]]]]:

@@ -67,7 +67,7 @@ class Bench:
     out: Path
 
     def records(self, seeds: Iterable[int]) -> Iterator[dict[str, Any]]:
-        """What every arm found, with every seed."""
+        """Yield the results of every arm with every seed."""
         folders = LanguageDirs.under(self.out, self.language)
         make(language_jobs(self.recipe, self.language, folders))
         pieces = Tokenizer.load(folders.tokenizer)
@@ -114,7 +114,7 @@ class Bench:
 
 
 def _spent(arm: Arm, made: Artifact) -> dict[str, Any]:
-    """What learning took; looks at the dev loss are forward passes of the whole primary, counted apart."""
+    """Return what learning took; looks at the dev loss are forward passes of the whole primary, counted apart."""
     cost, shape, settings = made.manifest.cost, arm.recipe.encoder, arm.recipe.adaptation
     plain = [{"depth": arm.depth, "steps": cost.steps, "flops": cost.flops}]
     looks = sum(point.dev_loss is not None for point in read_curve(made.folder))

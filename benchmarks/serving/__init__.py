@@ -1,1 +1,1 @@
-"""What serving costs."""
+"""Benchmarks of the endpoint: memory, latency, throughput, and a soak."""

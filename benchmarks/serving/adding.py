@@ -31,7 +31,7 @@ _TOKENS = 24
 _POLL_S = 0.01
 _LONGEST_S = 600
 _CLOSE = 1e-4
-"""Of probabilities: what the same body says to the same ids."""
+"""Largest difference of probabilities that the same body gives to the same ids."""
 
 
 def measured(models: Models, rounds: int) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def _memory(models: Models, tables: TableFormat) -> dict[str, float]:
 
 
 def _seconds(models: Models, rounds: int) -> dict[str, list[float]]:
-    """Of publishing, and from there to the right answers; the language is withdrawn after each round."""
+    """Return seconds of publishing, and from there to right answers; the language is withdrawn after each round."""
     found: dict[str, list[float]] = {"publishing": [], "answering": []}
     (text,) = words.texts(models.tokenizer, [_TOKENS])
     expected = _expected(models, text)

@@ -1,4 +1,4 @@
-"""What serving is meant to reach (issue: one body, every language), and what was reached."""
+"""Aims of serving (one body, every language), and what was reached."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ class Aim(NamedTuple):
 
 
 Found = Mapping[str, Any]
-"""What each part has measured, by its name; parts that were not run are absent."""
+"""Measurements by part; parts that were not run are absent."""
 
 
 def aims(found: Found, bound_ms: float) -> list[Aim]:

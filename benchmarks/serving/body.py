@@ -55,7 +55,7 @@ class _OverTable(nn.Module):
 
 
 def exported_by_torch(classifier: Classifier, folder: Path) -> Path:
-    """What `lingraft export onnx` wrote before."""
+    """Write the graph of torch.onnx's exporter, as `lingraft export onnx` did before."""
     shape = classifier.encoder.shape
     tokens_BT = torch.zeros(2, shape.block_tokens // 2, dtype=torch.long)
     batch, vocabulary = torch.export.Dim("batch"), torch.export.Dim("vocabulary")

@@ -1,4 +1,4 @@
-"""What asks a running server, at little cost of its own: a connection that stays open, by REST or gRPC."""
+"""Clients of a running server, at little cost of their own: a connection that stays open, by REST or gRPC."""
 
 import contextlib
 import http.client

@@ -11,14 +11,14 @@ Asked = TypeVar("Asked")
 
 
 class Load(NamedTuple):
-    """What a load met with."""
+    """Rate and latency of a load."""
 
     texts_per_s: float
     p50_ms: float
     p95_ms: float
 
     def plain(self) -> dict[str, float]:
-        """As JSON has it."""
+        """Return it as JSON values."""
         return {name: round(value, 3) for name, value in self._asdict().items()}
 
 

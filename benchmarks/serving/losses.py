@@ -1,4 +1,4 @@
-"""What number formats cost a trained model: masked tokens found, for each format of body and tables, in each language.
+"""Loss of a trained model by number format: masked tokens found, for each format of body and tables, in each language.
 
 A primary and adapted embeddings are exported with bodies in all precisions and tables in each format, and judged
 under ONNX Runtime on held-out blocks, against PyTorch in float32.
@@ -14,7 +14,7 @@ from lingraft.export import evaluation_examples, export_bundle
 
 
 class Trained(NamedTuple):
-    """What is judged."""
+    """Artifacts that are evaluated."""
 
     primary: Path
     embeddings: Sequence[Path]

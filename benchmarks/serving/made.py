@@ -1,4 +1,4 @@
-"""What is served: bundles of random weights in many languages, and the same models each by itself.
+"""Models that are served: bundles of random weights in many languages, and the same models each by itself.
 
 Each task is one body, each language one table that all tasks share. A language's tokenizer has a file of its own, as
 trained ones do, with the pieces of all: nothing is shared that would differ in earnest.
@@ -72,7 +72,7 @@ class Models(NamedTuple):
         return self.folder / tables / task
 
     def bundles(self, tables: TableFormat) -> list[Path]:
-        """Of all tasks."""
+        """Return the bundles of all tasks."""
         return [self.bundle(tables, task) for task in self.plan.task_names]
 
     def addition(self, tables: TableFormat, task: str) -> Path:

@@ -16,7 +16,7 @@ from benchmarks.serving.made import Models
 from lingraft.bundle.format import TABLE_FORMATS
 
 _SHARE_OF_FREE = 0.7
-"""Of the memory that is free, what separate models may take."""
+"""Share of the free memory that separate models may take."""
 Steps = list[dict[str, Any]]
 
 
@@ -65,7 +65,7 @@ def free_bytes() -> int:
 
 
 def run_side(*arguments: str) -> Steps:
-    """What a process of one side prints."""
+    """Run a process of one side, and return what it prints."""
     command = [sys.executable, "-m", "benchmarks.serving.memory_side", *arguments]
     ran = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     return [json.loads(line) for line in ran.stdout.splitlines()]

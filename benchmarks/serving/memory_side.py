@@ -42,7 +42,7 @@ def bundles(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
 
 
 def added(languages: Sequence[str], folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """What bundles of one language take, and then with one language more a step, as other bundles of the tasks have it.
+    """Yield what bundles of one language take, then with one language more a step, as other bundles of the tasks have.
 
     Args:
         languages: to add.
@@ -91,7 +91,7 @@ def separate(count: int, files: Sequence[Path]) -> Iterator[dict[str, Any]]:
 
 
 def own_bytes() -> int:
-    """Of this process, once what was freed has gone back to the system: else it goes up and down by megabytes."""
+    """Return this process's memory, once what was freed has gone back to the system: else it varies by megabytes."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return held(os.getpid())["Pss"]

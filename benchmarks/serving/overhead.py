@@ -1,4 +1,4 @@
-"""What the server adds to the bare session: a text by REST and by gRPC, against ONNX Runtime on the same ids.
+"""Time that the server adds to the bare session: a text by REST and by gRPC, against ONNX Runtime on the same ids.
 
 Server, client and session share the cores, and take turns. Beside the shape that is served stands a small one, whose
 body takes next to no time: what it does not have is what a large body pushes out of the caches.

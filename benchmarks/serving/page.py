@@ -1,16 +1,14 @@
-"""What the serving benchmark found: a page in Markdown and a plot, beside the records."""
+"""Results of the serving benchmark: a page in Markdown and a plot, beside the records."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.pages import RECORD_SUFFIX, write_picture, write_record
+from benchmarks.pages import markdown, write_page
 from benchmarks.serving import aims, pipelines, streams
 from benchmarks.serving.aims import Aim
 from benchmarks.serving.made import PRECISIONS
 from benchmarks.serving.sections import GIB, SECTIONS, Told, load
-from benchmarks.speed.table import markdown
-from lingraft.artifacts.files import write_text
 from lingraft.bundle.format import TABLE_FORMATS
 from lingraft.reports.plotting import COLOURS, Drawing, write_message
 
@@ -24,21 +22,19 @@ _NOT_RUN = "Not run."
 
 def write(told: Told, folder: Path) -> None:
     """Write page, records and plot."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_record(folder / f"{NAME}{RECORD_SUFFIX}", told._asdict())
-    write_text(folder / f"{NAME}.md", page(told))
-    write_picture(folder / f"{NAME}.png", plot(told).png())
+    write_page(folder / NAME, told._asdict(), page(told), plot(told).png())
 
 
 def page(told: Told) -> str:
-    """The page."""
+    """Return the page in Markdown."""
     made = aims.aims(told.found, told.bound_ms)
+    machine = ", ".join(f"{name} {value}" for name, value in sorted(told.machine.items()))
     parts = [
         "# Serving",
         f"`{told.command}`: {told.plan}. Random weights, since speed and memory do not depend on what they are; what "
         "number formats cost is measured on a trained model. Machine: "
-        f"{', '.join(f'{name} {value}' for name, value in told.machine.items())}. Every side has as many threads as "
-        f"this process may use cores. Code: {told.commit or 'outside a repository'}.",
+        f"{machine}. Every side has as many threads as this process may use cores. Code: "
+        f"{told.commit or 'outside a repository'}.",
         _verdict(made),
         _aims(made),
         f"![Memory, throughput and latency]({NAME}.png)",

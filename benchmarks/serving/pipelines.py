@@ -1,4 +1,4 @@
-"""From texts to labels: our endpoint without its transports, against a Hugging Face pipeline in PyTorch.
+"""Throughput from texts to labels: our endpoint without its transports, against a Hugging Face pipeline in PyTorch.
 
 The pipeline gets all texts at once and its best batch size, ours all texts as requests of one text each. Both read the
 same texts through the same pieces; the models are of one shape, with random weights.

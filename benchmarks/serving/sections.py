@@ -4,15 +4,15 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from benchmarks.pages import markdown
 from benchmarks.serving import body, latency, overhead, pipelines, streams
-from benchmarks.speed.table import markdown
 from lingraft.bundle.format import PRECISIONS, TABLE_FORMATS
 
 GIB, _MB = 2**30, 1e6
 
 
 class Told(NamedTuple):
-    """What a page is made of."""
+    """Contents of a page."""
 
     command: str
     plan: str
@@ -20,7 +20,7 @@ class Told(NamedTuple):
     commit: str | None
     bound_ms: float
     found: dict[str, Any]
-    """By part; each has the load of the machine as `load_average`, before and after."""
+    """Measurements by part; each has the load of the machine as `load_average`, before and after."""
 
 
 def _memory(told: Told) -> str:
@@ -162,6 +162,7 @@ def _body(told: Told) -> str:
 
 
 def load(found: Mapping[str, Any]) -> str:
+    """Return the section on the load of the machine."""
     rows = [[name, *(f"{value:.1f}" for value in one["load_average"])] for name, one in found.items()]
     return (
         "Processes that wanted to run, over the last minute, before and after each part; what is above our own took "

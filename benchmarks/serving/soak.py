@@ -53,7 +53,7 @@ class Settings(NamedTuple):
     capacity_s: float
     clients: int
     share: float
-    """Of capacity."""
+    """Share of capacity that is asked for."""
     at_once: int
     """Requests of a protocol that are under way at a time, as from a client's pool of connections; those of both are
     fewer than the server takes by default."""
@@ -61,7 +61,7 @@ class Settings(NamedTuple):
 
 @dataclass
 class Course:
-    """What happened."""
+    """Events of a soak."""
 
     driver: Driver
     records: Path
@@ -77,7 +77,7 @@ class Course:
 
     @property
     def answers(self) -> list[Answer]:
-        """Those of the soak itself."""
+        """Answers of the soak itself."""
         lines = self.records.read_text(encoding="utf-8").splitlines()
         return [answer for line in lines if (answer := Answer.parse(line)).due_s >= self.began_s]
 

@@ -21,7 +21,7 @@ def in_turns(sides: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, l
 
 
 def medians(found: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Of each side."""
+    """Return the median of each side."""
     return {name: statistics.median(each) for name, each in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""What the comparison is meant to reach."""
+"""Aims of the comparison."""
 
 from benchmarks.speed.cells import Cell, Training
 
@@ -12,7 +12,7 @@ _RATIOS = {
 }
 """Times as many tokens a second as Trainer's, at base shape."""
 _SHARES = {("cpu", "fp32"): 0.75, ("cpu", "bf16"): 0.5, ("cuda", "bf16"): 0.5}
-"""Of the matrix-multiplication peak, at base shape, where tokens pass through all layers."""
+"""Shares of the matrix-multiplication peak, at base shape, where tokens pass through all layers."""
 
 
 def ratio_aim(cell: Cell) -> float | None:

@@ -20,13 +20,13 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.pages import markdown
 from benchmarks.speed.cells import Cell, cells
 from benchmarks.speed.machine import commit, described
 from benchmarks.speed.orders import Orders
 from benchmarks.speed.own import serve
 from benchmarks.speed.serve import made_up_blocks
 from benchmarks.speed.store import stored
-from benchmarks.speed.table import markdown
 from lingraft.model.kernels import cross_entropy, layer
 from lingraft.training.optimizer import Optimizer
 
@@ -39,7 +39,7 @@ _KINDS = {
     **dict.fromkeys(("_to_copy", "clone", "copy_"), "casts and copies"),
     **dict.fromkeys(("add", "add_", "sum"), "sums"),
 }
-"""What operations are, outside of the parts below."""
+"""Kinds of operations outside of the parts below."""
 _OTHER = "other operations"
 _PARTS = (
     (layer, "attend", "attention"),
@@ -141,6 +141,7 @@ def broken_down(cell: Cell, steps: int) -> str:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="base, 128 tokens, bf16", help="trainings whose name has this in it")
     parser.add_argument("--tokens", type=int, default=4096, help="of an update")

@@ -1,4 +1,4 @@
-"""What is compared: shapes x number formats x stages of training, and the FLOPs of each by the paper's formulas."""
+"""Cells of the comparison: shapes x number formats x stages of training, with FLOPs by the paper's formulas."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -14,11 +14,11 @@ MASK_RATE, LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 0.15, 1e-4, 0.01, 1.0
 DEEP, MINI, FRESH = 12, 4, 2
 """Layers of the primary, of the mini-model, and those of the mini-model that step 1b trains."""
 LABELS = ("contradiction", "entailment", "neutral")
-"""Of the task that is finetuned."""
+"""Labels of the task that is finetuned."""
 
 
 class Training(StrEnum):
-    """What is trained."""
+    """Trained part of a model, with the layers it is trained over."""
 
     PRETRAINING = "pretraining"
     ADAPTATION = f"adaptation over {DEEP} layers"
@@ -28,12 +28,12 @@ class Training(StrEnum):
 
     @property
     def peer(self) -> "Training":
-        """What the peer does in its place: it knows no mini-models, so it adapts over all layers."""
+        """Training of the peer in its place: it knows no mini-models, so it adapts over all layers."""
         return Training.ADAPTATION if self is Training.MINI else self
 
     @property
     def step(self) -> Step:
-        """What is trained, over which layers, with which heads."""
+        """Step of training: what is trained, over which layers, with which heads."""
         return _STEPS[self]
 
 
@@ -61,12 +61,13 @@ class Shape(NamedTuple):
     attention_heads: int
     vocabulary: int
     tokens: int
-    """Of a block."""
+    """Tokens of a block."""
     blocks: int
-    """Of an update."""
+    """Blocks of an update."""
 
     @property
     def tokens_per_step(self) -> int:
+        """Tokens of an update."""
         return self.tokens * self.blocks
 
     @property
@@ -100,32 +101,33 @@ class Cell:
 
     @property
     def name(self) -> str:
+        """Name of the cell in records and tables."""
         return f"{self.shape.name}, {self.format}, {self.training}"
 
     @property
     def peer(self) -> "Cell":
-        """What the peer trains."""
+        """Cell of the peer."""
         return Cell(self.shape, self.format, self.training.peer)
 
     @property
     def flops(self) -> float:
-        """Of an update, by the paper's formulas."""
+        """FLOPs of an update, by the paper's formulas."""
         shape, step, heads = self.shape, self.training.step, len(self.training.step.heads)
         work = step.layers, shape.width, shape.vocabulary, shape.tokens, shape.blocks, MASK_RATE if heads else 0.0
         return flops_per_update(step, UpdateShape(*work, heads))
 
     @property
     def flop_ratio(self) -> float:
-        """What fewer layers alone would give against the peer."""
+        """Speed-up that fewer layers alone would give against the peer."""
         return self.peer.flops / self.flops
 
     def plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return the cell as JSON values."""
         return asdict(self)
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> "Cell":
-        """What `plain` gave."""
+        """Read a cell from what `plain` gave."""
         return cls(Shape(*plain["shape"]), plain["format"], Training(plain["training"]))
 
 

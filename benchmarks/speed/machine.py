@@ -1,4 +1,4 @@
-"""On what was measured."""
+"""Machine and code that were measured."""
 
 import os
 import platform
@@ -22,7 +22,7 @@ def described() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """Of the code at hand, and whether it has changed since; None where there is no repository."""
+    """Return the commit of the code at hand, and whether it has changed since; None where there is no repository."""
     git = shutil.which("git")
     if git is None:
         return None
@@ -32,7 +32,7 @@ def commit() -> str | None:
 
 
 def cores() -> int:
-    """That this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 

@@ -13,7 +13,7 @@ from benchmarks.speed.side import Side, SideError, Timed
 _ROUND_S = 2.0
 """A round is as many steps as take about so long."""
 _LEAST_STEPS = 3
-"""Of a round: two batches were made while the other side trained, and say nothing of waiting."""
+"""Fewest steps of a round: two batches were made while the other side trained, and say nothing of waiting."""
 _WARMUP = 2
 """Steps after the first one: they still fetch memory from the system."""
 

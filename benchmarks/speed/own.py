@@ -73,7 +73,7 @@ class _AsTold(Iterator[Item]):
         """For the next one so far."""
 
     def wait(self, unless: Callable[[], object]) -> None:
-        """As the loop does where it may be asked to stop."""
+        """Wait for a batch where the loop may be asked to stop."""
         asked_at = time.perf_counter()
         self._batches.wait(unless)
         self._waited_s += time.perf_counter() - asked_at

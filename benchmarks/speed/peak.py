@@ -35,7 +35,7 @@ def rates(shape: Shape, number_format: Format) -> dict[str, float]:
 
 
 def fastest(found: dict[str, float]) -> Product:
-    """Of what `rates` gave."""
+    """Return the product with the highest of the rates."""
     rows, reduced, columns = map(int, max(found, key=found.__getitem__).split(_TIMES))
     return rows, reduced, columns
 

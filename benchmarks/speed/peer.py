@@ -37,9 +37,11 @@ class Ordered(TrainerCallback):  # type: ignore[misc]
         self.orders, self.left = orders, 0
 
     def on_train_begin(self, _: TrainingArguments, __: TrainerState, control: TrainerControl, **___: Any) -> None:
+        """Wait for the first order."""
         self._listen(control)
 
     def on_step_end(self, _: TrainingArguments, __: TrainerState, control: TrainerControl, **___: Any) -> None:
+        """Count a step, and wait for the next order after the last."""
         self.left -= 1
         if not self.left:
             self.orders.done()

@@ -1,14 +1,11 @@
 """The comparison as a picture: tokens a second against Trainer's, and the share of the machine's peak."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from benchmarks.pages import write_picture
 from benchmarks.speed.cells import Cell, Training
 from benchmarks.speed.table import share_of_peak
 from lingraft.reports.plotting import COLOURS
@@ -22,10 +19,9 @@ _COLOURS = {
 }
 
 
-def draw(cells: Sequence[Cell], found: dict[str, Any], path: Path) -> None:
-    """Write the picture as PNG."""
+def draw(cells: Sequence[Cell], found: dict[str, Any]) -> Figure:
+    """Draw both."""
     figure = Figure(figsize=(11, 0.34 * len(cells) + 2.0), layout="constrained")
-    FigureCanvasAgg(figure)
     faster, share = figure.subplots(1, 2, sharey=True)
     labels = [f"{cell.shape.name}, {cell.format}" for cell in cells]
     ratios = [found["comparison"][cell.name]["ratio"] for cell in cells]
@@ -37,7 +33,7 @@ def draw(cells: Sequence[Cell], found: dict[str, Any], path: Path) -> None:
     share.set_xlabel("% of the matrix-multiplication peak, FLOPs by the paper's formulas")
     handles, names = faster.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
-    write_picture(path, figure)
+    return figure
 
 
 def _bars(axes: Axes, cells: Sequence[Cell], labels: Sequence[str], values: Sequence[float], text: str) -> None:

@@ -1,4 +1,4 @@
-"""What was measured, on disk as soon as it is, so that an interrupted comparison goes on where it was."""
+"""Records of measurements, on disk as soon as it is, so that an interrupted comparison goes on where it was."""
 
 import json
 from collections.abc import Callable

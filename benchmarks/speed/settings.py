@@ -1,4 +1,4 @@
-"""What a user of Trainer may choose without changing what is learned, and the choices that are tried."""
+"""Settings that a user of Trainer may choose without changing what is learned, and the choices that are tried."""
 
 import os
 from collections.abc import Iterator
@@ -34,9 +34,9 @@ class Settings:
         yield {"compiled": True}
 
     def plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return the settings as JSON values."""
         return asdict(self)
 
     def environment(self) -> dict[str, str]:
-        """Of its process."""
+        """Return the environment of its process."""
         return {**os.environ, **({"GLIBC_TUNABLES": REUSED_HEAP} if self.reused_heap else {})}

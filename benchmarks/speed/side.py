@@ -17,10 +17,10 @@ class Timed(NamedTuple):
 
     step_s: float
     cpu_s: float
-    """Of a step, summed over cores: other programs on the machine disturb it less than the clock."""
+    """CPU seconds of a step, summed over cores: other programs on the machine disturb it less than the clock."""
     peak_bytes: int
     waiting_s: float | None
-    """Of a step, spent waiting for a batch that was not made before the first of them."""
+    """Seconds of a step spent waiting for a batch that was not made before the first of them."""
 
 
 class SideError(RuntimeError):

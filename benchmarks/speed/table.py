@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from benchmarks.pages import markdown
 from benchmarks.speed.aims import ratio_aim, share_aim
 from benchmarks.speed.cells import Cell
 from benchmarks.speed.settings import Settings
@@ -114,7 +115,7 @@ def _tuning(found: dict[str, Any]) -> str:
 
 
 def _aim(reached: float, aim: float | None, form: str) -> str:
-    """What was aimed at, and whether it was missed."""
+    """Return what was aimed at, and whether it was missed."""
     if aim is None:
         return "-"
     return f"{aim:{form}}" if round(reached, 2) >= round(aim, 2) else f"{aim:{form}}, missed"
@@ -127,9 +128,3 @@ def _commits(cells: Iterable[Cell], found: dict[str, Any]) -> str:
 
 def _names(cell: Cell) -> list[str]:
     return [cell.shape.name, cell.format, str(cell.training)]
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
-    """A table whose first columns, so many of them, are words."""
-    rule = ["---" if column < left else "---:" for column in range(len(head))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))

@@ -6,7 +6,7 @@ A score that cannot be measured is recorded as missing, with its reason; the oth
 
 import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
+from torch import Tensor
 from typing_extensions import override
 
 from lingraft.artifacts.artifact import Artifact, Kind
@@ -27,13 +28,6 @@ from lingraft.artifacts.failures import (
 )
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, FinetuningRun, PlannedPrimary
 from lingraft.comparison.records import EvalResult, save_eval_result
-from lingraft.comparison.scorers import (
-    EmbeddingsScorer,
-    TaskScorer,
-    alignment_scorer,
-    masked_token_scorer,
-    task_scorer,
-)
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.data.blocks import load_blocks, open_split
@@ -41,22 +35,28 @@ from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
 from lingraft.jobs.job import CHECKPOINTS, EMBEDDINGS, Job, LanguageDirs, Watch, unwatched
-from lingraft.model.loading import Primary, load_embeddings, load_primary
+from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
 from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, PART, Reference, probe_of, reference_tensors
+from lingraft.stages.evaluate import load_tasks
 from lingraft.stages.results import SeedScores
 from lingraft.tables import counted
+from lingraft.tasks.loading import load_examples
 from lingraft.training import masked_lm, precision
 
 Found = TypeVar("Found")
 
 
-class ScoredCurve(NamedTuple):
-    """Scores of an adaptation's checkpoints by one scorer."""
+class ScoreWithBaseline(NamedTuple):
+    """Score of a language's embeddings, and of the best trivial answer to the same examples."""
 
-    points: tuple[CurvePoint, ...] = ()
-    baseline: float | None = None
-    """Score of the trivial answer."""
+    scores: SeedScores
+    """Share by finetuning seed; for masked tokens and alignment, which need no finetuning, by pretraining seed."""
+    baseline: float
+
+
+Scorer = Callable[[Embeddings], ScoreWithBaseline]
+"""A function that swaps in a language's embeddings and returns their score; it reads its examples once."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,18 @@ class FinetunedModels:
     """Name of the one task to evaluate on; None for all tasks and for masked tokens."""
 
     def restricted_to(self, task: str) -> Self:
-        """Return these models restricted to one task, or to masked tokens."""
+        """Return these models restricted to one task, to masked tokens or to alignment."""
         return replace(self, only=task)
+
+    @property
+    def only_in_words(self) -> str:
+        """Name of the one task, for titles; empty for all tasks."""
+        return f" on {self.only!r}" if self.only else ""
+
+    @property
+    def layers(self) -> int:
+        """Number of layers of the whole primary."""
+        return self.planned.layers
 
     def includes(self, task: str) -> bool:
         """Return whether the models are to be evaluated on a task."""
@@ -148,43 +158,39 @@ def evaluate_language(
         reference: from `ReferenceJob`, of the same primary; alignment is measured with it.
     """
     inputs = (*target, *([reference] if reference else ()), models.primary, curve / EMBEDDINGS)
-    layers = models.planned.layers
-    measures: dict[str, Callable[[], EmbeddingsScorer]] = {}
+    scorers: dict[str, Callable[[], Scorer]] = {}
     if models.includes(MASKED):
-        measures[MASKED] = partial(_masked_scorer, arm, models, target, language)
+        scorers[MASKED] = partial(_masked_scorer, models, target, language)
     if reference and models.only == ALIGNMENT:
-        measures[ALIGNMENT] = partial(
-            _language_alignment_scorer, arm=arm, models=models, reference=reference, target=target, language=language
-        )
-    for covered in models.tasks_in(language):
-        measures[covered.name] = partial(
-            _language_task_scorer, task=covered, models=models, layers=layers, folders=target, language=language
-        )
+        scorers[ALIGNMENT] = partial(_alignment_scorer, models, reference, target, language)
+    for task in models.tasks_in(language):
+        scorers[task.name] = partial(_task_scorer, task, models, models.layers, target, language)
     cells = []
     baselines: dict[str, float] = {}
-    for task, begin in measures.items():
-        title = f"judging of {task!r} in {language!r}: {arm.title}"
+    for name, begin in scorers.items():
+        title = f"judging of {name!r} in {language!r}: {arm.title}"
         with _evaluation_precision(arm.recipe):
             found, failed = _result_or_reason(title, inputs, partial(_score_checkpoints, begin, curve / CHECKPOINTS))
-        curve_found = found or ScoredCurve()
+        points, baseline = found or ((), None)
+        if baseline is not None:
+            baselines[name] = baseline
         cells.append(
             Cell(
                 system=arm.system,
                 depth=arm.depth,
                 language=language,
-                task=task,
+                task=name,
                 pretraining_seed=arm.seed,
-                points=curve_found.points,
+                points=points,
                 failed=failed,
             )
         )
-        baselines |= {} if curve_found.baseline is None else {task: curve_found.baseline}
     return EvalResult(
         language=language,
         cells=tuple(cells),
         baselines=baselines,
         lost=models.lost(),
-        text_bytes=_text_bytes_or_none(target.text, language) if models.includes(MASKED) else None,
+        text_bytes=_text_bytes_or_none(models, target, language),
         machine=device_name(),
     )
 
@@ -192,63 +198,97 @@ def evaluate_language(
 def evaluate_source(models: FinetunedModels, source: LanguageDirs) -> EvalResult:
     """Evaluate a primary, and the mini-model finetuned beside it, in the source language (table 5)."""
     planned = models.planned
-    recipe = models.planned.recipe
+    recipe = planned.recipe
     language = recipe.source
-    seed = recipe.pretraining.seed
     cells = []
     for layers in planned.task_layers:
         scores: dict[str, Callable[[], SeedScores]] = {}
         if models.includes(MASKED):
             scores[MASKED] = partial(_masked_in_source, models, source, layers)
-        for covered in models.tasks_in(language):
-            scores[covered.name] = partial(_task_in_source, covered, models, layers, source)
-        for task, score in scores.items():
-            title = f"judging of {task!r} in {language!r}: {planned.title}, {layers} layers"
+        for task in models.tasks_in(language):
+            scores[task.name] = partial(_task_in_source, task, models, layers, source)
+        for name, score in scores.items():
+            title = f"judging of {name!r} in {language!r}: {planned.title}, {layers} layers"
             with _evaluation_precision(recipe):
                 found, failed = _result_or_reason(title, (*source, models.primary), score)
             cells += [
-                SourceCell(system=system, depth=layers, task=task, pretraining_seed=seed, scores=found, failed=failed)
+                SourceCell(
+                    system=system,
+                    depth=layers,
+                    task=name,
+                    pretraining_seed=planned.seed,
+                    scores=found,
+                    failed=failed,
+                )
                 for system in planned.systems_over(layers)
             ]
-    text_bytes = _text_bytes_or_none(source.text, language) if models.includes(MASKED) else None
-    return EvalResult(language=language, source_cells=tuple(cells), lost=models.lost(), text_bytes=text_bytes)
+    return EvalResult(
+        language=language,
+        source_cells=tuple(cells),
+        lost=models.lost(),
+        text_bytes=_text_bytes_or_none(models, source, language),
+    )
 
 
-class ArmEvaluation(Job, frozen=True):
-    """`evaluate_language` as a job; it has a result even if all of its inputs failed."""
+class _Evaluation(Job, frozen=True):
+    """An evaluation of finetuned models in one language."""
 
     kind = Kind.EVALUATION
+    records_failure: bool = True
+    models: FinetunedModels
+    dirs: LanguageDirs
+    """Folders of the language."""
+    language: str
+
+    @property
+    @override
+    def inputs(self) -> dict[str, Path]:
+        return self.dirs._asdict() | self.models.inputs()
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        asked = {
+            task.name: task.model_dump(mode="json", include={"kind", "labels", "test"})
+            for task in self.models.tasks_in(self.language)
+        }
+        return {"precision": self.recipe.precision, "tasks": asked}
+
+    @property
+    @override
+    def work(self) -> float:
+        # Masked tokens need no finetuning, hence one pass; a task needs one for each seed.
+        seeds = (len(task.finetuning.seeds) for task in self.models.tasks_in(self.language))
+        return self.models.layers * (self.models.includes(MASKED) + sum(seeds))
+
+
+class ArmEvaluation(_Evaluation, frozen=True):
+    """`evaluate_language` as a job; it has a result even if all of its inputs failed."""
+
+    name_format = "judge-{job.language}-{job.arm.name}"
+    title_format = "judging of {job.language!r}{job.models.only_in_words}: {job.arm.title}"
     bears_failed_inputs = True
     arm: Arm
-    models: FinetunedModels
-    target: LanguageDirs
     curve: Path
-    language: str
     reference: Path | None = None
 
     @property
     @override
     def inputs(self) -> dict[str, Path]:
         reference = {"reference": self.reference} if self.reference else {}
-        return self.target._asdict() | self.models.inputs() | {"embeddings": self.curve / EMBEDDINGS} | reference
-
-    @property
-    @override
-    def settings(self) -> dict[str, Any]:
-        return _evaluation_settings(self.recipe, self.models.tasks_in(self.language))
+        return super().inputs | {"embeddings": self.curve / EMBEDDINGS} | reference
 
     @property
     @override
     def work(self) -> float:
-        passes = _relative_work(self.models, self.models.tasks_in(self.language))
-        return self.models.planned.layers * len(self.recipe.adaptation.checkpoint_steps) * passes
+        return super().work * len(self.recipe.adaptation.checkpoint_steps)
 
     @override
     def make(self, watch: Watch = unwatched) -> Artifact:
         found = evaluate_language(
             arm=self.arm,
             models=self.models,
-            target=self.target,
+            target=self.dirs,
             curve=self.curve,
             language=self.language,
             reference=self.reference,
@@ -256,135 +296,54 @@ class ArmEvaluation(Job, frozen=True):
         return save_eval_result(found, self.out)
 
 
-class PrimaryEvaluation(Job, frozen=True):
+class PrimaryEvaluation(_Evaluation, frozen=True):
     """`evaluate_source` as a job; it has a result even if all of its inputs failed."""
 
-    kind = Kind.EVALUATION
+    name_format = "judge-source-{job.models.planned.name}"
+    title_format = "judging of the source language{job.models.only_in_words}: {job.models.planned.title}"
     bears_failed_inputs = True
-    models: FinetunedModels
-    source: LanguageDirs
 
     @property
     @override
-    def inputs(self) -> dict[str, Path]:
-        return self.source._asdict() | self.models.inputs()
-
-    @property
-    @override
-    def settings(self) -> dict[str, Any]:
-        planned = self.models.planned
-        tasks = self.models.tasks_in(self.recipe.source)
-        return _evaluation_settings(self.recipe, tasks) | {"systems": planned.systems_over(planned.layers)}
-
-    @property
-    @override
-    def work(self) -> float:
-        return self.models.planned.layers * _relative_work(self.models, self.models.tasks_in(self.recipe.source))
+    def settings(self) -> Mapping[str, Any]:
+        return {**super().settings, "systems": self.models.planned.systems_over(self.models.layers)}
 
     @override
     def make(self, watch: Watch = unwatched) -> Artifact:
-        return save_eval_result(evaluate_source(self.models, self.source), self.out)
+        return save_eval_result(evaluate_source(self.models, self.dirs), self.out)
 
 
-class ReferenceJob(Job, frozen=True):
+class ReferenceJob(_Evaluation, frozen=True):
     """Hidden states of the source language, which alignment compares languages with: one job for all arms of a
     primary.
     """
 
-    kind = Kind.EVALUATION
-    models: FinetunedModels
-    source: LanguageDirs
+    name_format = "reference-{job.models.planned.name}"
+    title_format = "hidden states of the source language: {job.models.planned.title}"
 
     @property
     @override
     def inputs(self) -> dict[str, Path]:
-        return self.source._asdict() | {"primary": self.models.primary}
+        return self.dirs._asdict() | {"primary": self.models.primary}
 
     @property
     @override
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Mapping[str, Any]:
         return {"precision": self.recipe.precision}
 
     @property
     @override
     def work(self) -> float:
-        return float(self.models.planned.layers)
+        return float(self.models.layers)
 
     @override
     def make(self, watch: Watch = unwatched) -> Artifact:
-        primary, language = self.models.load(), self.recipe.source
-        text = load_text(self.source.text, language)
-        blocks = load_blocks(self.source.blocks, primary.tokenizer, self.recipe.encoder.block_tokens)
+        primary = self.models.load()
+        text = load_text(self.dirs.text, self.language)
+        blocks = load_blocks(self.dirs.blocks, primary.tokenizer, self.recipe.encoder.block_tokens)
         with _evaluation_precision(self.recipe):
-            tensors = reference_tensors(primary, text, blocks, (self.models.planned.layers,), ("test",))
-        return save_eval_result(EvalResult(language=language), self.out, {PART: tensors})
-
-
-def language_evaluation(
-    arm: Arm,
-    models: FinetunedModels,
-    target: LanguageDirs,
-    curve: Path,
-    language: str,
-    out: Path,
-    reference: Path | None = None,
-) -> Job:
-    """Return the job that evaluates a language in an arm, as `evaluate_language` describes it."""
-    return ArmEvaluation(
-        recipe=arm.recipe,
-        arm=arm,
-        models=models,
-        target=target,
-        curve=curve,
-        language=language,
-        reference=reference,
-        out=models.output_dir(out),
-        own_name=f"judge-{language}-{arm.name}",
-        own_title=f"judging of {language!r}{_task_suffix(models)}: {arm.title}",
-        records_failure=True,
-    )
-
-
-def source_evaluation(models: FinetunedModels, source: LanguageDirs, out: Path) -> Job:
-    """Return the job that evaluates a primary in the source language."""
-    planned = models.planned
-    return PrimaryEvaluation(
-        recipe=planned.recipe,
-        models=models,
-        source=source,
-        out=models.output_dir(out),
-        own_name=f"judge-source-{planned.name}",
-        own_title=f"judging of the source language{_task_suffix(models)}: {planned.title}",
-        records_failure=True,
-    )
-
-
-def alignment_reference(models: FinetunedModels, source: LanguageDirs, out: Path) -> Job:
-    """Return the job that computes what a primary's languages are compared with, of models restricted to alignment."""
-    planned = models.planned
-    return ReferenceJob(
-        recipe=planned.recipe,
-        models=models,
-        source=source,
-        out=models.output_dir(out),
-        own_name=f"reference-{planned.name}",
-        own_title=f"hidden states of the source language: {planned.title}",
-        records_failure=True,
-    )
-
-
-def _task_suffix(models: FinetunedModels) -> str:
-    return f" on {models.only!r}" if models.only else ""
-
-
-def _relative_work(models: FinetunedModels, tasks: Sequence[Task]) -> int:
-    """Number of passes of a model over a language's examples; masked tokens need no finetuning, hence one seed."""
-    return models.includes(MASKED) + sum(len(task.finetuning.seeds) for task in tasks)
-
-
-def _evaluation_settings(recipe: Recipe, tasks: Sequence[Task]) -> dict[str, Any]:
-    asked = {task.name: task.model_dump(mode="json", include={"kind", "labels", "test"}) for task in tasks}
-    return {"precision": recipe.precision, "tasks": asked}
+            tensors = reference_tensors(primary, text, blocks, (self.models.layers,), ("test",))
+        return save_eval_result(EvalResult(language=self.language), self.out, {PART: tensors})
 
 
 def _evaluation_precision(recipe: Recipe) -> AbstractContextManager[object]:
@@ -406,80 +365,122 @@ def _result_or_reason(
         return None, f"{title}: {format_error(error)}"
 
 
-def _score_checkpoints(begin: Callable[[], EmbeddingsScorer], checkpoints: Path) -> ScoredCurve:
+def _score_checkpoints(begin: Callable[[], Scorer], checkpoints: Path) -> tuple[tuple[CurvePoint, ...], float | None]:
+    """Return the points of a learning curve, and the score of the trivial answer."""
     folders = sorted(checkpoints.glob("step-*"))
     if not folders:
         raise ArtifactError(f"{checkpoints} holds no checkpoints. Remove the adaptation beside it, and run it again.")
-    measure = begin()
+    score = begin()
     points = []
     baseline = None
     for folder in folders:
         learned = load_embeddings(folder)
-        score = measure(learned)
+        scores, baseline = score(learned)
         cost = learned.manifest.cost
-        scores = SeedScores(by_seed=score.by_seed)
         points.append(CurvePoint(step=cost.steps, flops=cost.flops, elapsed_s=cost.elapsed_s, scores=scores))
-        baseline = score.baseline
-    return ScoredCurve(tuple(points), baseline)
+    return tuple(points), baseline
 
 
-def _masked_scorer(arm: Arm, models: FinetunedModels, target: LanguageDirs, language: str) -> EmbeddingsScorer:
+def _masked_scorer(models: FinetunedModels, target: LanguageDirs, language: str) -> Scorer:
+    """Return a scorer for the share of masked tokens that the primary predicts, always at a rate of 15%; the trivial
+    answer is the most frequent piece.
+    """
     tokenizer = Tokenizer.load(target.tokenizer, language)
-    blocks = load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens)
-    return masked_token_scorer(models.load(), blocks, arm.seed)
+    blocks = load_blocks(target.blocks, tokenizer, models.planned.recipe.encoder.block_tokens)
+    blocks_NT = open_split(blocks, "test").all()
+    baseline = _most_frequent_share(blocks_NT, [*tokenizer.special])
+    primary = models.load()
+
+    def score(learned: Embeddings) -> ScoreWithBaseline:
+        primary.swap_in(learned)
+        return ScoreWithBaseline(_masked_scores(models, primary, blocks_NT, models.layers), baseline)
+
+    return score
 
 
-def _language_alignment_scorer(
-    arm: Arm, models: FinetunedModels, reference: Path, target: LanguageDirs, language: str
-) -> EmbeddingsScorer:
+def _masked_scores(models: FinetunedModels, primary: Primary, blocks_NT: Tensor, layers: int) -> SeedScores:
+    found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (layers,))[layers]
+    return SeedScores(by_seed={models.planned.seed: found})
+
+
+def _most_frequent_share(blocks_NT: Tensor, special: Sequence[int]) -> float:
+    counts_V = torch.bincount(blocks_NT.flatten().long(), minlength=max(special) + 1)
+    counts_V[special] = 0
+    return float(counts_V.max() / counts_V.sum())
+
+
+def _alignment_scorer(models: FinetunedModels, reference: Path, target: LanguageDirs, language: str) -> Scorer:
+    """Return a scorer for the share of counterparts found in the other language, both ways, by states of the top layer;
+    the trivial answer is a guess.
+    """
     primary = models.load()
     tokenizer = Tokenizer.load(target.tokenizer, language)
     evaluated = Artifact.load(reference, Kind.EVALUATION)
-    blocks = open_split(load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens), "test")
-    text = load_text(target.text, language)
+    blocks = load_blocks(target.blocks, tokenizer, models.planned.recipe.encoder.block_tokens)
     probe = probe_of(
         reference=Reference(evaluated.tensors(PART), evaluated.manifest.fingerprint_of(PART)),
         split="test",
         source=primary.tokenizer,
         pieces=tokenizer,
-        text=text,
-        blocks=blocks,
+        text=load_text(target.text, language),
+        blocks=open_split(blocks, "test"),
     )
     if probe is None:
         raise ArtifactError(
             f"alignment of {language!r} cannot be measured: its text and the source's have fewer than {FEWEST_PAIRS} "
             "parallel paragraphs or shared pieces in the test split. Give more text."
         )
-    return alignment_scorer(primary, probe, arm.seed)
+    pairs, top = probe, models.layers
+
+    def score(learned: Embeddings) -> ScoreWithBaseline:
+        primary.swap_in(learned)
+        found = pairs.measure(primary.encoder, (top,))[top].scores.accuracy
+        return ScoreWithBaseline(SeedScores(by_seed={models.planned.seed: found}), 1 / pairs.pairs)
+
+    return score
 
 
-def _language_task_scorer(
-    task: Task, models: FinetunedModels, layers: int, folders: LanguageDirs, language: str
-) -> TaskScorer:
-    text = load_text(folders.text, language) if task.kind == "documents" else None
-    tokenizer = Tokenizer.load(folders.tokenizer, language)
-    return task_scorer(task, models.available_folders(task.name, layers), text, tokenizer)
+def _task_scorer(
+    task: Task, models: FinetunedModels, layers: int, dirs: LanguageDirs, language: str
+) -> Callable[[Embeddings | Primary], ScoreWithBaseline]:
+    """Return a scorer for a finetuned task's test examples in a language: its official metric, with each seed."""
+    text = load_text(dirs.text, language) if task.kind == "documents" else None
+    tokenizer = Tokenizer.load(dirs.tokenizer, language)
+    [finetuned] = load_tasks(models.available_folders(task.name, layers)).values()
+    first = finetuned[0]
+    data = first.kind.prepare(load_examples(task, "test", language, text), first.labels, tokenizer, first.shape)
+
+    def score(embeddings: Embeddings | Primary) -> ScoreWithBaseline:
+        judged = {}
+        for model in finetuned:
+            model.swap_in(embeddings)
+            judged[model.seed] = model.kind.judge(model.net.to(precision.device()), data, language)
+        by_seed = {seed: one.score for seed, one in judged.items()}
+        return ScoreWithBaseline(SeedScores(by_seed=by_seed), judged[first.seed].baseline)
+
+    return score
 
 
 def _masked_in_source(models: FinetunedModels, source: LanguageDirs, layers: int) -> SeedScores:
     primary = models.load()
-    recipe = models.planned.recipe
-    blocks_NT = open_split(load_blocks(source.blocks, primary.tokenizer, recipe.encoder.block_tokens), "test").all()
-    found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (layers,))[layers]
-    return SeedScores(by_seed={recipe.pretraining.seed: found})
+    blocks = load_blocks(source.blocks, primary.tokenizer, models.planned.recipe.encoder.block_tokens)
+    return _masked_scores(models, primary, open_split(blocks, "test").all(), layers)
 
 
 def _task_in_source(task: Task, models: FinetunedModels, layers: int, source: LanguageDirs) -> SeedScores:
-    measure = _language_task_scorer(task, models, layers, source, models.planned.recipe.source)
-    return SeedScores(by_seed=measure(models.load()).by_seed)
+    score = _task_scorer(task, models, layers, source, models.planned.recipe.source)
+    return score(models.load()).scores
 
 
-def _text_bytes_or_none(text: Path, language: str) -> int | None:
-    return _result_or_reason(f"counting of text of {language!r}", (text,), partial(_text_bytes, text, language))[0]
+def _text_bytes_or_none(models: FinetunedModels, dirs: LanguageDirs, language: str) -> int | None:
+    """Return the size of the training text, where masked tokens are evaluated; None if there is no text."""
+    if not models.includes(MASKED):
+        return None
+    return _result_or_reason("counting of text", (dirs.text,), partial(_text_bytes, dirs.text, language))[0]
 
 
 def _text_bytes(text: Path, language: str) -> int:
-    """Size of the training text in bytes; the text may be larger than memory."""
+    # The text may be larger than memory.
     with (load_text(text, language).folder / "train.jsonl").open(encoding="utf-8") as lines:
         return sum(len(json.loads(line)["text"].encode()) for line in lines)
 

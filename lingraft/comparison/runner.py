@@ -10,22 +10,23 @@ import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.cache import find_or_note, require_same_provenance
 from lingraft.artifacts.failures import clear_failure, failure_reason, record_failure, require_inputs_made
 from lingraft.artifacts.files import explain_write_errors, write_text
 from lingraft.artifacts.locks import folder_lock
-from lingraft.comparison import evaluate, jobs
-from lingraft.comparison.evaluate import FinetunedModels
+from lingraft.comparison import jobs
+from lingraft.comparison.evaluate import ArmEvaluation, FinetunedModels, PrimaryEvaluation, ReferenceJob
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, PlannedPrimary, plan_comparison
 from lingraft.comparison.records import EvalResult, count_missing, load_eval_result, merge_records
-from lingraft.comparison.shared_jobs import claim_in_turn
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.console import say
-from lingraft.errors import ArtifactError
+from lingraft.errors import ArtifactError, InUseError
 from lingraft.jobs.job import Job, LanguageDirs, VectorsJob, language_jobs
 from lingraft.reports.paper import report as paper_report
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
@@ -35,11 +36,10 @@ REPORT = "report"
 """Folder of the finished report within the results."""
 
 
-def _ignore_records(records: PaperRecords) -> None:
-    """Ignore the records: they are in the results folder as well."""
+_POLL_S = 1.0
 
 
-def run(recipe: Recipe, out: Path, on_records: Callable[[PaperRecords], None] = _ignore_records) -> Artifact:
+def run(recipe: Recipe, out: Path, on_records: Callable[[PaperRecords], None] | None = None) -> Artifact:
     """Pretrain, finetune, adapt and evaluate everything in the recipe's [paper], and write the report.
 
     Each new evaluation updates the records and tables (`records.json`, `paper.md`); the whole report with its figures
@@ -59,13 +59,18 @@ def run(recipe: Recipe, out: Path, on_records: Callable[[PaperRecords], None] = 
     comparison = plan_comparison(recipe)
     planned = [*comparison_jobs(comparison, out)]
     standing = existing_results(planned)
-    on_records(merge_records(comparison, [*standing.values()]))
+
+    def report(records: PaperRecords) -> None:
+        if on_records:
+            on_records(records)
+
+    report(merge_records(comparison, [*standing.values()]))
     known = {made for made, judged in standing.items() if judged.is_complete}
     for job in run_jobs(planned):
         if job.kind is Kind.EVALUATION and job.made not in known:
-            on_records(_write_progress(comparison, planned, out))
+            report(_write_progress(comparison, planned, out))
     if known:  # some may have been judged again, since what they judge was made again
-        on_records(_write_progress(comparison, planned, out))
+        report(_write_progress(comparison, planned, out))
     judged = [load_eval_result(job.made) for job in planned if job.kind is Kind.EVALUATION]
     with folder_lock(out / REPORT, wait=True):
         made = _write_report(comparison, judged, out / REPORT)
@@ -119,22 +124,21 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
                 yield from _initialisation_jobs(primary, language, out)
             for arm in _arms_adapting(part, language):
                 models = _finetuned_models(part.primary(arm.primary), out)
-                yield from _adaptation_jobs(arm, models.restricted_to(MASKED), language, out)
+                yield _adaptation_job(arm, language, out)
+                yield _language_evaluation(arm, models.restricted_to(MASKED), language, out)
                 if part.measures_alignment:
-                    yield _alignment_job(arm, models.restricted_to(ALIGNMENT), language, out)
+                    yield _language_evaluation(arm, models.restricted_to(ALIGNMENT), language, out)
         for task in part.tasks:
             yield from _task_jobs(part, task, out)
 
 
 def _pretraining_jobs(primary: PlannedPrimary, out: Path, measures_alignment: bool) -> Iterator[Job]:
-    finetuned = _finetuned_models(primary, out)
-    models = finetuned.restricted_to(MASKED)
     source = LanguageDirs.under(out, primary.recipe.source)
+    models = _finetuned_models(primary, out)
     yield jobs.pretraining(primary, source.blocks, source.tokenizer, models.primary)
-    evaluations = _evaluations_dir(primary.name, out)
-    yield evaluate.source_evaluation(models, source, evaluations)
+    yield PrimaryEvaluation(**_source_fields(models.restricted_to(MASKED), out))
     if measures_alignment:
-        yield evaluate.alignment_reference(finetuned.restricted_to(ALIGNMENT), source, evaluations)
+        yield ReferenceJob(**_source_fields(models.restricted_to(ALIGNMENT), out))
     for arm in primary.arms:
         if arm.recipe.builds_mini:
             yield jobs.mini_building(arm, models.primary, source.blocks, _mini_dir(arm, out))
@@ -143,13 +147,12 @@ def _pretraining_jobs(primary: PlannedPrimary, out: Path, measures_alignment: bo
 def _initialisation_jobs(planned: PlannedPrimary, language: str, out: Path) -> Iterator[Job]:
     """Initial embeddings from each start, where adaptation cannot draw them itself."""
     target = LanguageDirs.under(out, language)
-    primary = _finetuned_models(planned, out).primary
     for start in dict.fromkeys(arm.start for arm in planned.arms):
         if _starts_from_text(arm := planned.arm_with_start(start)) and language in arm.recipe.targets:
             yield jobs.initialisation(
                 planned=planned,
                 language=language,
-                primary=primary,
+                primary=_finetuned_models(planned, out).primary,
                 blocks=target.blocks,
                 tokenizer=target.tokenizer,
                 vectors=vectors_dir(out),
@@ -158,42 +161,44 @@ def _initialisation_jobs(planned: PlannedPrimary, language: str, out: Path) -> I
             )
 
 
-def _adaptation_jobs(arm: Arm, models: FinetunedModels, language: str, out: Path) -> Iterator[Job]:
-    mini = _mini_dir(arm, out) if arm.recipe.builds_mini else None
+def _adaptation_job(arm: Arm, language: str, out: Path) -> Job:
     target = LanguageDirs.under(out, language)
-    curve = _adaptation_dir(arm, language, out)
-    start = [initial_dir(arm, language, out)] if _starts_from_text(arm) else []
-    yield jobs.adaptation(
+    return jobs.adaptation(
         arm=arm,
         language=language,
-        primary=models.primary,
-        mini=mini,
+        primary=out / "primary" / arm.primary,
+        mini=_mini_dir(arm, out) if arm.recipe.builds_mini else None,
         blocks=target.blocks,
         tokenizer=target.tokenizer,
-        out=curve,
-        initial=start,
-    )
-    yield evaluate.language_evaluation(
-        arm=arm,
-        models=models,
-        target=target,
-        curve=curve,
-        language=language,
-        out=_evaluations_dir(arm.name, out) / language,
+        out=_adaptation_dir(arm, language, out),
+        initial=[initial_dir(arm, language, out)] if _starts_from_text(arm) else [],
     )
 
 
-def _alignment_job(arm: Arm, models: FinetunedModels, language: str, out: Path) -> Job:
-    """Evaluation of a language's alignment with the source."""
-    return evaluate.language_evaluation(
+def _language_evaluation(arm: Arm, models: FinetunedModels, language: str, out: Path) -> Job:
+    aligned = models.only == ALIGNMENT
+    return ArmEvaluation(
+        recipe=arm.recipe,
         arm=arm,
         models=models,
-        target=LanguageDirs.under(out, language),
+        dirs=LanguageDirs.under(out, language),
         curve=_adaptation_dir(arm, language, out),
         language=language,
-        out=_evaluations_dir(arm.name, out) / language,
-        reference=models.output_dir(_evaluations_dir(arm.primary, out)),
+        reference=models.output_dir(_evaluations_dir(arm.primary, out)) if aligned else None,
+        out=models.output_dir(_evaluations_dir(arm.name, out) / language),
     )
+
+
+def _source_fields(models: FinetunedModels, out: Path) -> dict[str, Any]:
+    """Fields of a job on a primary in the source language."""
+    recipe = models.planned.recipe
+    return {
+        "recipe": recipe,
+        "models": models,
+        "dirs": LanguageDirs.under(out, recipe.source),
+        "language": recipe.source,
+        "out": models.output_dir(_evaluations_dir(models.planned.name, out)),
+    }
 
 
 def _task_jobs(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
@@ -205,19 +210,11 @@ def _task_jobs(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
             yield jobs.finetuning(
                 planned=primary, wanted=wanted, primary=models.primary, text=source.text, tasks=models.tasks
             )
-        yield evaluate.source_evaluation(models, source, _evaluations_dir(primary.name, out))
+        yield PrimaryEvaluation(**_source_fields(models, out))
     for language in filter(task.covers, part.recipe.targets):
         for arm in _arms_adapting(part, language):
             models = _finetuned_models(part.primary(arm.primary), out).restricted_to(task.name)
-            curve = _adaptation_dir(arm, language, out)
-            yield evaluate.language_evaluation(
-                arm=arm,
-                models=models,
-                target=LanguageDirs.under(out, language),
-                curve=curve,
-                language=language,
-                out=_evaluations_dir(arm.name, out) / language,
-            )
+            yield _language_evaluation(arm, models, language, out)
 
 
 def _arms_adapting(part: Comparison, language: str) -> list[Arm]:
@@ -258,6 +255,44 @@ def _finetuned_models(primary: PlannedPrimary, out: Path) -> FinetunedModels:
 
 def _mini_dir(arm: Arm, out: Path) -> Path:
     return out / "mini" / arm.name
+
+
+def claim_in_turn(planned: Iterable[Job]) -> Iterator[Job]:
+    """Yield every job, locked by this process until the next one is requested.
+
+    The next job is the first that no other process is running and whose inputs are all done. Jobs that another process
+    has done are yielded too, so that every process sees all results. A single process gets the jobs in the planned
+    order.
+
+    Args:
+        planned: jobs, each after those that it depends on.
+    """
+    waiting = [*planned]
+    told = None
+    while waiting:
+        with ExitStack() as hold:
+            job = next((one for one in _ready(waiting) if _try_lock(one.made, hold)), None)
+            if job:
+                yield job
+                waiting.remove(job)
+                continue
+        if told != waiting[0]:
+            told = waiting[0]
+            say(f"waiting for another process: {told.title}")
+        time.sleep(_POLL_S)
+
+
+def _ready(waiting: Sequence[Job]) -> Iterator[Job]:
+    to_come = {job.made for job in waiting}
+    return (job for job in waiting if to_come.isdisjoint(job.inputs.values()))
+
+
+def _try_lock(made: Path, hold: ExitStack) -> bool:
+    """Try to lock a job's output until `hold` ends; return whether it succeeded."""
+    with suppress(InUseError):
+        hold.enter_context(folder_lock(made))
+        return True
+    return False
 
 
 def _run_job(job: Job) -> None:

@@ -73,24 +73,31 @@ def prepare_language(given: LanguagePreparation, run: Path) -> None:
 
 def judge_source(given: SourceJudging, run: Path) -> Scores:
     """Gather a primary's finetuned models in one folder, and evaluate them in the source language."""
-    from lingraft.comparison import evaluate
+    from lingraft.comparison.evaluate import FinetunedModels, PrimaryEvaluation
 
     gather(given.finetuned, given.tasks)
     planned = plan_comparison(given.recipe).primary(given.name)
-    models = evaluate.FinetunedModels(planned, given.primary, given.tasks)
-    return _evaluate(evaluate.source_evaluation(models, given.language_dirs, given.out / planned.name), run)
+    job = PrimaryEvaluation(
+        recipe=planned.recipe,
+        models=FinetunedModels(planned, given.primary, given.tasks),
+        dirs=given.language_dirs,
+        language=planned.recipe.source,
+        out=given.out / planned.name,
+    )
+    return _evaluate(job, run)
 
 
 def judge_language(given: LanguageJudging, run: Path) -> Scores:
     """Evaluate every checkpoint of a language in one arm, and return the final scores."""
-    from lingraft.comparison import evaluate
+    from lingraft.comparison.evaluate import ArmEvaluation, FinetunedModels
 
     comparison = plan_comparison(given.recipe)
     arm = comparison.arm(given.arm)
-    job = evaluate.language_evaluation(
+    job = ArmEvaluation(
+        recipe=arm.recipe,
         arm=arm,
-        models=evaluate.FinetunedModels(comparison.primary(arm.primary), given.primary, given.tasks),
-        target=given.language_dirs,
+        models=FinetunedModels(comparison.primary(arm.primary), given.primary, given.tasks),
+        dirs=given.language_dirs,
         curve=given.curve,
         language=given.language,
         out=given.out / given.arm / given.language,

@@ -113,8 +113,3 @@ def test_an_unpacked_dictionary_is_found_and_languages_without_one_are_not_asked
     assert dictionary("en", "de", tmp_path) == index
     assert dictionary("en", "xx", tmp_path) is None
     assert dictionary("fr", "de", tmp_path) is None
-
-
-def test_the_page_is_what_its_numbers_make() -> None:
-    found = read_record(_DOCS / "benchmarks" / RECORDS)
-    assert (_DOCS / "results" / "initialisation.md").read_text(encoding="utf-8") == page(found)

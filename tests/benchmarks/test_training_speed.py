@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,47 +16,11 @@ from benchmarks.speed.records import OtherMachineError, Records
 from benchmarks.speed.settings import Settings
 from benchmarks.speed.side import Side, SideError
 from benchmarks.speed.store import stored
-from benchmarks.speed.table import table
 from lingraft.data.shards import WINDOW_SHARDS
 from tests.fixtures.forked import start
 
 MB = 1 << 20
 TINY = Shape("tiny, 16 tokens", 32, 2, 300, 16, 2)
-
-
-def test_the_page_holds_ratios_shares_and_settings() -> None:
-    mini = Cell(TINY, "fp32", Training.MINI)
-
-    def side(step_s: float, gib: float, waiting_s: float | None) -> dict[str, Any]:
-        return {"step_s": step_s, "first_step_s": 9.0, "peak_bytes": gib * 2**30, "waiting_s": waiting_s}
-
-    trials = [
-        {"settings": Settings().plain(), "step_s": 0.5, "warmup_s": 2.0},
-        {"settings": Settings(compiled=True).plain(), "step_s": None, "warmup_s": None},
-    ]
-    found = table(
-        [mini],
-        {
-            "machine": {"32 tokens an update": {"device": "a machine", "kind": "cpu", "torch": "9"}},
-            "tuning": {mini.peer.name: {"trials": trials, "chosen": trials[0]["settings"]}},
-            "comparison": {
-                mini.name: {
-                    "commit": "abc",
-                    "ratio": 2.0,
-                    "peak_flop_s": 8 * mini.flops,
-                    "lingraft": side(0.25, 1.5, 0.001),
-                    "trainer": side(0.5, 3, None),
-                }
-            },
-        },
-    )
-    flop_ratio = f"{mini.peer.flops / mini.flops:.2f}"
-    assert f"| {mini.training} | 128 | 64 | **2.00** | {flop_ratio}, missed | {flop_ratio} |\n" in found
-    assert "| 50% | - |" in found
-    assert "| 1.50 | 3.00 | 9.00 | 9.00 | 0.40% |" in found
-    assert "Code measured: abc." in found
-    assert f"| {mini.peer.name} | {Settings()} | 0.500 | 2.000 | 2 |" in found
-    assert str(Settings(compiled=True)) not in found
 
 
 def test_aims_stand_where_they_were_set() -> None:

@@ -75,17 +75,24 @@ def test_a_further_seed_may_be_judged_on_fewer_tasks_but_always_on_masked_tokens
     assert {one.task for one in found.by_seed()[1].primaries[0].finetunings} == {"topic", "paws-x"}
 
 
-def test_a_further_task_that_the_recipe_has_not_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        RecipeError, match=r"further_tasks has \['xnli'\], but the recipe's tasks are \['topic', 'paws-x'\]"
-    ):
-        plan(tmp_path, paper={"further_seeds": {"MINIJOINT": [7]}, "further_tasks": ["xnli"]})
-
-
-@pytest.mark.parametrize("further", [{"MINIJOINT": [1]}, {"MINIJOINT": [2, 2]}, {"BL_SMALL": [2]}])
-def test_further_seeds_that_are_none_are_refused(tmp_path: Path, further: dict[str, list[int]]) -> None:
-    with pytest.raises(RecipeError, match="must be all different, none of pretraining_seeds"):
-        plan(tmp_path, paper={"systems": ["BL_BASE", "MINIJOINT"], "further_seeds": further})
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"paper": None}, r"has no \[paper\]"),
+        ({"tasks": [{"name": "masked", "kind": "documents"}]}, "no task can be called 'masked'"),
+        (
+            {"paper": {"further_seeds": {"MINIJOINT": [7]}, "further_tasks": ["xnli"]}},
+            r"further_tasks has \['xnli'\], but the recipe's tasks are \['topic', 'paws-x'\]",
+        ),
+        *(
+            ({"paper": {"systems": ["BL_BASE", "MINIJOINT"], "further_seeds": seeds}}, "must be all different, none of")
+            for seeds in ({"MINIJOINT": [1]}, {"MINIJOINT": [2, 2]}, {"BL_SMALL": [2]})
+        ),
+    ],
+)
+def test_a_recipe_that_cannot_be_compared_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        plan(tmp_path, **changes)
 
 
 def test_a_task_at_a_time_is_judged_after_all_masked_tokens(tmp_path: Path) -> None:
@@ -105,15 +112,13 @@ def test_tasks_are_finetuned_once_a_primary_and_seed_and_by_minijoints_mini_mode
     }
 
 
-def test_a_recipe_without_checkpoints_is_judged_at_both_ends(tmp_path: Path) -> None:
-    settings = {"steps": 6, "depth": 1, "batch_blocks": 8, "learning_rate": 1e-3}
+@pytest.mark.parametrize(("early", "judged"), [([], (0, 6)), ([2], (0, 2, 6))])
+def test_both_ends_are_judged_beside_the_checkpoints_of_a_recipe(
+    tmp_path: Path, early: list[int], judged: tuple[int, ...]
+) -> None:
+    settings = {"steps": 6, "depth": 1, "batch_blocks": 8, "learning_rate": 1e-3, "early_checkpoints": early}
     for arm in plan(tmp_path, adaptation=settings).arms:
-        assert arm.recipe.adaptation.checkpoint_steps == (0, 6)
-
-
-def test_early_checkpoints_alone_stay_as_they_are(tmp_path: Path) -> None:
-    settings = {"steps": 6, "depth": 1, "batch_blocks": 8, "learning_rate": 1e-3, "early_checkpoints": [2]}
-    assert plan(tmp_path, adaptation=settings).arms[0].recipe.adaptation.checkpoint_steps == (0, 2, 6)
+        assert arm.recipe.adaptation.checkpoint_steps == judged
 
 
 def test_only_minipost_builds_a_mini_model(tmp_path: Path) -> None:
@@ -182,13 +187,3 @@ def test_things_are_found_by_name_and_others_refused(tmp_path: Path) -> None:
         assert [one.finetuning(wanted.key) for wanted in one.finetunings] == list(one.finetunings)
     with pytest.raises(RecipeError, match=r"no arm 'bl-base-3-seed-1'; it has \['bl-base-2-seed-1', "):
         found.arm("bl-base-3-seed-1")
-
-
-def test_a_recipe_without_a_comparison_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"has no \[paper\]"):
-        plan(tmp_path, paper=None)
-
-
-def test_a_task_cannot_have_the_name_of_the_comparisons_own(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="no task can be called 'masked'"):
-        plan(tmp_path, tasks=[{"name": "masked", "kind": "documents"}])

@@ -17,7 +17,6 @@ from lingraft.comparison import runner as comparison
 from lingraft.comparison.evaluate import FinetunedModels, evaluate_language, evaluate_source
 from lingraft.comparison.plan import plan_comparison
 from lingraft.data.blocks import open_split
-from lingraft.errors import RecipeError
 from lingraft.jobs.job import LanguageDirs
 from lingraft.reports.paper.records import PaperRecords
 from lingraft.reports.paper.report import MARKDOWN_FILE, PAGE_FILE
@@ -252,12 +251,6 @@ def test_results_of_other_settings_stop_the_run_with_what_differs(small: Compare
     changed = small.recipe.adaptation.model_copy(update={"steps": 7})
     with pytest.raises(ProvenanceMismatchError, match=r"adaptation\.steps was 6, is 7"):
         comparison.run(small.recipe.model_copy(update={"adaptation": changed}), small.copied(tmp_path).out)
-
-
-def test_without_a_comparison_in_the_recipe_nothing_is_run(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"no \[paper\]"):
-        comparison.run(recipe(tmp_path, paper=None), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_comparison_of_aligned_rows_starts_every_system_from_the_same(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Kind
-from lingraft.comparison.shared_jobs import claim_in_turn
+from lingraft.comparison.runner import claim_in_turn
 from lingraft.jobs.job import Job
 from tests.workshop import TINY, Recipe
 

@@ -25,7 +25,7 @@ class Asked(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What an answer holds that is checked."""
+    """Parts of an answer that are checked."""
 
     languages: list[str]
     labels: list[str]
@@ -33,7 +33,7 @@ class Said(NamedTuple):
 
 
 class Versions:
-    """What every version says to every text, and so which one an answer is from."""
+    """Answers of every version to every text, which tell the version that an answer is from."""
 
     def __init__(self, expected: Mapping[str, Mapping[str, NDArray[np.float32]]], labels: Sequence[str]) -> None:
         self._names = {language: list(said) for language, said in expected.items()}
@@ -41,7 +41,7 @@ class Versions:
         self._labels = labels
 
     def of(self, asked: Asked, said: Said) -> dict[str, list[str]]:
-        """By language, the versions that each said all of its texts; none where one text is nobody's answer."""
+        """Return by language the versions that each said all of its texts; none where one text is nobody's answer."""
         if said.languages != asked.languages or said.probabilities_KC.shape != (len(asked.numbers), len(self._labels)):
             return {language: [] for language in asked.languages}
         best = [self._labels[number] for number in said.probabilities_KC.argmax(1)]
@@ -58,7 +58,7 @@ class Versions:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What became of a request; times are those of the machine's monotonic clock, in seconds."""
+    """Outcome of a request; times are those of the machine's monotonic clock, in seconds."""
 
     by: str
     """`rest` or `grpc`."""
@@ -72,17 +72,17 @@ class Answer:
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """From its line."""
+        """Read an answer from its line."""
         return cls(**json.loads(line))
 
     @property
     def line(self) -> str:
-        """As JSON."""
+        """The answer as a line of JSON."""
         return json.dumps(dataclasses.asdict(self))
 
     @property
     def latency_s(self) -> float:
-        """From when it was due to its last byte."""
+        """Seconds from when it was due to its last byte."""
         return self.done_s - self.due_s
 
 
@@ -119,7 +119,7 @@ class Timeline:
 
 
 def fault(answer: Answer, timeline: Timeline) -> str | None:
-    """What is wrong with an answer; None where nothing is."""
+    """Return what is wrong with an answer; None where nothing is."""
     if answer.failed:
         return answer.failed
     for language, names in answer.versions.items():

@@ -1,4 +1,4 @@
-"""What is done to the server while it answers: languages come, change, go back and go, and bad versions are offered.
+"""Changes of the server while it answers: languages come, change, go back and go, and bad versions are offered.
 
 One cycle ends where it began, so that the same moment of every cycle is a fair place to compare memory at.
 """
@@ -127,7 +127,7 @@ class Done(NamedTuple):
     at_s: float
     """When it was ordered."""
     elapsed_s: float
-    """Until the server had said what it made of it."""
+    """Seconds until the server had said what it made of it."""
     refused: bool
 
 
@@ -165,7 +165,7 @@ def cycle(made: Made, registry: Registry, published: Path) -> list[Change]:
 class Driver:
     """Carries changes out, and keeps account of which versions may stand."""
 
-    def __init__(self, made: Made, published: Path, client: Callable[[Sequence[str]], object]) -> None:
+    def __init__(self, made: Made, published: Path, ask: Callable[[Sequence[str]], object]) -> None:
         """Begin with what the server was started with.
 
         Args:
@@ -175,7 +175,7 @@ class Driver:
         """
         self.timeline = Timeline(versions("started"))
         self.served: dict[str, str] = versions("started")
-        self._publications, self._client = Publications(published), client
+        self._publications, self._ask = Publications(published), ask
         self._marks = {
             (language, version): language_version(Artifact.open(made.bundles[name], Kind.BUNDLE).manifest, language)
             for name in made.bundles
@@ -191,7 +191,7 @@ class Driver:
         """
         before = {language: self._publications.latest_number(TASK, language) for language in change.languages}
         after = {language: version for language, version in {**self.served, **change.served}.items() if version}
-        self._client.call([language for language in self.served if language in after])
+        self._ask([language for language in self.served if language in after])
         began_s = time.monotonic()
         with self._accounted(change):
             change.do()
@@ -199,7 +199,7 @@ class Driver:
                 self._require(change, language, self._taken_up(change, language, number))
         done = Done(change.name, began_s, time.monotonic() - began_s, change.refused is not None)
         self.served = after
-        self._client.call(list(after))
+        self._ask(list(after))
         return done
 
     @contextmanager
@@ -212,7 +212,7 @@ class Driver:
             self.timeline.settle(language, time.monotonic())
 
     def _taken_up(self, change: Change, language: str, before: int) -> LanguageStatus:
-        """What the server says of a language as soon as it has looked at something newer."""
+        """Return what the server says of a language as soon as it has looked at something newer."""
         deadline_s = time.monotonic() + _TAKEN_UP_S
         while time.monotonic() < deadline_s:
             latest = self._publications.latest_number(TASK, language)

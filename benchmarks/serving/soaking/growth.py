@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """What was measured in one place of a cycle."""
+    """Measurement at one place of a cycle."""
 
     place: str
     at_s: float
@@ -28,7 +28,7 @@ class Growth(NamedTuple):
     level: float
     """Mean of all moments."""
     elapsed_s: float
-    """From the first moment to the last."""
+    """Seconds from the first moment to the last."""
 
 
 def growth(moments: Sequence[Moment]) -> Growth | None:

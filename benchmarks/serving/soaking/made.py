@@ -1,4 +1,4 @@
-"""What the soak serves: bundles of random weights, in versions whose answers differ plainly.
+"""Models that the soak serves: bundles of random weights, in versions whose answers differ plainly.
 
 Attention has to see the words for that, so matrices are drawn as wide as their input and rows of tables as wide as 1;
 the small deviations that training begins with would answer every text alike.
@@ -56,12 +56,12 @@ _TEXTS, _SHORTEST_WORDS = 32, 3
 
 
 class Size(NamedTuple):
-    """Of the model that is served."""
+    """Size of the model that is served."""
 
     width: int
     layers: int
     rows: int
-    """Of each table."""
+    """Rows of each table."""
     block_tokens: int = 128
 
 
@@ -77,7 +77,7 @@ class Made:
     recipe: Recipe
     primary: Path
     embeddings: Mapping[tuple[str, int], Path]
-    """By language and version."""
+    """Folders by language and version."""
     bundles: Mapping[str, Path]
     texts: Mapping[str, Sequence[str]]
     expected: Expected
@@ -153,7 +153,7 @@ def _lines(language: str, count: int) -> Iterator[tuple[int, str]]:
 
 
 def _texts(language: str, size: Size) -> list[str]:
-    """Of a few words to about half a block."""
+    """Return texts of a few words to about half a block."""
     draw = random.Random(f"texts of {language}")
     words = " ".join(line for _, line in _lines(language, _TEXTS * size.block_tokens // _WORDS_A_LINE)).split()
     longest = size.block_tokens // 5  # a word is one to three pieces of a large vocabulary, and more of a small one

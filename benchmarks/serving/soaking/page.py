@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from benchmarks.pages import RECORD_SUFFIX, write_picture, write_record
-from lingraft.artifacts.files import write_text
+from benchmarks.pages import markdown, write_page
 from lingraft.reports.plotting import COLOURS
 
 NAME = "serving-soak"
@@ -28,14 +26,12 @@ def write(found: dict[str, Any], folder: Path | None) -> str:
     """Write the page, its picture and the record, if there is a folder for them; returns the page."""
     text = page(found)
     if folder:
-        write_record(folder / f"{NAME}{RECORD_SUFFIX}", found)
-        draw(found, folder / f"{NAME}.png")
-        write_text(folder / f"{NAME}.md", text)
+        write_page(folder / NAME, found, text, draw(found))
     return text
 
 
 def page(found: dict[str, Any]) -> str:
-    """In Markdown."""
+    """Return the page in Markdown."""
     parts = ["# Soak of the endpoint", _setting(found), _load(found), _table(found)]
     parts += [f"![Latency and memory over time]({NAME}.png)", "## What may grow", _growth(found), _fit(found)]
     parts += ["## Changes", _changes(found)]
@@ -102,36 +98,36 @@ def _table(found: dict[str, Any]) -> str:
         "sockets left when the clients had gone": f"{found['sockets_left']}",
         "share of a core that the server took": f"{found['server_share']:.0%}",
     }
-    return "\n".join(["| | |", "| --- | ---: |", *(f"| {name} | {value} |" for name, value in rows.items())])
+    return markdown(["", ""], rows.items())
 
 
 def _growth(found: dict[str, Any]) -> str:
     if not found["grown"]:
         return "The soak was too short: no moment came twice after the warm-up."
-    lines = ["| | level | grown | error | allowed |", "| --- | ---: | ---: | ---: | ---: |"]
-    for name, each in found["grown"].items():
+    rows = []
+    for name, title in _NAMES.items():  # records sort their keys
+        if name not in found["grown"]:
+            continue
+        each = found["grown"][name]
         unit, scale = (" MiB", _MIB) if name.endswith("_bytes") else ("", 1)
         values = [f"{each[key] / scale:.2f}{unit}" for key in ("level", "grown", "error")]
         values.append("-" if each["bound"] is None else f"{each['bound'] / scale:.2f}{unit}")
-        lines.append(f"| {_NAMES[name]} | {' | '.join(values)} |")
-    return "\n".join(lines)
+        rows.append([title, *values])
+    return markdown(["", "level", "grown", "error", "allowed"], rows)
 
 
 def _changes(found: dict[str, Any]) -> str:
     by_name: dict[str, list[float]] = {}
     for each in found["changes"]:
         by_name.setdefault(each["name"], []).append(each["elapsed_s"])
-    lines = ["| change | times | s, median | s, longest |", "| --- | ---: | ---: | ---: |"]
-    lines += [
-        f"| {name} | {len(taken)} | {np.median(taken):.2f} | {max(taken):.2f} |" for name, taken in by_name.items()
-    ]
-    return "\n".join([*lines, "", "Seconds are from the order until the server has said what it made of it."])
+    rows = [[name, f"{len(taken)}", f"{np.median(taken):.2f}", f"{max(taken):.2f}"] for name, taken in by_name.items()]
+    table = markdown(["change", "times", "s, median", "s, longest"], rows)
+    return f"{table}\n\nSeconds are from the order until the server has said what it made of it."
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Latency and memory over time, with a line for every change, as PNG."""
+def draw(found: dict[str, Any]) -> Figure:
+    """Draw latency and memory over time, with a line for every change."""
     figure = Figure(figsize=(10, 6), layout="constrained")
-    FigureCanvasAgg(figure)
     latency, memory = figure.subplots(2, 1, sharex=True)
     at_min = [each["at_s"] / 60 for each in found["latencies"]]
     for name, colour in (("p50_ms", "blue"), ("p99_ms", "orange")):
@@ -149,7 +145,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
         _mark(axes, found["changes"])
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8, ncols=6, loc="lower right", bbox_to_anchor=(1, 1))
-    write_picture(path, figure)
+    return figure
 
 
 def _mark(axes: Axes, changes: list[dict[str, Any]]) -> None:

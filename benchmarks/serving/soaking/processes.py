@@ -19,7 +19,7 @@ _HOST = "127.0.0.1"
 _READY_S, _STOP_S, _POLL_S = 300.0, 60.0, 0.1
 _TAIL_CHARACTERS = 2000
 _AS_DEPLOYED = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-"""As manifests/base has them; jobs would take seven processes."""
+"""Settings of manifests/base; jobs would take seven processes."""
 
 
 @contextlib.contextmanager

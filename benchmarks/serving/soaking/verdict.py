@@ -1,4 +1,4 @@
-"""What the soak found: figures of the answers, and whether anything was wrong or grew."""
+"""Verdict on the soak: figures of the answers, and whether anything was wrong or grew."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _UNBOUNDED = ("pss_bytes", "sockets")
 
 @dataclass(frozen=True)
 class Bounds:
-    """By how much something may grow after the warm-up."""
+    """Growth that is allowed after the warm-up."""
 
     memory_share: float = 0.01
     descriptors: float = 1.0
@@ -31,7 +31,7 @@ class Bounds:
 
 
 def faults_of(answers: Iterable[Answer], timeline: Timeline) -> Counter[str]:
-    """What was wrong, and how often."""
+    """Count what was wrong."""
     return Counter(wrong for answer in answers if (wrong := fault(answer, timeline)))
 
 
@@ -50,7 +50,7 @@ def latencies(answers: Sequence[Answer], began_s: float) -> list[dict[str, float
 
 
 def percentiles(latency_ms: Sequence[float] | np.ndarray) -> dict[str, float]:
-    """Of a latency in milliseconds."""
+    """Return percentiles of latencies in milliseconds."""
     found = np.percentile(np.asarray(latency_ms), [50, 99, 100])
     return dict(zip(("p50_ms", "p99_ms", "most_ms"), (round(float(each), 2) for each in found), strict=True))
 
@@ -68,7 +68,7 @@ def moments(done: Sequence[Done], samples: Sequence[Sample], field: str, from_s:
 
 
 def grown(done: Sequence[Done], samples: Sequence[Sample], from_s: float) -> dict[str, Growth]:
-    """Of memory, descriptors and threads; nothing where the soak was too short to compare a moment with another."""
+    """Return the growth of memory, descriptors and threads; nothing where the soak was too short to compare moments."""
     found = {field: growth(moments(done, samples, field, from_s)) for field in Sample._fields[1:]}
     return {field: each for field, each in found.items() if each}
 
@@ -99,5 +99,5 @@ def problems(faults: Counter[str], found: Mapping[str, Growth], bounds: Bounds, 
 
 
 def shown_faults(faults: Counter[str]) -> dict[str, Any]:
-    """For the record: how many, and the most frequent."""
+    """Return how many faults there are, and the most frequent."""
     return {"count": sum(faults.values()), "what": dict(faults.most_common(_SHOWN))}

@@ -1,4 +1,4 @@
-"""What the server takes, second by second, and what others take of the cores that it shares with them."""
+"""Watch on what the server takes, second by second, and what others take of the cores that it shares with them."""
 
 import os
 import threading
@@ -22,7 +22,7 @@ class Sample(NamedTuple):
     pss_bytes: int
     rss_bytes: int
     own_bytes: int
-    """Of no file: what the program itself has allocated."""
+    """Memory of no file: what the program itself has allocated."""
     descriptors: int
     """Open files, mapped ones among them."""
     sockets: int
@@ -35,9 +35,9 @@ class Clock(NamedTuple):
     at_s: float
     server_s: float
     soak_s: float
-    """Of all processes of the soak, the server among them."""
+    """CPU seconds of all processes of the soak, the server among them."""
     busy_s: float
-    """Of the cores that the soak may use, by whomever."""
+    """CPU seconds on the cores that the soak may use, by whomever."""
 
 
 class Watch:
@@ -101,7 +101,7 @@ def taken_by_others(clocks: Sequence[Clock]) -> list[float]:
 
 
 def _spent_s(process: int) -> float:
-    """Of a process and of those of its children that have ended."""
+    """Return CPU seconds of a process and of those of its children that have ended."""
     try:
         fields = (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,12 +1,11 @@
 """The paper's tables of cost, 3, 4, A1 and A4 (near-maximal performance), and what follows: speed-ups, equal cost."""
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from lingraft.config.systems import System
 from lingraft.model.flops import V100_FLOPS_PER_S
-from lingraft.reports.paper.efficiency import Ratios, over_tasks, retained, speed_up
+from lingraft.reports.paper.efficiency import RatioRule, Ratios, over_tasks, retained, speed_up
 from lingraft.reports.paper.published import DAYS, SCORES, PublishedTable
 from lingraft.reports.paper.records import Cell, CurvePoint, TaskFacts
 from lingraft.reports.paper.report_table import (
@@ -33,8 +32,8 @@ from lingraft.reports.paper.results_table import (
 from lingraft.tables import format_flops, percent
 
 _RatiosByTask = Mapping[str, Ratios]
-_Rule = Callable[[Mapping[str, float], Mapping[str, float]], Ratios]
 _BRACKETS = "In brackets, the checkpoints before and after."
+_NOTHING_TO_COMPARE = MissingValue("no language to compare")
 
 
 def target_time_table(
@@ -70,7 +69,7 @@ def target_time_table(
         table.add_row(
             variant.system,
             row,
-            write=lambda each: table.notes.reached(each, write),
+            write=lambda reached: table.notes.reached(reached, write),
             number=lambda reached: reached.estimate,
             show=unit.show,
         )
@@ -94,39 +93,30 @@ def target_time_by_depth(results: ResultsTable, system: System, intervals: bool 
     write = unit.interval if intervals else unit.estimate
     if intervals:
         notes.add(_BRACKETS)
-    rows = [TableRow(label, tuple(notes.reached(each, write) for each in row)) for label, row in found.items()]
+    rows = [
+        TableRow(label, tuple(notes.cell(each, lambda reached: notes.reached(reached, write)) for each in row))
+        for label, row in found.items()
+    ]
     title = f"V100-{unit.name} to near-maximal performance, {system} by depth"
     head = ("depth", *map(str, depths))
     return [ReportTable("Table A4" if intervals else "Table 4", title, head, tuple(rows), notes.lines)]
 
 
 def equal_table(results: ResultsTable, task: TaskFacts, measure: CostMeasure = COMPUTE) -> ReportTable:
-    """Return one task's scores when each system has spent as much as the one that spends least in all.
-
-    Args:
-        results: the run.
-        task: one of its tasks.
-        measure: what is equal, compute or seconds; scores are interpolated between checkpoints.
+    """Return one task's scores when each system has spent as much as the one that spends least in all; scores are
+    interpolated between checkpoints.
     """
     table = TaskTable(results, task)
     budgets = {language: _budget(results, task, language, measure) for language in task.languages}
     unit = TimeUnit.fitting(budgets.values())
-    spent = [
-        unit.show(budget) if budget else table.notes.missing(MissingValue("not run")) for budget in budgets.values()
-    ]
+    spent = [table.notes.cell(budget or MissingValue("not run"), unit.show) for budget in budgets.values()]
     table.rows.append(TableRow(f"{measure.prefix}{unit.name} spent", (*spent, UNKNOWN), "quiet"))
     for variant in results.variants:
         scores = {
             language: _score_at(results.cell(variant, task, language), measure, budget)
             for language, budget in budgets.items()
         }
-        table.add_row(
-            variant.system,
-            scores,
-            write=lambda each: table.notes.missing(each) if isinstance(each, MissingValue) else format_points(each),
-            number=float,
-            show=format_points,
-        )
+        table.add_row(variant.system, scores, format_points, float)
     table.notes.add("In each language, every system has spent what the one that spends least spends in all.")
     what = "compute" if measure is COMPUTE else "seconds"
     return table.finished("", f"{task.metric} in percent at equal {what}")
@@ -213,16 +203,19 @@ def retained_table(results: ResultsTable) -> list[ReportTable]:
     return _ratio_table(results, "Share of BL_BASE's final score that is kept", rows, paper, percent)
 
 
-def published_ratios(printed: Mapping[str, PublishedTable], system: System, rule: _Rule) -> dict[str, Ratios]:
+def published_ratios(printed: Mapping[str, PublishedTable], system: System, rule: RatioRule) -> dict[str, Ratios]:
     """Return ratios of one system to BL_BASE per task, from the rounded numbers that the paper prints."""
-    return {
-        name: rule(task.row(system), task.row(System.BL_BASE)) for name, task in printed.items() if system in task.rows
-    }
+    found = {}
+    for name, task in printed.items():
+        if system in task.rows:
+            pairs = zip(task.rows[system], task.rows[System.BL_BASE], strict=True)
+            found[name] = Ratios.of(rule, dict(zip(task.languages, pairs, strict=True)))
+    return found
 
 
 def _published_rows(
-    results: ResultsTable, variants: Sequence[Variant], printed: Mapping[str, PublishedTable], rule: _Rule
-) -> dict[str, dict[str, Ratios]]:
+    results: ResultsTable, variants: Sequence[Variant], printed: Mapping[str, PublishedTable], rule: RatioRule
+) -> dict[str, _RatiosByTask]:
     """Return the paper's rows to show beside ours, if it has any of our tasks."""
     if not {task.name for task in results.records.tasks} & set(printed):
         return {}
@@ -238,8 +231,7 @@ def _ratio_table(
     notes = Footnotes(results)
     tasks = results.records.tasks
     notes.add("Ratios are taken per language, then averaged; the last column is the mean of the tasks' means.")
-    if any(task.appendix for task in tasks):
-        named = ", ".join(task.title for task in tasks if task.appendix)
+    if named := ", ".join(task.title for task in tasks if task.appendix):
         notes.add(f"The last column leaves {named} out, as the paper does.")
     rows = [TableRow(label, _ratio_cells(tasks, by_task, show, notes)) for label, by_task in ours.items()]
     if paper:
@@ -247,7 +239,8 @@ def _ratio_table(
             "The paper's rows are by the same rule from its rounded numbers; its data and sizes differ from ours."
         )
     rows += [TableRow(label, _ratio_cells(tasks, by_task, show, notes), "quiet") for label, by_task in paper.items()]
-    _note_left_out(tasks, ours, notes)
+    for task in tasks:
+        _note_left_out(task, {label: by_task[task.name] for label, by_task in ours.items()}, notes)
     head = ("system", *(task.title for task in tasks), "mean of tasks")
     return [ReportTable("", title, head, tuple(rows), notes.lines)]
 
@@ -259,19 +252,19 @@ def _ratio_cells(tasks: Sequence[TaskFacts], by_task: _RatiosByTask, show: Show,
         if ratios is None:
             cells.append(notes.missing(MissingValue("not in the paper")))
         elif ratios.mean is None:
-            cells.append(notes.missing(MissingValue("no language to compare")))
+            cells.append(notes.missing(_NOTHING_TO_COMPARE))
         else:
             cells.append(format_mean(ratios.by_language, ratios.count, show))
     overall = over_tasks(by_task[task.name] for task in tasks if not task.appendix and task.name in by_task)
-    return (*cells, notes.missing(MissingValue("no language to compare")) if overall is None else show(overall))
+    return (*cells, notes.missing(_NOTHING_TO_COMPARE) if overall is None else show(overall))
 
 
-def _note_left_out(tasks: Sequence[TaskFacts], rows: Mapping[str, _RatiosByTask], notes: Footnotes) -> None:
+def _note_left_out(task: TaskFacts, rows: _RatiosByTask, notes: Footnotes) -> None:
     """Name the languages without a ratio; rows that lack the same ones share a sentence."""
-    labels: dict[tuple[str, str], list[str]] = {}
-    for task, (label, by_task) in itertools.product(tasks, rows.items()):
-        named = ", ".join(f"{language} ({reason})" for language, reason in by_task[task.name].left_out.items())
-        labels.setdefault((task.title, named), []).append(label)
-    for (title, named), of in labels.items():
+    labels: dict[str, list[str]] = {}
+    for label, ratios in rows.items():
+        named = ", ".join(f"{language} ({reason})" for language, reason in ratios.left_out.items())
+        labels.setdefault(named, []).append(label)
+    for named, of in labels.items():
         if named:
-            notes.add(f"Left out on {title}: {named}; in the rows “{'”, “'.join(of)}”.")
+            notes.add(f"Left out on {task.title}: {named}; in the rows “{'”, “'.join(of)}”.")

@@ -79,12 +79,7 @@ class LearningCurve:
 
         A curve that is there at its first checkpoint is taken to have got there at that checkpoint: there is nothing
         before it to interpolate from.
-
-        Raises:
-            CurveError: the target is no finite number.
         """
-        if not math.isfinite(target):
-            raise CurveError(f"{self._named} cannot be asked for the score {target}. Give a finite number.")
         place = next((place for place, score in enumerate(self.scores) if score >= target), None)
         if place is None:
             return NEVER
@@ -127,6 +122,26 @@ def informative(reference: float, baseline: float) -> bool:
     return reference - baseline >= _INFORMATIVE_MARGIN
 
 
+def speed_up(own: float, base: float) -> float | str:
+    """Return how many times less than the reference a system spends until near-maximal performance (section 4.2), or
+    why there is no such number; a cost is infinite where the target was never reached.
+    """
+    if math.isinf(own) or math.isinf(base):
+        return "never reached" if math.isinf(own) else "never reached by the reference"
+    if own == 0 or base == 0:  # no ratio says how much is saved of nothing
+        return "reached before any update" if own == 0 else "reached by the reference before any update"
+    return base / own
+
+
+def retained(own: float, base: float) -> float | str:
+    """Return the share of the reference's final score that a system keeps, or why there is none."""
+    return own / base if base > 0 else "the reference scores 0"
+
+
+RatioRule = Callable[[float, float], float | str]
+"""`speed_up` or `retained`: a ratio from a system's number and the reference's, or the reason why there is none."""
+
+
 @dataclass(frozen=True)
 class Ratios:
     """One ratio per language, and the languages that have none."""
@@ -134,6 +149,20 @@ class Ratios:
     by_language: dict[str, float]
     left_out: dict[str, str]
     """Reason why a language has no ratio, by language."""
+
+    @classmethod
+    def of(cls, rule: RatioRule, numbers: Mapping[str, tuple[float, float] | str]) -> Self:
+        """Take ratios of a system to the reference.
+
+        Args:
+            rule: ratio of two numbers.
+            numbers: a system's number and the reference's by language, or why there are none.
+        """
+        found = {name: pair if isinstance(pair, str) else rule(*pair) for name, pair in numbers.items()}
+        return cls(
+            {name: ratio for name, ratio in found.items() if not isinstance(ratio, str)},
+            {name: reason for name, reason in found.items() if isinstance(reason, str)},
+        )
 
     @property
     def count(self) -> int:
@@ -144,61 +173,6 @@ class Ratios:
     def mean(self) -> float | None:
         """Mean of the ratios (not the ratio of means), or None where no language has one."""
         return mean(self.by_language.values()) if self.by_language else None
-
-
-def speed_up(system: Mapping[str, float], reference: Mapping[str, float]) -> Ratios:
-    """Return how many times less a system spends than the reference until near-maximal performance (section 4.2).
-
-    Args:
-        system: cost by language, infinite where the system never got there.
-        reference: cost of the reference system by language, in the same unit.
-
-    Raises:
-        CurveError: a cost that is negative or no number.
-    """
-    for whose, costs in (("system", system), ("reference", reference)):
-        odd = {language: cost for language, cost in costs.items() if not cost >= 0}
-        if odd:
-            raise CurveError(f"the costs of the {whose} have {odd}. Give 0 or more, or infinity if never reached.")
-    return _ratios("cost", system, reference, _no_speed_up, lambda own, base: base / own)
-
-
-def _no_speed_up(own: float, base: float) -> str:
-    """Say why two costs have no ratio; empty if they have one."""
-    if math.isinf(own) or math.isinf(base):
-        return "never reached" if math.isinf(own) else "never reached by the reference"
-    if own == 0 or base == 0:  # no ratio says how much is saved of nothing
-        return "reached before any update" if own == 0 else "reached by the reference before any update"
-    return ""
-
-
-def retained(system: Mapping[str, float], reference: Mapping[str, float]) -> Ratios:
-    """Return the share of the reference's final score that a system keeps, from final scores by language."""
-
-    def no_share(own: float, base: float) -> str:
-        return "the reference scores 0" if base <= 0 else ""
-
-    return _ratios("score", system, reference, no_share, lambda own, base: own / base)
-
-
-def _ratios(
-    what: str,
-    system: Mapping[str, float],
-    reference: Mapping[str, float],
-    why_not: Callable[[float, float], str],
-    ratio: Callable[[float, float], float],
-) -> Ratios:
-    by_language = {}
-    left_out = {}
-    for language in dict.fromkeys([*reference, *system]):
-        own, base = system.get(language), reference.get(language)
-        if own is None or base is None:
-            left_out[language] = f"no {what} of the {'system' if own is None else 'reference'}"
-        elif reason := why_not(own, base):
-            left_out[language] = reason
-        else:
-            by_language[language] = ratio(own, base)
-    return Ratios(by_language, left_out)
 
 
 def over_tasks(by_task: Iterable[Ratios]) -> float | None:

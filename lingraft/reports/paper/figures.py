@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
 from lingraft.config.systems import System
@@ -26,56 +25,25 @@ _MARKERS = "osDv^P*X"
 _PANEL_IN, _HEAD_IN = 2.4, 0.6
 
 
-@dataclass(frozen=True)
-class _Bars:
-    """One system's bars of figure 1."""
-
-    system: System
-    offset: float
-    heights: list[float | None]
-    counts: list[str]
-    paper: list[float | None]
-
-    def paint(self, axes: "Axes") -> None:
-        bars = [
-            (place + self.offset, height, count)
-            for place, (height, count) in enumerate(zip(self.heights, self.counts, strict=True))
-            if height is not None
-        ]
-        colour = SYSTEM_STYLES[self.system].colour
-        axes.bar(
-            [x for x, _, _ in bars], [height for _, height, _ in bars], 0.92 * _BAR, color=colour, label=self.system
-        )
-        for x, height, count in bars:
-            axes.annotate(
-                format_ratio(height) + (f"\n{count}" if count else ""),
-                (x, 0),
-                (0, 5),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-                bbox=_TEXT_BACKGROUND,
-            )
-        for place, printed in enumerate(self.paper):
-            if printed is not None:
-                x = place + self.offset
-                axes.hlines(printed, x - _BAR / 2, x + _BAR / 2, color="#000000", linewidth=1.6, label="the paper")
-
-
 def speed_up_drawing(results: ResultsTable) -> list[Drawing]:
     """Return figure 1: mean speed-ups over BL_BASE per task, and the paper's; none without any."""
-    bars = [
-        _bars(results, variant, (order - (len(results.mini_variants) - 1) / 2) * _BAR)
-        for order, variant in enumerate(results.mini_variants)
-    ]
-    if not any(height is not None for each in bars for height in each.heights):
-        return []
     groups = [*(task.title for task in results.records.tasks), "mean of tasks"]
+    ours: dict[System, list[float | None]] = {}
+    paper: dict[System, list[float | None]] = {}
+    counts: dict[System, list[str]] = {}
+    for variant in results.mini_variants:
+        found = {task.name: results.speed_up(variant, task) for task in results.records.tasks}
+        ours[variant.system] = _means(results, found)
+        counts[variant.system] = [*(f"\n{len(each.by_language)}/{each.count}" for each in found.values()), ""]
+        paper[variant.system] = _means(results, published_ratios(DAYS, variant.system, speed_up))
+    if not any(height is not None for heights in ours.values() for height in heights):
+        return []
 
     def paint(figure: "Figure") -> None:
         axes = figure.subplots()
-        for each in bars:
-            each.paint(axes)
+        for order, system in enumerate(ours):
+            offset = (order - (len(ours) - 1) / 2) * _BAR
+            _paint_bars(axes, system, offset, ours[system], counts[system], paper[system])
         axes.axhline(1, color=COLOURS["grey"], linestyle="--", label="BL_BASE")
         axes.set_xticks(range(len(groups)), groups)
         axes.set_xlim(-0.6, len(groups) - 0.4)
@@ -86,9 +54,9 @@ def speed_up_drawing(results: ResultsTable) -> list[Drawing]:
         legend_above(figure, [axes])
 
     heights = "; ".join(
-        f"{each.system} on {group} {'none' if height is None else format_ratio(height)}"
-        for each in bars
-        for group, height in zip(groups, each.heights, strict=True)
+        f"{system} on {group} {'none' if height is None else format_ratio(height)}"
+        for system, heights in ours.items()
+        for group, height in zip(groups, heights, strict=True)
     )
     return [
         Drawing(
@@ -105,13 +73,32 @@ def speed_up_drawing(results: ResultsTable) -> list[Drawing]:
     ]
 
 
-def _bars(results: ResultsTable, variant: Variant, offset: float) -> _Bars:
-    ours = {task.name: results.speed_up(variant, task) for task in results.records.tasks}
-    counts = [f"{len(each.by_language)}/{each.count}" for each in ours.values()]
-    paper = published_ratios(DAYS, variant.system, speed_up)
-    return _Bars(
-        variant.system, offset, heights=_means(results, ours), counts=[*counts, ""], paper=_means(results, paper)
-    )
+def _paint_bars(
+    axes: "Axes",
+    system: System,
+    offset: float,
+    heights: Sequence[float | None],
+    counts: Sequence[str],
+    paper: Sequence[float | None],
+) -> None:
+    shown = [(place + offset, height, counts[place]) for place, height in enumerate(heights) if height is not None]
+    xs = [x for x, _, _ in shown]
+    colour = SYSTEM_STYLES[system].colour
+    axes.bar(xs, [height for _, height, _ in shown], 0.92 * _BAR, color=colour, label=system)
+    for x, height, count in shown:
+        axes.annotate(
+            format_ratio(height) + count,
+            (x, 0),
+            (0, 5),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            bbox=_TEXT_BACKGROUND,
+        )
+    for place, printed in enumerate(paper):
+        if printed is not None:
+            x = place + offset
+            axes.hlines(printed, x - _BAR / 2, x + _BAR / 2, color="#000000", linewidth=1.6, label="the paper")
 
 
 def _means(results: ResultsTable, by_task: Mapping[str, Ratios]) -> list[float | None]:

@@ -49,20 +49,16 @@ class ReportSection:
 
 
 def write(records: PaperRecords, out: Path) -> Artifact:
-    """Write the page, the Markdown, a PNG file per figure, and records.json.
-
-    Args:
-        records: of all runs, failed ones too.
-        out: folder of the new artifact.
+    """Write the page, the Markdown, a PNG file per figure, and records.json as a new artifact.
 
     Raises:
-        ArtifactError: the records do not fit each other, or `out` cannot be written.
+        ArtifactError: the records have a cell twice, or `out` cannot be written.
         CurveError: a curve that is empty or not sorted.
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
     results = ResultsTable(records)
     sections = report_sections(results)
-    drawn = _pictures(sections)
+    drawn = _draw(sections)
     context = {
         "records": records,
         "summary": summary(results),
@@ -72,41 +68,29 @@ def write(records: PaperRecords, out: Path) -> Artifact:
         "version": __version__,
     }
     page = render_page("lingraft.reports.paper", PAGE_FILE, context)
-    text = _markdown(results, sections)
     with artifact.create(out, Kind.REPORT) as draft:
         for file, png in drawn.items():
             (draft.folder / f"{file}.png").write_bytes(png)
         (draft.folder / PAGE_FILE).write_text(page, encoding="utf-8")
-        (draft.folder / MARKDOWN_FILE).write_text(text, encoding="utf-8")
+        (draft.folder / MARKDOWN_FILE).write_text(_markdown(results, sections), encoding="utf-8")
         (draft.folder / RECORDS_FILE).write_text(records.model_dump_json(indent=2) + "\n", encoding="utf-8")
         draft.facts = {"language": records.source, "details": {"of": "paper", "title": records.title}}
     return Artifact.load(out, Kind.REPORT)
 
 
 def pictures(records: PaperRecords) -> dict[str, bytes]:
-    """Return all figures as PNG, by file without its ending: those that `markdown` names.
-
-    Raises:
-        ArtifactError: the records do not fit each other.
-        CurveError: a curve that is empty or not sorted.
-        MissingExtraError: matplotlib is not installed.
-    """
-    return _pictures(report_sections(ResultsTable(records)))
-
-
-def _pictures(sections: Sequence[ReportSection]) -> dict[str, bytes]:
-    return {drawing.file: drawing.png() for section in sections for drawing in section.drawings}
+    """Return all figures as PNG, by file without its ending: those that `markdown` names."""
+    return _draw(report_sections(ResultsTable(records)))
 
 
 def markdown(records: PaperRecords) -> str:
-    """Return all tables as Markdown; its figures are the files that `write` puts beside it.
-
-    Raises:
-        ArtifactError: the records do not fit each other.
-        CurveError: a curve that is empty or not sorted.
-    """
+    """Return all tables as Markdown; its figures are the files that `write` puts beside it."""
     results = ResultsTable(records)
     return _markdown(results, report_sections(results))
+
+
+def _draw(sections: Sequence[ReportSection]) -> dict[str, bytes]:
+    return {drawing.file: drawing.png() for section in sections for drawing in section.drawings}
 
 
 def _markdown(results: ResultsTable, sections: Sequence[ReportSection]) -> str:

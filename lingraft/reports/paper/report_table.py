@@ -22,6 +22,36 @@ _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _Value = TypeVar("_Value")
 
 
+def missing_mark(number: int) -> str:
+    """Return a dash with the number of its reason."""
+    return UNKNOWN + str(number).translate(_RAISED)
+
+
+def format_points(share: float) -> str:
+    """Return a score in percent, with one decimal and no sign."""
+    return f"{100 * share:.1f}"
+
+
+def format_spread(scores: SeedScores) -> str:
+    """Return mean and standard deviation over finetuning seeds; one seed says nothing of spread."""
+    if len(scores.by_seed) == 1:
+        return f"{format_points(scores.mean)} (one seed)"
+    return f"{format_points(scores.mean)} ± {format_points(scores.deviation)}"
+
+
+def format_ratio(ratio: float) -> str:
+    """Return a speed-up, such as 2.31×."""
+    return f"{ratio:.2f}×"
+
+
+def format_mean(values: Mapping[str, float], of: int, show: Show) -> str:
+    """Return the mean over languages, with how many they are if not all `of` them."""
+    if not values:
+        return UNKNOWN
+    count = "" if len(values) == of else f" ({len(values)} of {of})"
+    return show(mean(values.values())) + count
+
+
 @dataclass(frozen=True)
 class TableRow:
     """A line of a table; one that is only there to compare with is quiet."""
@@ -81,6 +111,10 @@ class Footnotes:
         self._reasons[mark] = value.short
         return mark
 
+    def cell(self, value: _Value | MissingValue, write: Callable[[_Value], str]) -> str:
+        """Return a value as text, or the mark of why it is missing."""
+        return self.missing(value) if isinstance(value, MissingValue) else write(value)
+
     def language_label(self, task: TaskFacts, language: str) -> str:
         """Return a language's name, marked if its cells do not count."""
         if self._results.is_informative(task, language):
@@ -100,27 +134,15 @@ class Footnotes:
             over = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
             self.add(f"Scores are means over {over} finetuning seeds.")
 
-    def score(self, scores: SeedScores | MissingValue) -> str:
+    def score(self, scores: SeedScores) -> str:
         """Return the mean over finetuning seeds, with the mark of a single seed among several."""
-        if isinstance(scores, MissingValue):
-            return self.missing(scores)
         if not (self._seeds_differ and len(scores.by_seed) == 1):
             return format_points(scores.mean)
         self._marks[_ONE_SEED] = "one seed"
         return format_points(scores.mean) + _ONE_SEED
 
-    def spread(self, scores: SeedScores | MissingValue) -> str:
-        """Return mean and standard deviation over finetuning seeds; one seed says nothing of spread."""
-        if isinstance(scores, MissingValue):
-            return self.missing(scores)
-        if len(scores.by_seed) == 1:
-            return f"{format_points(scores.mean)} (one seed)"
-        return f"{format_points(scores.mean)} ± {format_points(scores.deviation)}"
-
-    def reached(self, reached: Reached | MissingValue, write: Callable[[Reached], str]) -> str:
-        """Return what it took to reach a target, or that it was never reached, or why nobody knows."""
-        if isinstance(reached, MissingValue):
-            return self.missing(reached)
+    def reached(self, reached: Reached, write: Callable[[Reached], str]) -> str:
+        """Return what it took to reach a target, or that it was never reached."""
         if math.isfinite(reached.estimate):
             return write(reached)
         self._marks[_NEVER] = "never reached; left out of means"
@@ -128,12 +150,7 @@ class Footnotes:
 
 
 class TaskTable:
-    """A table of one task in the making: a column for each language, and the mean over the languages that count.
-
-    Args:
-        results: the run.
-        task: one of its tasks.
-    """
+    """A table of one task in the making: a column for each language, and the mean over the languages that count."""
 
     def __init__(self, results: ResultsTable, task: TaskFacts) -> None:
         self.notes = Footnotes(results)
@@ -145,9 +162,9 @@ class TaskTable:
         self,
         label: str,
         found: Mapping[str, _Value | MissingValue],
-        write: Callable[[_Value | MissingValue], str],
+        write: Callable[[_Value], str],
         number: Callable[[_Value], float],
-        show: Show,
+        show: Show = format_points,
         tone: Literal["", "quiet"] = "",
     ) -> None:
         """Add a line.
@@ -160,7 +177,7 @@ class TaskTable:
             show: makes the mean a cell.
             tone: "quiet" for a line that is only there to compare with.
         """
-        cells = [write(value) for value in found.values()]
+        cells = [self.notes.cell(value, write) for value in found.values()]
         numbers = {language: number(value) for language, value in self._results.counted(self._task, found).items()}
         finite = {language: each for language, each in numbers.items() if math.isfinite(each)}
         self.rows.append(TableRow(label, (*cells, format_mean(finite, len(found), show)), tone))
@@ -189,7 +206,7 @@ class TimeUnit:
     @classmethod
     def of_reached(cls, found: Iterable[Reached | MissingValue]) -> Self:
         """Choose the unit that fits the estimates of when targets were reached."""
-        return cls.fitting(reached.estimate for reached in found if not isinstance(reached, MissingValue))
+        return cls.fitting(reached.estimate for reached in found if isinstance(reached, Reached))
 
     def show(self, seconds: float) -> str:
         """Return a time in this unit, without its name; one decimal, and more digits for what would be written 0.0."""
@@ -203,26 +220,3 @@ class TimeUnit:
     def interval(self, reached: Reached) -> str:
         """Return an estimate with the checkpoints around it, in this unit."""
         return f"{self.show(reached.estimate)} ({self.show(reached.lower)}–{self.show(reached.upper)})"
-
-
-def missing_mark(number: int) -> str:
-    """Return a dash with the number of its reason."""
-    return UNKNOWN + str(number).translate(_RAISED)
-
-
-def format_points(share: float) -> str:
-    """Return a score in percent, with one decimal and no sign."""
-    return f"{100 * share:.1f}"
-
-
-def format_ratio(ratio: float) -> str:
-    """Return a speed-up, such as 2.31×."""
-    return f"{ratio:.2f}×"
-
-
-def format_mean(values: Mapping[str, float], of: int, show: Show) -> str:
-    """Return the mean over languages, with how many they are if not all `of` them."""
-    if not values:
-        return UNKNOWN
-    count = "" if len(values) == of else f" ({len(values)} of {of})"
-    return show(mean(values.values())) + count

@@ -2,16 +2,24 @@
 
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple, Self, TypeVar
 
 from lingraft.config.systems import System
+from lingraft.errors import ArtifactError
 from lingraft.model.flops import V100_FLOPS_PER_S
-from lingraft.reports.paper import efficiency
-from lingraft.reports.paper.efficiency import Ratios, Reached, informative, near_maximal
+from lingraft.reports.paper.efficiency import (
+    RatioRule,
+    Ratios,
+    Reached,
+    informative,
+    near_maximal,
+    retained,
+    speed_up,
+)
 from lingraft.reports.paper.records import Cell, PaperRecords, Spent, TaskFacts
 from lingraft.stages.results import SeedScores
 
@@ -73,16 +81,18 @@ class ResultsTable:
     """Numbers of a run, by variant, task and language.
 
     Raises:
-        ArtifactError: the records do not fit each other.
-        CurveError: a curve that is empty or not sorted.
+        ArtifactError: the records have a cell twice.
     """
 
     def __init__(self, records: PaperRecords) -> None:
-        self.records = records.checked()
+        self.records = records
         self._reason_numbers: dict[str, int] = {}
-        self._cells = {
-            (cell.system, cell.depth, cell.task, cell.language, cell.pretraining_seed): cell for cell in records.cells
-        }
+        self._cells: dict[tuple[System, int, str, str, int], Cell] = {}
+        for cell in records.cells:
+            key = (cell.system, cell.depth, cell.task, cell.language, cell.pretraining_seed)
+            if key in self._cells:
+                raise ArtifactError(f"the records have more than one cell for {cell.name}. Keep one of them.")
+            self._cells[key] = cell
 
     def reason_number(self, value: MissingValue) -> int:
         """Return the number of a missing value's reason: one for a whole page, in the order of first use."""
@@ -128,14 +138,7 @@ class ResultsTable:
         return [language for language in task.languages if language in languages]
 
     def cell(self, variant: Variant, task: TaskFacts, language: str, seed: int | None = None) -> Cell | MissingValue:
-        """Return the record of a run that came to its end.
-
-        Args:
-            variant: system and depth.
-            task: one of the records' tasks.
-            language: one of the task's languages.
-            seed: pretraining seed; that of the records if absent.
-        """
+        """Return the record of a run that came to its end, of the records' pretraining seed if no other is given."""
         key = (*variant, task.name, language, self.records.pretraining_seed if seed is None else seed)
         found = self._cells.get(key)
         if found is None:
@@ -203,28 +206,40 @@ class ResultsTable:
     ) -> Ratios:
         """Return how many times less than BL_BASE a variant takes to near-maximal performance."""
 
-        def costs(found: Mapping[str, Reached]) -> dict[str, float]:
-            return {language: reached.estimate for language, reached in found.items()}
+        def cost(of: Variant, language: str) -> float | MissingValue:
+            reached = self.reached(of, task, language, measure, goal)
+            return reached if isinstance(reached, MissingValue) else reached.estimate
 
-        ours, theirs = (
-            {language: self.reached(of, task, language, measure, goal) for language in task.languages}
-            for of in (variant, self.reference)
-        )
-        ratios = efficiency.speed_up(costs(self.counted(task, ours)), costs(self.counted(task, theirs)))
-        return self._with_reasons(task, ratios, ours, theirs)
+        return self._ratios(speed_up, cost, variant, task)
 
     def retained(self, variant: Variant, task: TaskFacts) -> Ratios:
         """Return the share of BL_BASE's final score that a variant keeps."""
 
-        def means(found: Mapping[str, SeedScores]) -> dict[str, float]:
-            return {language: scores.mean for language, scores in found.items()}
+        def score(of: Variant, language: str) -> float | MissingValue:
+            final = self.final(of, task, language)
+            return final if isinstance(final, MissingValue) else final.mean
 
-        ours, theirs = (
-            {language: self.final(of, task, language) for language in task.languages}
-            for of in (variant, self.reference)
-        )
-        ratios = efficiency.retained(means(self.counted(task, ours)), means(self.counted(task, theirs)))
-        return self._with_reasons(task, ratios, ours, theirs)
+        return self._ratios(retained, score, variant, task)
+
+    def _ratios(
+        self,
+        rule: RatioRule,
+        number: Callable[[Variant, str], float | MissingValue],
+        variant: Variant,
+        task: TaskFacts,
+    ) -> Ratios:
+        numbers: dict[str, tuple[float, float] | str] = {}
+        for language in task.languages:
+            own, base = number(variant, language), number(self.reference, language)
+            if not self.is_informative(task, language):
+                numbers[language] = "not informative"
+            elif isinstance(own, MissingValue):
+                numbers[language] = own.short
+            elif isinstance(base, MissingValue):
+                numbers[language] = f"BL_BASE {base.short}"
+            else:
+                numbers[language] = own, base
+        return Ratios.of(rule, numbers)
 
     def counted(self, task: TaskFacts, found: Mapping[str, Number | MissingValue]) -> dict[str, Number]:
         """Return those numbers, by language, that means count."""
@@ -233,24 +248,6 @@ class ResultsTable:
             for language, number in found.items()
             if not isinstance(number, MissingValue) and self.is_informative(task, language)
         }
-
-    def _with_reasons(
-        self, task: TaskFacts, ratios: Ratios, found: Mapping[str, object], reference: Mapping[str, object]
-    ) -> Ratios:
-        """Give every language without a ratio the reason that the results have, where there is no number at all."""
-        left_out = {}
-        for language in task.languages:
-            own = found[language]
-            base = reference[language]
-            if not self.is_informative(task, language):
-                left_out[language] = "not informative"
-            elif isinstance(own, MissingValue):
-                left_out[language] = own.short
-            elif isinstance(base, MissingValue):
-                left_out[language] = f"BL_BASE {base.short}"
-            elif language in ratios.left_out:
-                left_out[language] = ratios.left_out[language]
-        return Ratios(ratios.by_language, left_out)
 
     @cached_property
     def _of_main_seed(self) -> list[Cell]:

@@ -1,7 +1,6 @@
 """The paper's tables of scores: 1 (languages), 2, A2, A3 (end of training), 5 (source language), A5 (pretraining)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
 
 from lingraft.config.systems import System
 from lingraft.reports.paper.records import Cell, SourceCell, TaskFacts
@@ -12,6 +11,7 @@ from lingraft.reports.paper.report_table import (
     TaskTable,
     format_mean,
     format_points,
+    format_spread,
     missing_mark,
 )
 from lingraft.reports.paper.results_table import SYSTEM_ORDER, MissingValue, ResultsTable, Variant
@@ -50,8 +50,7 @@ def final_table(results: ResultsTable, task: TaskFacts) -> ReportTable:
 
 def final_spread_table(results: ResultsTable, task: TaskFacts) -> ReportTable:
     """Return one task's part of table A2: final scores with the standard deviation over finetuning seeds."""
-    table = TaskTable(results, task)
-    return _scores(results, task, table, "Table A2", table.notes.spread, _DEVIATION)
+    return _scores(results, task, TaskTable(results, task), "Table A2", format_spread, _DEVIATION)
 
 
 def _scores(
@@ -59,29 +58,22 @@ def _scores(
     task: TaskFacts,
     table: TaskTable,
     number: str,
-    write: Callable[[SeedScores | MissingValue], str],
+    write: Callable[[SeedScores], str],
     *remarks: str,
 ) -> ReportTable:
-    notes = table.notes
     found = {
         variant: {language: results.final(variant, task, language) for language in task.languages}
         for variant in results.variants
     }
-    notes.describe_seeds(scores for row in found.values() for scores in row.values())
+    table.notes.describe_seeds(scores for row in found.values() for scores in row.values())
     for remark in remarks:
-        notes.add(remark)
-    table.add_row(
-        task.trivial or "trivial baseline",
-        {language: results.baseline(task, language) for language in task.languages},
-        write=lambda score: notes.missing(score) if isinstance(score, MissingValue) else format_points(score),
-        number=float,
-        show=format_points,
-        tone="quiet",
-    )
+        table.notes.add(remark)
+    baselines = {language: results.baseline(task, language) for language in task.languages}
+    table.add_row(task.trivial or "trivial baseline", baselines, format_points, float, tone="quiet")
     initial = {language: results.initial(results.reference, task, language) for language in task.languages}
-    table.add_row(f"{results.reference.system}, as initialised", initial, write, _mean, format_points, "quiet")
+    table.add_row(f"{results.reference.system}, as initialised", initial, write, _mean, tone="quiet")
     for variant, row in found.items():
-        table.add_row(variant.system, row, write, _mean, format_points)
+        table.add_row(variant.system, row, write, _mean)
     return table.finished(number, f"{task.metric} in percent")
 
 
@@ -108,7 +100,7 @@ def final_by_depth(results: ResultsTable, system: System) -> list[ReportTable]:
         if len(named) > 1:
             rows.append(TableRow(f"{task.title} ({', '.join(named.values())})", _means(results, task, by_language)))
         rows += [
-            TableRow(f"{task.title} ({named[language]})", tuple(map(notes.score, row)), "quiet")
+            TableRow(f"{task.title} ({named[language]})", tuple(notes.cell(each, notes.score) for each in row), "quiet")
             for language, row in by_language.items()
         ]
     title = f"scores at the end of training, {system} by depth, in percent"
@@ -120,12 +112,11 @@ def _means(
     results: ResultsTable, task: TaskFacts, rows: Mapping[str, Sequence[SeedScores | MissingValue]]
 ) -> tuple[str, ...]:
     """Return the mean of each column over the languages that count."""
-    columns = (dict(zip(rows, column, strict=True)) for column in zip(*rows.values(), strict=True))
-    counts = (results.counted(task, column) for column in columns)
-    return tuple(
-        format_mean({language: scores.mean for language, scores in column.items()}, len(rows), format_points)
-        for column in counts
-    )
+    means = []
+    for column in zip(*rows.values(), strict=True):
+        scores = results.counted(task, dict(zip(rows, column, strict=True)))
+        means.append(format_mean({language: each.mean for language, each in scores.items()}, len(rows), format_points))
+    return tuple(means)
 
 
 def source_table(results: ResultsTable) -> list[ReportTable]:
@@ -142,13 +133,11 @@ def source_table(results: ResultsTable) -> list[ReportTable]:
     notes.describe_seeds(found.values())
     notes.add(_DEVIATION)
     variants = sorted({variant for variant, _ in found}, key=lambda of: (SYSTEM_ORDER.index(of.system), -of.depth))
-    rows = [
-        TableRow(
-            f"{variant.system}, {counted(variant.depth, 'layer')}",
-            tuple(notes.spread(found.get((variant, task.name), MissingValue("not run"))) for task in tasks),
-        )
-        for variant in variants
-    ]
+    rows = []
+    for variant in variants:
+        scores = (found.get((variant, task.name), MissingValue("not run")) for task in tasks)
+        label = f"{variant.system}, {counted(variant.depth, 'layer')}"
+        rows.append(TableRow(label, tuple(notes.cell(each, format_spread) for each in scores)))
     head = ("system", *(f"{task.title}, {task.metric}" for task in tasks))
     title = f"scores in the source language, {results.records.source}, in percent"
     return [ReportTable("Table 5", title, head, tuple(rows), notes.lines)]
@@ -168,18 +157,15 @@ def _pretrainings(results: ResultsTable, variant: Variant, seeds: Sequence[int])
         for language in task.languages
         if any(isinstance(results.cell(variant, task, language, seed), Cell) for seed in seeds if seed != main)
     ]
-    found = {
-        (seed, task.name, language): results.final(variant, task, language, seed)
-        for seed, (task, language) in product(seeds, columns)
-    }
-    notes.describe_seeds(found.values())
+    found = {seed: [results.final(variant, task, language, seed) for task, language in columns] for seed in seeds}
+    notes.describe_seeds(scores for row in found.values() for scores in row)
     notes.add(f"Each row is a pretraining of its own. {_DEVIATION}")
     rows = [
         TableRow(
             f"seed {seed}" + (" (all other tables)" if seed == main else ""),
-            tuple(notes.spread(found[seed, task.name, language]) for task, language in columns),
+            tuple(notes.cell(scores, format_spread) for scores in row),
         )
-        for seed in seeds
+        for seed, row in found.items()
     ]
     head = ("pretraining", *(f"{task.title} {language}" for task, language in columns))
     title = f"{variant.system} over {counted(variant.depth, 'layer')}, pretrained {len(seeds)} times; scores in percent"

@@ -1,16 +1,13 @@
 """First sentences of the paper's comparison: how much is saved and kept, over what, and how much is missing."""
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from lingraft.reports.paper.efficiency import Ratios, over_tasks
 from lingraft.reports.paper.records import TaskFacts
 from lingraft.reports.paper.report_table import format_ratio
 from lingraft.reports.paper.results_table import MissingValue, ResultsTable, Variant
 from lingraft.tables import counted, percent
-
-_NO_TASK = "all tasks are the appendix's"
 
 
 def summary(results: ResultsTable) -> list[str]:
@@ -23,56 +20,33 @@ def summary(results: ResultsTable) -> list[str]:
 
 
 def _describe_system(results: ResultsTable, variant: Variant) -> str:
-    tasks = {task.title: task for task in results.main_tasks}
-    sped = {title: results.speed_up(variant, task) for title, task in tasks.items()}
-    kept = {title: results.retained(variant, task) for title, task in tasks.items()}
-    speed, share = over_tasks(sped.values()), over_tasks(kept.values())
+    sped = {task.title: results.speed_up(variant, task) for task in results.main_tasks}
+    kept = {task.title: results.retained(variant, task) for task in results.main_tasks}
     what = "over BL_BASE in compute to near-maximal performance"
-    if speed is not None:
-        first = f"a speed-up of {format_ratio(speed)} {what} ({_coverage(sped)})"
-    else:
-        reasons = (f"{title}: {_why_no_speed_up(results, variant, task, sped[title])}" for title, task in tasks.items())
-        first = f"no speed-up {what} ({'; '.join(reasons) or _NO_TASK})"
-    if share is not None:
-        second = f"{percent(share)} of BL_BASE's score at the end ({_coverage(kept)})"
-    else:
-        reasons = (
-            f"{title}: {', '.join(_count_reasons(ratios.left_out.values(), ratios.count))}"
-            for title, ratios in kept.items()
-        )
-        second = f"no share of BL_BASE's score at the end ({'; '.join(reasons) or _NO_TASK})"
+    first = _describe_ratios(sped, f"speed-up {what}", lambda mean: f"a speed-up of {format_ratio(mean)} {what}")
+    second = _describe_ratios(
+        kept,
+        "share of BL_BASE's score at the end",
+        lambda mean: f"{percent(mean)} of BL_BASE's score at the end",
+    )
     return f"{variant.system}: {first}; {second}."
 
 
-def _why_no_speed_up(results: ResultsTable, variant: Variant, task: TaskFacts, ratios: Ratios) -> str:
-    """Say what became of each language; one that is not informative may have been reached, or not, all the same."""
+def _describe_ratios(by_task: Mapping[str, Ratios], what: str, write: Callable[[float], str]) -> str:
+    """Return the mean and over how many languages it is, or why there is none."""
+    overall = over_tasks(by_task.values())
+    if overall is not None:
+        over = (f"{title}: {len(ratios.by_language)} of {_languages(ratios)}" for title, ratios in by_task.items())
+        return f"{write(overall)} ({', '.join(over)})"
     reasons = []
-    only = []
-    for language in task.languages:
-        reached = results.reached(variant, task, language)
-        if isinstance(reached, MissingValue):
-            reasons.append(reached.short)
-        elif math.isinf(reached.estimate):
-            reasons.append("never reached 95% of BL_BASE")
-        elif results.is_informative(task, language):
-            reasons.append(ratios.left_out[language])
-        else:
-            only.append(language)
-    named = [f"reached 95% of BL_BASE only in languages that are not informative ({', '.join(only)})"] if only else []
-    return ", ".join([*named, *_count_reasons(reasons, len(task.languages))])
+    for title, ratios in by_task.items():
+        counts = Counter(ratios.left_out.values()).most_common()
+        reasons.append(f"{title}: " + ", ".join(f"{why} in {count} of {_languages(ratios)}" for why, count in counts))
+    return f"no {what} ({'; '.join(reasons) or 'all tasks are of the appendix'})"
 
 
-def _count_reasons(reasons: Iterable[str], of: int) -> list[str]:
-    """Say in how many of so many languages each reason holds."""
-    return [f"{reason} in {count} of {counted(of, 'language')}" for reason, count in Counter(reasons).most_common()]
-
-
-def _coverage(by_task: Mapping[str, Ratios]) -> str:
-    """Say how many languages of each task were counted."""
-    return ", ".join(
-        f"{title}: {len(ratios.by_language)} of {counted(ratios.count, 'language')}"
-        for title, ratios in by_task.items()
-    )
+def _languages(ratios: Ratios) -> str:
+    return counted(ratios.count, "language")
 
 
 def _describe_missing(results: ResultsTable) -> str:

@@ -1,7 +1,7 @@
 """Columns of the report's tables: what each one shows, in plain words, and how its numbers are written."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from statistics import mean
 from typing import TypeVar
 
@@ -57,22 +57,28 @@ class FlopsUnit:
 
 
 @dataclass(frozen=True)
-class Column:
-    """One number per row; a mean row shows the mean of its languages' numbers."""
+class _Headed:
+    """A part of a table with a heading."""
 
     title: str
-    meaning: str
-    value: _Value
-    show: Callable[[float], str] = percent
-    short: str = ""
+    short: str = field(default="", kw_only=True)
     """Heading where room is scarce; the title if empty."""
-    scores: Callable[[LanguageResult], SeedScores | None] | None = None
-    """All scores where the number is a mean over seeds, to show how far they spread."""
 
     @property
     def heading(self) -> str:
         """Heading where room is scarce."""
         return self.short or self.title
+
+
+@dataclass(frozen=True)
+class Column(_Headed):
+    """One number per row; a mean row shows the mean of its languages' numbers."""
+
+    meaning: str
+    value: _Value
+    show: Callable[[float], str] = percent
+    scores: Callable[[LanguageResult], SeedScores | None] | None = None
+    """All scores where the number is a mean over seeds, to show how far they spread."""
 
     def cell(self, row: ResultRow) -> str:
         """Return the number of a row as text."""
@@ -85,18 +91,10 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(_Headed):
     """Columns under one heading."""
 
-    title: str
     columns: tuple[Column, ...]
-    short: str = ""
-    """Heading where room is scarce; the title if empty."""
-
-    @property
-    def heading(self) -> str:
-        """Heading where room is scarce."""
-        return self.short or self.title
 
 
 def overlap_group(records: RunRecords) -> Group:
@@ -111,7 +109,7 @@ def overlap_group(records: RunRecords) -> Group:
         Column("tokens", tokens, lambda row: row.overlap, count),
         Column("share", share, lambda row: row.overlap / row.vocabulary),
     )
-    return Group(f"overlap with {source}", columns, "overlap")
+    return Group(f"overlap with {source}", columns, short="overlap")
 
 
 def masked_groups() -> list[Group]:
@@ -137,26 +135,26 @@ def masked_groups() -> list[Group]:
             lambda row: row.masked.primary,
         ),
     )
-    return [Group("masked: mini-model", mini, "mini-model"), Group("masked: primary", primary, "primary")]
+    return [
+        Group("masked: mini-model", mini, short="mini-model"),
+        Group("masked: primary", primary, short="primary"),
+    ]
 
 
 def alignment_groups(records: RunRecords) -> list[Group]:
     """Return columns on retrieval of counterparts in the source language; none where no language has been measured."""
     if not (what := alignment_note(records)):
         return []
+    before = f"{what} With the embeddings as initialised."
     columns = (
-        Column(
-            "before",
-            f"{what} With the embeddings as initialised.",
-            lambda row: row.alignment.top_initial.accuracy if row.alignment else None,
-        ),
+        Column("before", before, lambda row: row.alignment.top_initial.accuracy if row.alignment else None),
         Column(
             "after",
             "The same with the learned embeddings.",
             lambda row: row.alignment.top.accuracy if row.alignment else None,
         ),
     )
-    return [Group(f"alignment with {language_name(records.source.language)}", columns, "alignment")]
+    return [Group(f"alignment with {language_name(records.source.language)}", columns, short="alignment")]
 
 
 def alignment_note(records: RunRecords) -> str:
@@ -213,19 +211,22 @@ def task_group(records: RunRecords, task: str) -> Group:
     """Return columns on zero-shot scores on a task; a language that was not tested on it has none."""
     scores = records.scores(task)
     metric = _capital(scores.metric)
-    source = language_name(records.source.language)
 
     def of(take: Callable[[TaskScores], _T]) -> Callable[[LanguageResult], _T | None]:
         return lambda result: take(result.task_scores[task]) if task in result.task_scores else None
 
-    trivial = Column(
-        "trivial",
-        f"{metric} of the best answer that takes no model, such as a constant.",
-        of(lambda found: found.baseline),
-    )
+    def further(name: str) -> Column:
+        return Column(
+            metric_label(name),
+            _MEANINGS.get(name, f"{_capital(metric_label(name))} with the learned embeddings."),
+            of(lambda found: found.others[name].mean if name in found.others else None),
+            scores=of(lambda found: found.others.get(name)),
+        )
+
     if _is_classification(scores):
-        meaning = "Accuracy of always answering with the test examples' most frequent label."
-        trivial = replace(trivial, title="majority", meaning=meaning)
+        trivial, meaning = "majority", "Accuracy of always answering with the test examples' most frequent label."
+    else:
+        trivial, meaning = "trivial", f"{metric} of the best answer that takes no model, such as a constant."
     columns = (
         Column(
             "before",
@@ -234,21 +235,13 @@ def task_group(records: RunRecords, task: str) -> Group:
         ),
         Column(
             "after",
-            f"{metric} with the learned embeddings; the task itself was learned in {source} only. ± is the standard "
-            "deviation over finetuning seeds.",
+            f"{metric} with the learned embeddings; the task itself was learned in "
+            f"{language_name(records.source.language)} only. ± is the standard deviation over finetuning seeds.",
             of(lambda found: found.score.mean),
             scores=of(lambda found: found.score),
         ),
-        *(
-            Column(
-                metric_label(other),
-                _MEANINGS.get(other, f"{_capital(metric_label(other))} with the learned embeddings."),
-                of(lambda found, other=other: found.others[other].mean if other in found.others else None),  # type: ignore[misc]
-                scores=of(lambda found, other=other: found.others.get(other)),  # type: ignore[misc]
-            )
-            for other in scores.others
-        ),
-        trivial,
+        *map(further, scores.others),
+        Column(trivial, meaning, of(lambda found: found.baseline)),
         Column("examples", "Test examples.", of(lambda found: found.examples), count, short="tests"),
         Column(
             "long",

@@ -1,7 +1,6 @@
 """The report: one HTML page that opens from disk and needs no network, and its records."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,9 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.data.languages import language_name, name_and_tag
 from lingraft.reports.pages import render_page
-from lingraft.reports.plotting import Drawing
-from lingraft.reports.run.classes import ClassTable, class_evaluations, class_table, class_warnings
+from lingraft.reports.run.classes import class_evaluations, class_table, class_warnings
 from lingraft.reports.run.columns import (
     FlopsUnit,
-    Group,
     alignment_groups,
     baseline_summary,
     cost_group,
@@ -39,21 +36,16 @@ from lingraft.reports.run.plots import (
     task_plot,
     words_plot,
 )
-from lingraft.reports.run.records import RECORDS_FILE, AdaptedLayers, ResultRow, RunRecords, SampleAnswer
+from lingraft.reports.run.records import RECORDS_FILE, AdaptedLayers, RunRecords, SampleAnswer
 from lingraft.reports.run.summary import summary
 from lingraft.reports.run.table import notes
-from lingraft.stages.results import LanguageResult, TaskScores
 from lingraft.tables import percent
 
 PAGE_FILE = "report.html"
 
 
 def write(records: RunRecords, out: Path) -> Artifact:
-    """Write report.html, one self-contained page, and report.json, the records it was made from.
-
-    Args:
-        records: everything that the page shows.
-        out: folder of the new artifact.
+    """Write report.html, one self-contained page, and report.json, the records it was made from, as a new artifact.
 
     Raises:
         ArtifactError: `out` cannot be written.
@@ -91,8 +83,12 @@ def _context(records: RunRecords) -> dict[str, Any]:
     answers: dict[str, list[SampleAnswer]] = {}
     for answer in records.answers:
         answers.setdefault(answer.task, []).append(answer)
-    tasks = [_task_section(records, task, place) for place, task in enumerate(records.tasks, start=1)]
-    words = _words_sections(records)
+    words = [_words_section(records, language) for language in records.names]
+    words = [section for section in words if section["result"].nearest_words or section["result"].initial_alignment]
+    curves = [pretraining_plot(source), *(finetuning_plot(source, task) for task in source.finetuning_history)]
+    adaptation = [
+        plot for language in records.names for plot in adaptation_plots(language, records.of_language(language), styles)
+    ]
     return {
         "records": records,
         "source": source,
@@ -102,87 +98,53 @@ def _context(records: RunRecords) -> dict[str, Any]:
         "never_found": class_warnings(records),
         "asked": list(answers.items()),
         "next_steps": next_steps(records),
-        "contents": _contents(records, tasks, words),
+        "contents": _contents(records, has_words=bool(words)),
         "mlflow_ui_command": mlflow_ui_command,
         "notes": notes(records),
         "number_formats": _number_formats(records),
         "masked_groups": [overlap_group(records), *masked_groups(), *alignment_groups(records)],
         "cost_groups": [cost_group(unit)],
-        "tasks": tasks,
+        "tasks": [_task_section(records, task, place) for place, task in enumerate(records.tasks, start=1)],
         "words": words,
         "unit": unit,
         "plots": {
             "masked": [masked_plot(records)],
             "cost": [cost_plot(records)],
             "search": [search_plot(search, styles)] if search else [],
-            "curves": [
-                pretraining_plot(source),
-                *(finetuning_plot(source, task) for task in source.finetuning_history),
-            ],
-            "adaptation": [
-                plot
-                for language in records.names
-                for plot in adaptation_plots(language, records.of_language(language), styles)
-            ],
+            "curves": curves,
+            "adaptation": adaptation,
         },
         "version": __version__,
     }
 
 
-@dataclass(frozen=True)
-class _TaskSection:
-    """Contents of the section on one task."""
-
-    place: int
-    """Number among the tasks, from 1."""
-    name: str
-    scores: TaskScores
-    groups: list[Group]
-    rows: list[ResultRow]
-    plots: list[Drawing]
-    classes: ClassTable | None
-    """Recall per class, where there are classes."""
-    confusions: list[tuple[str, TaskScores]]
-    """A title and scores for every confusion matrix, the source's first."""
+def _task_section(records: RunRecords, task: str, place: int) -> dict[str, Any]:
+    """Return the contents of the section on one task, which has a number among the tasks, from 1."""
+    return {
+        "place": place,
+        "name": task,
+        "scores": records.scores(task),
+        "groups": [task_group(records, task)],
+        "rows": [*records.rows, *records.means_on(task)],
+        "plots": [task_plot(records, task)] if records.tested_on(task) else [],
+        "classes": class_table(records, task),
+        "confusions": class_evaluations(records, task),
+    }
 
 
-def _task_section(records: RunRecords, task: str, place: int) -> _TaskSection:
-    return _TaskSection(
-        place=place,
-        name=task,
-        scores=records.scores(task),
-        groups=[task_group(records, task)],
-        rows=[*records.rows, *records.means_on(task)],
-        plots=[task_plot(records, task)] if records.tested_on(task) else [],
-        classes=class_table(records, task),
-        confusions=class_evaluations(records, task),
-    )
+def _words_section(records: RunRecords, language: str) -> dict[str, Any]:
+    """Return the contents of the section on the words of a language.
 
-
-@dataclass(frozen=True)
-class _WordsSection:
-    """Contents of the section on the words of a language."""
-
-    result: LanguageResult
-    """Result over the fewest layers; all results of a language start from the same rows."""
-    layers: str
-    note: str
-    plots: list[Drawing]
-
-
-def _words_sections(records: RunRecords) -> list[_WordsSection]:
-    """Return one for each language whose words were evaluated or whose rows were aligned."""
+    They are of its result over the fewest layers; all results of a language start from the same rows.
+    """
+    result = records.of_language(language)[0]
     source = records.source.language
-    return [
-        _WordsSection(
-            result=result,
-            layers=AdaptedLayers.of_result(result).of(result.layers),
-            note=initial_rows_note(result, source),
-            plots=[words_plot(result, source)] if result.nearest_words else [],
-        )
-        for result in (records.of_language(language)[0] for language in records.names)
-        if result.nearest_words or result.initial_alignment
-    ]
+    return {
+        "result": result,
+        "layers": AdaptedLayers.of_result(result).of(result.layers),
+        "note": initial_rows_note(result, source),
+        "plots": [words_plot(result, source)] if result.nearest_words else [],
+    }
 
 
 def _number_formats(records: RunRecords) -> str:
@@ -200,9 +162,9 @@ def _number_formats(records: RunRecords) -> str:
     return "; ".join(f"{number_format} for {', '.join(names)}" for number_format, names in trained.items())
 
 
-def _contents(records: RunRecords, tasks: list[_TaskSection], words: list[_WordsSection]) -> list[tuple[str, str]]:
+def _contents(records: RunRecords, has_words: bool) -> list[tuple[str, str]]:
     """Return ids and titles of the page's sections."""
-    of_tasks = [(f"task-{task.place}", f"Zero-shot use: {task.name}") for task in tasks]
+    tasks = [(f"task-{place}", f"Zero-shot use: {task}") for place, task in enumerate(records.tasks, start=1)]
     sections: list[tuple[object, str, str]] = [
         (True, "results", "Results"),
         (records.answers, "answers", "Questions and answers"),
@@ -211,8 +173,8 @@ def _contents(records: RunRecords, tasks: list[_TaskSection], words: list[_Words
         (True, "method", "What was done"),
         (True, "source", f"The source: {language_name(records.source.language)}"),
         (True, "masked", "Guessing hidden tokens"),
-        (words, "words", "What words start as"),
-        *((True, place, title) for place, title in of_tasks or [("task", "Zero-shot use")]),
+        (has_words, "words", "What words start as"),
+        *((True, place, title) for place, title in tasks or [("task", "Zero-shot use")]),
         (True, "cost", "What it cost"),
         (records.search, "search", "Which depth? The search"),
         (True, "curves", "How learning went"),

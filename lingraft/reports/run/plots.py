@@ -35,29 +35,25 @@ def layer_styles(records: RunRecords) -> LayerStyles:
 
 @dataclass(frozen=True)
 class _LossCurve:
-    """A curve of training losses, and how its line looks."""
+    """A curve of training losses, and how its line looks; one without a label stands in no legend."""
 
     label: str
     points: Sequence[Point]
-    style: str
-    colour: str
+    style: str = "-"
+    colour: str = COLOURS["blue"]
 
     def __str__(self) -> str:
         return f"from {self.points[0].loss:.2f} to {self.points[-1].loss:.2f}"
 
 
-def _loss_plot(
+def _paint_losses(
     curves: Sequence[_LossCurve],
     quantity: Callable[[Point], float],
     axis: str,
-    unit: str | None,
-    legend: bool,
-    compute_above: bool,
-    title: str,
-    caption: str,
-    alt: str,
-) -> Drawing:
-    """Draw losses over a quantity, which `axis` names; a unit puts prefixes at its ticks.
+    unit: str | None = None,
+    compute_above: bool = False,
+) -> "Callable[[Figure], None]":
+    """Return a painter of losses over a quantity, which `axis` names; a unit puts prefixes at its ticks.
 
     `compute_above` adds a second scale, above that of tokens, of the FLOPs that went into them.
     """
@@ -71,21 +67,21 @@ def _loss_plot(
                 curve.style,
                 color=curve.colour,
                 marker="o" if len(curve.points) == 1 else None,  # a line of one point is not to be seen
-                label=curve.label,
+                label=curve.label or None,
             )
         axes.set(xlabel=axis, ylabel="loss (cross-entropy, nats)")
         if unit is not None:
             si_ticks(axes.xaxis, unit)
-        if legend:
+        if any(curve.label for curve in curves):
             axes.legend()
         if compute_above:
             last = curves[0].points[-1]
-            _compute_above(axes, last.flops / last.tokens)
+            _add_compute_scale(axes, last.flops / last.tokens)
 
-    return Drawing(title=title, caption=caption, alt=alt, paint=paint)
+    return paint
 
 
-def _compute_above(axes: "Axes", flops_per_token: float) -> None:
+def _add_compute_scale(axes: "Axes", flops_per_token: float) -> None:
     above = axes.secondary_xaxis(
         "top",
         functions=(
@@ -99,38 +95,27 @@ def _compute_above(axes: "Axes", flops_per_token: float) -> None:
 
 def pretraining_plot(source: SourceResult) -> Drawing:
     """Draw loss over tokens, with FLOPs on a second scale above."""
-    curve = _LossCurve("", source.pretraining_history, "-", COLOURS["blue"])
-    return _loss_plot(
-        [curve],
-        lambda point: point.tokens,
-        axis="tokens read",
-        unit="",
-        legend=False,
-        compute_above=True,
+    curve = _LossCurve("", source.pretraining_history)
+    return Drawing(
         title=f"Pretraining in {language_name(source.language)}",
         caption="How well the primary guesses hidden tokens while it learns (the mean loss of its heads; lower is "
         "better).",
         alt=f"Line plot: the pretraining loss goes {curve}.",
+        paint=_paint_losses([curve], lambda point: point.tokens, "tokens read", unit="", compute_above=True),
     )
 
 
 def finetuning_plot(source: SourceResult, task: str) -> Drawing:
     """Draw loss over updates, a line per seed."""
-    runs = source.finetuning_history[task].items()
     curves = [
         _LossCurve(f"seed {seed}", points, style, colour)
-        for (seed, points), (style, colour) in zip(runs, line_styles(), strict=False)
+        for (seed, points), (style, colour) in zip(source.finetuning_history[task].items(), line_styles(), strict=False)
     ]
-    return _loss_plot(
-        curves,
-        lambda point: point.step,
-        axis="updates",
-        unit=None,
-        legend=True,
-        compute_above=False,
+    return Drawing(
         title=f"Finetuning on {task} in {language_name(source.language)}",
         caption="How well the body, with frozen embeddings, learns the task; one line per seed.",
         alt=f"Line plot of the finetuning loss: {'; '.join(f'{curve.label} {curve}' for curve in curves)}.",
+        paint=_paint_losses(curves, lambda point: point.step, "updates"),
     )
 
 
@@ -139,38 +124,29 @@ def adaptation_plots(language: str, results: Sequence[LanguageResult], styles: L
 
     One mini-model of one depth has one curve, which is the same over both: it is drawn once, with both scales.
     """
-    name = language_name(language)
+    title = f"Adaptation to {language_name(language)}"
+    several = len(results) > 1 or bool(results[0].shallower)
     curves, ranges = [], []
     for result in results:
         layers = AdaptedLayers.of_result(result)
+        label = f"{layers.of(result.layers)} layers" if several else ""
         style, colour = styles[layers]
-        curves.append(_LossCurve(f"{layers.of(result.layers)} layers", result.history, style, colour))
+        curves.append(_LossCurve(label, result.history, style, colour))
         ranges.append(f"over {layers} layers {curves[-1]}")
-    several = len(results) > 1 or bool(results[0].shallower)
-    by_text = _loss_plot(
-        curves,
-        lambda point: point.tokens,
-        axis="tokens read",
-        unit="",
-        legend=several,
-        compute_above=not several,
-        title=f"Adaptation to {name}, by text read" if several else f"Adaptation to {name}",
-        caption="Loss while the embeddings are learned over a frozen body"
-        + (", against the text read; lower is better." if several else "; lower is better."),
+    caption = "Loss while the embeddings are learned over a frozen body"
+    by_text = Drawing(
+        title=f"{title}, by text read" if several else title,
+        caption=caption + (", against the text read; lower is better." if several else "; lower is better."),
         alt=f"Line plot of the adaptation loss over tokens: {'; '.join(ranges)}.",
+        paint=_paint_losses(curves, lambda point: point.tokens, "tokens read", unit="", compute_above=not several),
     )
     if not several:
         return [by_text]
-    by_compute = _loss_plot(
-        curves,
-        lambda point: point.flops,
-        axis="compute",
-        unit="FLOP",
-        legend=True,
-        compute_above=False,
-        title=f"Adaptation to {name}, by compute",
+    by_compute = Drawing(
+        title=f"{title}, by compute",
         caption="The same losses by operations spent: fewer layers finish earlier.",
         alt=f"Line plot of the adaptation loss over FLOPs: {'; '.join(ranges)}.",
+        paint=_paint_losses(curves, lambda point: point.flops, "compute", unit="FLOP"),
     )
     return [by_text, by_compute]
 

@@ -25,18 +25,25 @@ def test_others_that_we_know_have_an_assumed_utilisation_and_no_price(name: str)
     assert found.money(10) is None
 
 
-def test_every_part_can_be_stated() -> None:
-    found = Accelerator.parse("mine:50:0.5:2", utilisation=0.9, price_per_hour=7)
-    assert (found.name, found.peak_tflops, found.utilisation, found.price_per_hour) == ("mine", 50, 0.5, 2)
-    assert found.origin == "given"
+def test_hours_and_money_follow_from_what_is_stated() -> None:
+    found = Accelerator.parse("mine:50:0.5:2")
     assert found.hours(25e12 * 3600 * 3) == pytest.approx(3)
     assert found.money(3) == 6
 
 
-def test_a_part_left_empty_takes_what_is_given_for_all() -> None:
-    found = Accelerator.parse("A100::0.3", utilisation=0.9, price_per_hour=7)
-    assert (found.peak_tflops, found.utilisation, found.price_per_hour) == (312, 0.3, 7)
-    assert Accelerator.parse("V100", utilisation=0.5).effective_tflops == 62.5
+@pytest.mark.parametrize(
+    ("text", "peak", "share", "price", "origin"),
+    [
+        ("A100::0.3", 312, 0.3, 7, "given"),  # what is left empty is what is given for all
+        ("mine:50:0.5:2", 50, 0.5, 2, "given"),
+        ("V100", 125, 0.9, 7, "given"),
+    ],
+)
+def test_a_part_of_its_own_goes_before_what_is_given_for_all(
+    text: str, peak: float, share: float, price: float, origin: str
+) -> None:
+    found = Accelerator.parse(text, utilisation=0.9, price_per_hour=7)
+    assert (found.peak_tflops, found.utilisation, found.price_per_hour, found.origin) == (peak, share, price, origin)
 
 
 def test_the_papers_rate_is_not_for_a_v100_with_another_peak() -> None:
@@ -81,11 +88,10 @@ def test_an_artifact_measures_its_accelerator(tmp_path: Path) -> None:
     assert found.origin == "measured on cuda"
 
 
-def test_what_was_not_trained_measures_nothing(tmp_path: Path) -> None:
-    with pytest.raises(CostError, match="records no training"):
-        Accelerator.parse("A100").with_measured_utilisation(trained(tmp_path / "primary"))
-
-
-def test_more_than_the_peak_was_not_measured_on_this_accelerator(tmp_path: Path) -> None:
-    with pytest.raises(CostError, match=r"utilisation 2 .*peak of 5 TFLOP"):
-        Accelerator.parse("mine:5").with_measured_utilisation(trained(tmp_path / "primary", flops=10e12, elapsed_s=1))
+@pytest.mark.parametrize(
+    ("cost", "message"),
+    [({}, "records no training"), ({"flops": 10e12, "elapsed_s": 1}, r"utilisation 2 .*peak of 5 TFLOP")],
+)
+def test_what_was_not_trained_on_it_measures_nothing(tmp_path: Path, cost: dict[str, float], message: str) -> None:
+    with pytest.raises(CostError, match=message):
+        Accelerator.parse("mine:5").with_measured_utilisation(trained(tmp_path / "primary", **cost))

@@ -84,17 +84,19 @@ def test_systems_that_a_recipe_has_no_settings_for_are_named_with_the_reason(rec
     assert "fresh layers" in left_out[1].reason
 
 
-def test_a_system_asked_for_must_be_possible(recipe: Recipe) -> None:
-    with pytest.raises(DepthError, match="at depth 3"):
-        bills(recipe, (System.MINIJOINT,), (3,))
-    with pytest.raises(DepthError, match="leaves none"):
-        bills(recipe, (System.MINIPOST,), (12,))
-
-
-@pytest.mark.parametrize("depth", [0, -1, 13])
-def test_a_depth_that_no_model_has_is_refused(recipe: Recipe, depth: int) -> None:
-    with pytest.raises(DepthError, match=f"depth {depth} must be"):
-        bills(recipe, depths=(4, depth))
+@pytest.mark.parametrize(
+    ("systems", "depths", "message"),
+    [
+        ((System.MINIJOINT,), (3,), "at depth 3"),
+        ((System.MINIPOST,), (12,), "leaves none"),
+        *(((), (4, depth), f"depth {depth} must be") for depth in (0, -1, 13)),
+    ],
+)
+def test_what_no_model_of_the_recipe_has_is_refused(
+    recipe: Recipe, systems: tuple[System, ...], depths: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(DepthError, match=message):
+        bills(recipe, systems, depths)
 
 
 def test_finetuning_is_counted_once_a_seed(recipe: Recipe) -> None:

@@ -88,20 +88,14 @@ def test_the_cost_of_a_whole_adaptation_stands_beside_table_2(paper: ResultsTabl
 
 
 def test_a_failed_cell_is_a_hole_with_its_reason_and_the_mean_says_over_how_many(made_up: MadeUp) -> None:
-    grid = ResultsTable(made_up.records(made_up.failed(POST, 4, "de", why="loss is nan at update 300.")))
+    failed = made_up.failed(POST, 4, "de", why="loss is nan at update 300.")
+    grid = ResultsTable(made_up.records(failed, without=[(JOINT, 4, "ar", "xnli")]))
     table = final_table(grid, grid.records.tasks[0])
     assert rows(table)[POST] == ("54.2", "–¹", "60.2", "63.1", "59.2 (3 of 4)")
     assert rows(table)[BASE][-1] == "59.4"
-    assert "–¹: failed: loss is nan at update 300." in table.notes
-    assert rows(near(grid))[POST][1] == "–¹"
-
-
-def test_a_cell_that_is_not_there_is_a_hole_too_and_each_reason_has_its_number(made_up: MadeUp) -> None:
-    grid = ResultsTable(made_up.records(made_up.failed(POST, 4, "de"), without=[(JOINT, 4, "ar", "xnli")]))
-    table = final_table(grid, grid.records.tasks[0])
-    assert rows(table)[POST][1] == "–¹"
     assert rows(table)[JOINT][0] == "–²"
-    assert table.notes[-2:] == ("–¹: failed: out of memory.", "–²: not run.")
+    assert table.notes[-2:] == ("–¹: failed: loss is nan at update 300.", "–²: not run.")
+    assert rows(near(grid))[POST][1] == "–¹"
 
 
 def test_a_reason_has_one_number_in_all_tables_and_stands_there_in_short(made_up: MadeUp) -> None:
@@ -137,14 +131,6 @@ def test_a_language_near_the_trivial_baseline_is_marked_and_left_out_of_means(ma
     assert any("tr (not informative)" in note for note in speed_up_table(grid)[0].notes)
 
 
-def test_one_seed_is_called_one_seed_and_has_no_deviation(made_up: MadeUp) -> None:
-    grid = ResultsTable(made_up.records(seeds=1))
-    table = final_spread_table(grid, grid.records.tasks[0])
-    assert rows(table)[BASE][0] == "55.0 (one seed)"
-    assert "Every score is of one seed, so that nothing is known of its spread." in table.notes
-    assert not any("nan" in cell or " ± " in cell for row in table.rows for cell in row.cells)
-
-
 def test_one_seed_among_several_is_marked(made_up: MadeUp) -> None:
     grid = ResultsTable(made_up.records(made_up.cell(SMALL, 4, "zh", seeds=1)))
     table = final_table(grid, grid.records.tasks[0])
@@ -153,17 +139,19 @@ def test_one_seed_among_several_is_marked(made_up: MadeUp) -> None:
     assert "Scores are means over 1 to 3 finetuning seeds." in table.notes
     spread = rows(final_spread_table(grid, grid.records.tasks[0]))[SMALL]
     assert spread == ("47.0 ± 0.4", "50.0 ± 0.4", "53.0 ± 0.4", "55.8 (one seed)", "51.5")
+    single = ResultsTable(made_up.records(seeds=1))
+    notes = final_table(single, single.records.tasks[0]).notes
+    assert "Every score is of one seed, so that nothing is known of its spread." in notes
 
 
-def test_baselines_and_the_initialisation_stand_in_every_table_of_scores(made_up: MadeUp) -> None:
+def test_baselines_and_the_initialisation_stand_in_tables_of_scores_if_evaluated(
+    made_up: MadeUp,
+) -> None:
     grid = ResultsTable(made_up.records())
     for task in grid.records.tasks:
         labels = list(rows(final_table(grid, task)))
         assert labels == ["majority class", "BL_BASE, as initialised", BASE, SMALL, POST, JOINT]
     assert rows(final_table(grid, task))["BL_BASE, as initialised"][0] == "34.0"
-
-
-def test_an_initialisation_that_was_not_evaluated_is_a_hole(made_up: MadeUp) -> None:
     whole = made_up.cell(BASE, 12, "ar")
     grid = ResultsTable(made_up.records(whole.model_copy(update={"points": whole.points[1:]})))
     table = final_table(grid, grid.records.tasks[0])
@@ -171,17 +159,13 @@ def test_an_initialisation_that_was_not_evaluated_is_a_hole(made_up: MadeUp) -> 
     assert "–¹: update 0 was not evaluated." in table.notes
 
 
-def test_intervals_are_the_checkpoints_around_the_estimate(made_up: MadeUp) -> None:
+def test_a_table_of_costs_may_have_intervals_or_seconds_as_measured(made_up: MadeUp) -> None:
     grid = ResultsTable(made_up.records())
     estimate, interval = rows(near(grid))[BASE][0], rows(near(grid, intervals=True))[BASE][0]
     assert interval == f"{estimate} (2.1–4.2)"  # a checkpoint each 20.85 / 10 days
-
-
-def test_seconds_are_those_measured(made_up: MadeUp) -> None:
-    grid = ResultsTable(made_up.records())
-    compute, measured = near(grid), near(grid, measure=MEASURED_SECONDS)
+    measured = near(grid, measure=MEASURED_SECONDS)
     assert measured.title.startswith("XNLI, measured days until")
-    ratio = float(rows(measured)[BASE][3]) / float(rows(compute)[BASE][3])
+    ratio = float(rows(measured)[BASE][3]) / float(rows(near(grid))[BASE][3])
     assert ratio == pytest.approx(1.3, abs=0.02)
 
 
@@ -195,7 +179,7 @@ def test_over_the_baseline_the_target_is_higher_and_needs_a_baseline(made_up: Ma
     assert "–¹: no trivial baseline is recorded." in table.notes
 
 
-def test_tables_by_depth_have_a_column_per_depth(made_up: MadeUp) -> None:
+def test_tables_by_depth_have_a_column_per_depth(made_up: MadeUp, paper: ResultsTable) -> None:
     grid = ResultsTable(made_up.records(made_up.failed(JOINT, 2, "tr")))
     (near_maximal,), (intervals,) = target_time_by_depth(grid, JOINT), target_time_by_depth(grid, JOINT, intervals=True)
     assert near_maximal.head == ("depth", "2", "4", "8", "12")
@@ -206,9 +190,6 @@ def test_tables_by_depth_have_a_column_per_depth(made_up: MadeUp) -> None:
     assert final.head == ("depth", "2", "4", "8", "12", "BL_BASE")
     assert rows(final)["XNLI (ar, de, tr)"][0] == "52.8 (2 of 3)"
     assert rows(final)["XNLI (ar)"] == ("51.3", "52.5", "53.2", "53.4", "55.0")
-
-
-def test_without_other_depths_there_is_no_table_by_depth(paper: ResultsTable) -> None:
     assert target_time_by_depth(paper, JOINT) == final_by_depth(paper, JOINT) == []
 
 

@@ -18,7 +18,9 @@ from tests.fixtures import once
 from tests.reports.run.page import Page
 
 
-def test_the_page_shows_every_row_with_its_values(made_up: SimpleNamespace, report: Artifact) -> None:
+def test_the_page_shows_the_source_the_search_and_every_row_with_its_values(
+    made_up: SimpleNamespace, report: Artifact
+) -> None:
     cells = Page(report.folder / PAGE_FILE).texts("th", "td")
     joined = " | ".join(cells)
     for row in made_up.languages():
@@ -30,8 +32,7 @@ def test_the_page_shows_every_row_with_its_values(made_up: SimpleNamespace, repo
             [f"{row.overlap:,}", *(f"{share:.1%}" for share in shares)],
             [
                 f"{task.initial.mean:.1%}",
-                f"{task.score.mean:.1%} ± 1.0",
-                f"{macro.mean:.1%} ± 1.0",
+                *(f"{each.mean:.1%} ± 1.0" for each in (task.score, macro)),
                 "32.1%",
                 "512",
                 "487",
@@ -41,13 +42,9 @@ def test_the_page_shows_every_row_with_its_values(made_up: SimpleNamespace, repo
         for line in lines:
             name = re.escape(name_and_tag(row.language))
             assert re.search(rf"{name} \| {row.depth} of 6[^|]* \| {re.escape(' | '.join(line))}", joined)
-
-
-def test_the_page_shows_the_source_and_the_search(made_up: SimpleNamespace, report: Artifact) -> None:
-    cells = Page(report.folder / PAGE_FILE).texts("th", "td")
-    assert {"12.3%", "14.0%", "14.6%", "72.5% ± 1.0", made_up.primary} <= set(cells)
+    assert {"12.3%", "14.0%", "14.6%", "72.5% ± 1.0", made_up.primary} <= set(cells)  # the source
     assert {"4,915,200", "361.4", "108.0", "1,474,560", "93.2", "6.5"} <= set(cells)
-    assert {"4 of 6 searched", "11.9%", "600", "34.0", "8.0", "chosen", "stopped early"} <= set(cells)
+    assert {"4 of 6 searched", "11.9%", "600", "34.0", "8.0", "chosen", "stopped early"} <= set(cells)  # the search
     assert {row.embeddings for row in made_up.languages()} <= set(cells)
 
 
@@ -88,7 +85,7 @@ def test_the_page_loads_nothing_from_anywhere(report: Artifact) -> None:
 
 
 @pytest.mark.parametrize("made", ["report", "report_of_two"])
-def test_ids_are_unique_and_references_inside_the_page_lead_somewhere(
+def test_references_inside_the_page_lead_somewhere_and_contents_name_every_section(
     made: str, request: pytest.FixtureRequest
 ) -> None:
     path = request.getfixturevalue(made).folder / PAGE_FILE
@@ -96,11 +93,6 @@ def test_ids_are_unique_and_references_inside_the_page_lead_somewhere(
     ids = [attributes["id"] for _, attributes, _ in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'(?:url\(|href=")#([^)"]*)', text)) <= set(ids)
-
-
-@pytest.mark.parametrize("made", ["report", "report_of_two"])
-def test_the_table_of_contents_names_every_section_in_its_order(made: str, request: pytest.FixtureRequest) -> None:
-    page = Page(request.getfixturevalue(made).folder / PAGE_FILE)
     headings = [attributes["id"] for tag, attributes, _ in page.elements if tag == "h2"]
     links = [str(link["href"]).removeprefix("#") for link in page.attributes("a")]
     assert links[: len(headings)] == headings
@@ -132,14 +124,13 @@ def test_every_plot_is_well_formed_and_in_the_page_s_colours(report: Artifact) -
     )
 
 
-def test_the_records_are_kept_beside_the_page(made_up: SimpleNamespace, report: Artifact) -> None:
-    assert RunRecords.load(report.folder) == made_up.records()
-    assert Artifact.load(report.folder, Kind.REPORT).manifest.aligned_with == made_up.primary
-
-
-def test_equal_records_give_an_equal_report(made_up: SimpleNamespace, report: Artifact, tmp_path: Path) -> None:
-    again = write(made_up.records(), tmp_path / "again")
-    assert again.fingerprint == report.fingerprint
+def test_the_records_are_kept_beside_the_page_and_give_an_equal_one(
+    made_up: SimpleNamespace, report: Artifact, tmp_path: Path
+) -> None:
+    records = RunRecords.load(report.folder)
+    assert records == made_up.records()
+    assert write(records, tmp_path / "again").fingerprint == report.fingerprint
+    assert report.manifest.aligned_with == made_up.primary
 
 
 @pytest.fixture(scope="module")
@@ -161,11 +152,14 @@ def odd(made_up: SimpleNamespace) -> SimpleNamespace:
     )
 
 
-def test_one_seed_has_no_deviation(odd: SimpleNamespace) -> None:
+def test_one_seed_has_no_deviation_and_labels_are_text_whatever_they_hold(odd: SimpleNamespace) -> None:
     for text in (odd.path.read_text(encoding="utf-8"), odd.table):
         assert "40.0%" in text
         assert "One finetuning seed: no ±." in text
         assert not re.search(r"\bnan\b|± \d", text)
+    page = Page(odd.path)
+    assert not page.attributes("script")
+    assert all(page.texts("th").count(label) == 5 for label in odd.labels)
 
 
 def test_without_a_task_its_columns_are_left_out_and_the_reason_is_given(
@@ -179,12 +173,6 @@ def test_without_a_task_its_columns_are_left_out_and_the_reason_is_given(
     assert any("the recipe names no task" in text for text in page.texts("p"))
     assert "majority" not in table(records)
     assert "the recipe names no task" in table(records)
-
-
-def test_labels_are_shown_as_text_whatever_they_hold(odd: SimpleNamespace) -> None:
-    page = Page(odd.path)
-    assert not page.attributes("script")
-    assert all(page.texts("th").count(label) == 5 for label in odd.labels)
 
 
 def test_the_confusion_matrix_holds_every_count(made_up: SimpleNamespace, report: Artifact) -> None:

@@ -1,5 +1,4 @@
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -64,27 +63,16 @@ def test_embeddings_evaluated_twice_give_one_row(made_up: SimpleNamespace) -> No
     assert len(RunRecords.of(made_up.source(), [made_up.language("de", 2), made_up.language("de", 2)]).rows) == 1
 
 
-def test_two_different_embeddings_of_a_language_and_depth_are_refused(made_up: SimpleNamespace) -> None:
-    with pytest.raises(ArtifactError, match=r"two evaluations over 2 layers.*eee.*fff"):
-        table(
-            RunRecords.of(made_up.source(), [made_up.language("de", 2), made_up.language("de", 2, embeddings="f" * 64)])
-        )
-
-
-def test_a_report_without_languages_is_refused(made_up: SimpleNamespace, tmp_path: Path) -> None:
+def test_results_that_do_not_belong_together_are_refused(made_up: SimpleNamespace) -> None:
     with pytest.raises(ArtifactError, match="at least one language"):
         RunRecords.of(made_up.source(), [])
-
-
-def test_results_of_another_primary_are_refused(made_up: SimpleNamespace, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"two evaluations over 2 layers.*eee.*fff"):
+        RunRecords.of(made_up.source(), [made_up.language("de", 2), made_up.language("de", 2, embeddings="f" * 64)])
     with pytest.raises(AlignmentError, match=f"{'b2' * 32}.*{made_up.primary}"):
         RunRecords.of(made_up.source(), [made_up.language("de", 2, primary="b2" * 32)])
+    other = {"primary": "c3" * 32}
     with pytest.raises(AlignmentError, match="depth search"):
-        table(
-            RunRecords.of(
-                made_up.source(primary="c3" * 32), [made_up.language("de", 2, primary="c3" * 32)], made_up.search()
-            )
-        )
+        RunRecords.of(made_up.source(**other), [made_up.language("de", 2, **other)], made_up.search())
 
 
 def test_the_source_is_shown_with_the_metric_and_the_cost_of_every_task(made_up: SimpleNamespace) -> None:
@@ -136,16 +124,11 @@ def test_the_table_says_what_the_gate_decided_about_each_language(made_up: Simpl
     assert greek == "Greek (el): version 3 of 'made-up-embeddings-el' is NOT promoted: it finds less than the champion."
 
 
-def test_a_progressive_adaptation_is_a_row_that_names_all_depths(made_up: SimpleNamespace) -> None:
+def test_rows_name_all_depths_and_fresh_layers(made_up: SimpleNamespace) -> None:
     plain, climbed = made_up.language("de", 4), made_up.language("de", 4, shallower=(2,), embeddings="f" * 64)
-    rows = RunRecords.of(made_up.source(), [plain, climbed]).rows
-    assert [row.layers for row in rows] == ["4", "2, then 4"]
-
-
-def test_equal_depths_with_and_without_fresh_layers_are_rows_of_their_own(made_up: SimpleNamespace) -> None:
     post = made_up.language("de", 2, system="MINIPOST", fresh_layers=2, embeddings="f" * 64)
-    rows = RunRecords.of(made_up.source(), [post, made_up.language("de", 2)]).rows
-    assert [row.layers for row in rows] == ["2", "2 + 2 fresh"]
+    rows = RunRecords.of(made_up.source(), [plain, climbed, post, made_up.language("de", 2)]).rows
+    assert [row.layers for row in rows] == ["2", "2 + 2 fresh", "4", "2, then 4"]
 
 
 def test_what_step_1b_took_is_told_once_for_all_languages(made_up: SimpleNamespace) -> None:
@@ -183,11 +166,8 @@ def test_alignment_stands_beside_masked_accuracy_where_it_was_measured(made_up: 
     assert "6.0%" in run_description(records)
     assert "31.0%" in run_description(records)
     assert headline_metrics(records)["tr over 2 of 6/alignment"] == pytest.approx(0.41)
-
-
-def test_a_report_without_alignment_has_no_column_of_it(made_up: SimpleNamespace) -> None:
-    records = _aligned(made_up, ("de", None))
-    assert "alignment" not in table(records) + run_description(records)
+    without = _aligned(made_up, ("de", None))
+    assert "alignment" not in table(without) + run_description(without)
 
 
 def test_the_table_has_a_line_on_the_alignment_of_each_language_that_was_aligned(made_up: SimpleNamespace) -> None:
