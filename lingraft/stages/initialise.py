@@ -58,6 +58,7 @@ def initialise(
     out: Path,
     blocks: Path | None = None,
     source_vectors: Path | None = None,
+    target_vectors: Path | None = None,
 ) -> Artifact:
     """Write a language's embeddings before any training, as [adaptation] says they start.
 
@@ -70,6 +71,7 @@ def initialise(
         out: folder of the embeddings.
         blocks: of the language; only an initialisation from text reads them.
         source_vectors: static vectors of the source language, from `lingraft vectors`; likewise.
+        target_vectors: static vectors of the language, from the same blocks; if absent, they are computed.
 
     Raises:
         RecipeError: the recipe's [encoder] is not the primary's, or its initialisation needs an input that is missing.
@@ -82,7 +84,14 @@ def initialise(
     source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
     settings = recipe.adaptation
     if settings.initialisation.needs_text:
-        found, data_hashes = _from_text(recipe, source, pieces, blocks, source_vectors)
+        found, data_hashes = _from_text(
+            recipe=recipe,
+            primary=source,
+            pieces=pieces,
+            blocks=blocks,
+            source_vectors=source_vectors,
+            target_vectors=target_vectors,
+        )
         rows, facts = found.rows, {_ALIGNMENT: asdict(found.quality)}
     else:
         rows, data_hashes, facts = initial_rows(recipe, source, pieces), {}, {}
@@ -188,7 +197,12 @@ def masked_loss(primary: Primary, blocks: Blocks) -> Callable[[InitialRows], flo
 
 
 def _from_text(
-    recipe: Recipe, primary: Primary, pieces: Tokenizer, blocks: Path | None, source_vectors: Path | None
+    recipe: Recipe,
+    primary: Primary,
+    pieces: Tokenizer,
+    blocks: Path | None,
+    source_vectors: Path | None,
+    target_vectors: Path | None,
 ) -> tuple[AlignedRows, dict[str, str]]:
     """Rows that are computed from text, and fingerprints of what they were computed from."""
     how, given = recipe.adaptation.initialisation, {"--blocks": blocks, "--vectors": source_vectors}
@@ -207,7 +221,7 @@ def _from_text(
         source_pieces=primary.tokenizer,
         target_pieces=pieces,
         source_vectors=load_vectors(source_vectors, primary.tokenizer),
-        target_vectors=vectors_of(train, pieces),
+        target_vectors=load_vectors(target_vectors, pieces) if target_vectors else vectors_of(train, pieces),
         seed=recipe.adaptation.seed,
         resource=resource,
         table=table,
