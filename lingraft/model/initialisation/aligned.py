@@ -109,8 +109,9 @@ def align_rows(
             )
             resource, table = AlignmentResource.TEXT, None
     start, alignment = _best_alignment(source_pieces, target_pieces, source_vectors, target_vectors, seed, table)
-    of_neighbours, succeeded = 0.0, alignment.succeeded
-    if alignment.succeeded:
+    succeeded = alignment.succeeded
+    of_neighbours = 0.0
+    if succeeded:
         neighbours_TS, elsewhere_T = _neighbours(alignment), ~_filled(translations_TS)
         elsewhere_TT = scipy.sparse.diags_array(elsewhere_T.astype(np.float32), format="csr")
         near, near_copied = rows_of((translations_TS + elsewhere_TT @ neighbours_TS).tocsr())

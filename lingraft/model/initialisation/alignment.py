@@ -235,8 +235,8 @@ def _whitening(vectors_PW: Tensor) -> Tensor:
 
 def _mutual_similarity(spaces: _Spaces, frequent: _Spaces) -> float:
     similarity_CC = spaces.source[frequent.source] @ spaces.target[frequent.target].T
-    scores_CC = _csls(similarity_CC)
-    forward_C, backward_C = scores_CC.argmax(1), scores_CC.argmax(0)
+    csls_CC = _csls(similarity_CC)
+    forward_C, backward_C = csls_CC.argmax(1), csls_CC.argmax(0)
     mutual_C = backward_C[forward_C] == torch.arange(len(forward_C))
     there_C = similarity_CC.gather(1, forward_C[:, None])[:, 0]
     return there_C[mutual_C].mean().item() if mutual_C.any() else 0.0
