@@ -398,6 +398,13 @@ MUTATIONS = (
         ("model/initialisation/test_aligned_rows.py",),
     ),
     Mutation(
+        "rows from translations are taken whatever they add to the masked loss",
+        "lingraft/model/initialisation/aligned.py",
+        "        if of_translations <= MOST_ADDED_LOSS:\n",
+        "        if of_translations:\n",
+        ("model/initialisation/test_aligned_rows.py",),
+    ),
+    Mutation(
         "special pieces are left out of what aligned rows count as copied",
         "lingraft/model/initialisation/aligned.py",
         "return _mix_rows(fitted, source, weights_TS, copied | special, classes), len(copied)",

@@ -4,6 +4,7 @@ All languages that py3langid knows are candidates, not only those served: a text
 not answered with embeddings of the wrong language. docs/guides/serving.md reports the accuracy.
 """
 
+import math
 from typing import Any, NamedTuple, Self
 
 from lingraft.errors import MissingExtraError
@@ -11,6 +12,7 @@ from lingraft.errors import MissingExtraError
 _NONE = "zxx"
 """ISO 639 code for text without a language, such as numbers."""
 _SURE = 0.7
+_LEAST_PROBABLE = 1e-12
 _LOOKED_AT = 500
 """Characters of a text that are examined; more hardly change the result, and cost time."""
 
@@ -56,6 +58,15 @@ class LanguageDetector:
         found = self.detect(text[:_LOOKED_AT])
         plain = found.confidence >= (0.0 if unsure else _SURE)
         return found.language if plain and found.language not in (named, _NONE) else ""
+
+    def log_odds(self, text: str, first: str, second: str) -> float:
+        """Return how much likelier a text is in the first of two languages, in nats; 0 if either is not known."""
+        codes = [language.partition("-")[0] for language in (first, second)]
+        if not self._known.issuperset(codes):
+            return 0.0
+        probabilities = dict(self._identifier.rank(text[:_LOOKED_AT]))
+        ours, theirs = (max(float(probabilities[code]), _LEAST_PROBABLE) for code in codes)
+        return math.log(ours / theirs)
 
     def detect(self, text: str) -> DetectedLanguage:
         """Return the most probable language, as an ISO 639 code."""

@@ -6,6 +6,7 @@ imports PyTorch when it trains, so that a caller that needs only its provenance 
 
 import contextlib
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -514,14 +515,24 @@ class InitialisationJob(_LanguageJob, frozen=True):
     def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.stages.initialise import initialise
 
-        return initialise(
-            recipe=self.recipe,
-            primary=self.primary,
-            tokenizer=self.tokenizer,
-            out=self.out,
-            blocks=none_if_empty(self.blocks),
-            source_vectors=none_if_empty(self.source_vectors),
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            return initialise(
+                recipe=self.recipe,
+                primary=self.primary,
+                tokenizer=self.tokenizer,
+                out=self.out,
+                blocks=none_if_empty(self.blocks),
+                source_vectors=none_if_empty(self.source_vectors),
+                target_vectors=self._shared_vectors(Path(folder) / "vectors"),
+            )
+
+    def _shared_vectors(self, out: Path) -> Path | None:
+        """Copy the language's static vectors from shared results, or compute them there; None without such results."""
+        blocks = none_if_empty(self.blocks)
+        if blocks is None or not self.recipe.adaptation.initialisation.needs_text or not shared_results():
+            return None
+        VectorsJob(recipe=self.recipe, blocks=blocks, tokenizer=self.tokenizer, out=out).get_or_make()
+        return out
 
 
 class AdaptationJob(_LanguageJob, frozen=True):

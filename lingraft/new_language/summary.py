@@ -51,7 +51,7 @@ class AddedLanguage:
         lines = [f"alignment with the source language {quality.summary}"] if quality else []
         if found:
             change = _change(found.top_initial.accuracy, found.top.accuracy)
-            lines.append(f"counterparts in the source language found {change} (of {found.pairs}, by {found.basis})")
+            lines.append(f"counterparts in the source language found {change} (of {found.pairs}, {found.basis.label})")
         return lines
 
     def _models(self) -> list[str]:

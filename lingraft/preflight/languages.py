@@ -7,22 +7,25 @@ from typing import NamedTuple
 
 from lingraft.console import say
 from lingraft.data.language_detection import LanguageDetector
+from lingraft.data.parallel_text import Pair
 from lingraft.errors import MissingExtraError
 from lingraft.preflight.samples import TextSample
 
-_PART_CHARACTERS, _PARTS, _FEWEST_PARTS = 500, 40, 3
+_PART_CHARACTERS, _PARTS, _FEWEST_PARTS, _FEWEST_WORDS = 500, 40, 3, 3
 _MOST_PARTS = 2 / 3
 """Share of a sample's parts that must seem to be in one other language before it is called the wrong one."""
+_CLEARLY = 2.0
+"""Nats by which the language of a pair's side has to be likelier than that of the other side."""
 _ALIKE = ({"no", "nb", "nn", "da"}, {"bs", "hr", "sr"}, {"id", "ms"})
 """Languages that py3langid confuses."""
 
 
 class OtherLanguage(NamedTuple):
-    """A language that a sample seems to be in, other than the expected one, and how many of its parts do."""
+    """A language that a sample seems to be in, other than the expected one."""
 
     language: str
-    parts: int
-    of_parts: int
+    evidence: str
+    """How many parts of the sample seem to be in it, or how short the sample is, for messages."""
 
 
 def load_detector() -> LanguageDetector | None:
@@ -37,18 +40,54 @@ def load_detector() -> LanguageDetector | None:
 def other_language(expected: str, texts: Sequence[str], detector: LanguageDetector) -> OtherLanguage | None:
     """Return the language that most of a sample seems to be in, if that is not the expected one.
 
+    A sample of three words or more is judged, as a whole if it is too short for parts. Of lists of 10 German, Turkish
+    and English words, 97% were recognised as another language than the expected one, of 5 words 60 to 90%, of 3 words
+    22 to 74%; of lists in the expected language, at most 0.5% were taken for another.
+
     Args:
         expected: tag of a language.
-        texts: sample of documents, sentences or words; too short a sample is not judged.
+        texts: sample of documents, sentences or words.
         detector: detector of languages.
     """
-    parts = _parts(texts)
+    parts, joined = _parts(texts), " ".join(texts)
+    evidence = "{} of {} parts of a sample"
+    if len(parts) < _FEWEST_PARTS:
+        words = len(joined.split())
+        parts, evidence = ([joined] if words >= _FEWEST_WORDS else []), f"by {words} words"
     others = Counter(other for part in parts if (other := detector.detect_other(expected, part)))
-    if len(parts) < _FEWEST_PARTS or not others:
+    if not others:
         return None
     [(other, count)] = others.most_common(1)
-    alike = any({expected.partition("-")[0], other} <= group for group in _ALIKE)
-    return None if alike or count < _MOST_PARTS * len(parts) else OtherLanguage(other, count, len(parts))
+    if _are_alike(expected, other) or count < _MOST_PARTS * len(parts):
+        return None
+    return OtherLanguage(other, evidence.format(count, len(parts)))
+
+
+def _are_alike(first: str, second: str) -> bool:
+    return any({first.partition("-")[0], second.partition("-")[0]} <= group for group in _ALIKE)
+
+
+def exchanged_pairs(
+    pairs: Sequence[Pair], languages: tuple[str, str], detector: LanguageDetector
+) -> tuple[list[Pair], list[Pair]]:
+    """Return pairs whose sides are clearly in the expected languages, and pairs whose sides are clearly exchanged.
+
+    Of 400 pairs of sentences in each of eight languages none was taken for exchanged, of 2,000 of words at most 0.3%.
+
+    Args:
+        pairs: sentences or words.
+        languages: those expected of the source side and of the target side; similar ones are not judged.
+        detector: detector of languages.
+    """
+    in_order: list[Pair] = []
+    exchanged: list[Pair] = []
+    for pair in pairs if not _are_alike(*languages) else ():
+        odds = [detector.log_odds(side, *languages) for side in (pair.source, pair.target)]
+        if odds[0] > _CLEARLY and odds[1] < -_CLEARLY:
+            in_order.append(pair)
+        elif odds[0] < -_CLEARLY and odds[1] > _CLEARLY:
+            exchanged.append(pair)
+    return in_order, exchanged
 
 
 def wrong_text_warnings(taken: Mapping[str, TextSample], detector: LanguageDetector | None) -> Iterator[str]:
@@ -60,8 +99,8 @@ def wrong_text_warnings(taken: Mapping[str, TextSample], detector: LanguageDetec
         texts = [*chain.from_iterable(sample.texts.values())]
         if detector and (other := other_language(language, texts, detector)):
             yield (
-                f"{language}: the text should be in {language!r}, but seems to be in {other.language!r} ({other.parts} "
-                f"of {other.of_parts} parts of a sample). Check that the file is the right one."
+                f"{language}: the text should be in {language!r}, but seems to be in {other.language!r} "
+                f"({other.evidence}). Check that the file is the right one."
             )
 
 

@@ -1,11 +1,13 @@
 """Parallel text and dictionaries: there, well-formed, and in the languages of the source and the target.
 
-A file is read for `MAX_SECONDS` at most; what lies behind that is checked when it is read to learn from.
+Before a run, a file is read for `MAX_SECONDS` at most. `lingraft initialise` checks a sample of all pairs that it
+learns from in the same way.
 """
 
+import re
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -15,12 +17,20 @@ from lingraft.data.bilingual_dictionary import word_pairs_or_errors
 from lingraft.data.language_detection import LanguageDetector
 from lingraft.data.parallel_text import Pair, PairOrError, file_names, filter_pairs, pairs_or_errors
 from lingraft.errors import LingraftError, TextError
-from lingraft.preflight.languages import other_language
+from lingraft.preflight.languages import exchanged_pairs, other_language
 from lingraft.preflight.samples import TextSample
 
 MAX_SECONDS = 30.0
 _SAMPLED = 2000
-_LOOKED_UP = 300
+_LOOKED_UP, _COMPARED = 300, 1000
+"""Pairs of a sample that are looked up in the text, and whose sides' languages are compared."""
+_FEW_OCCUR = 0.2
+"""Share of pairs with a word of the text below which a dictionary is printed to be of little use."""
+_FEW_EXCHANGED, _MOST_EXCHANGED = 0.01, 0.1
+"""Shares of pairs with exchanged sides from which it is printed, and beyond which pairs are refused."""
+_SPACED_SHARE = 1 / 15
+"""Share of spaces beyond which a text's words stand between spaces."""
+_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass
@@ -34,6 +44,17 @@ class PairScan:
     whole: bool = True
     sample: list[Pair] = field(default_factory=list)
     """Pairs, spread evenly, at most 2 * `_SAMPLED`."""
+    _stride: int = field(default=1, init=False, repr=False)
+
+    def sampled(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Yield pairs as they are, counting them and keeping a sample."""
+        for pair in pairs:
+            if self.count % self._stride == 0:
+                self.sample.append(pair)
+            self.count += 1
+            if len(self.sample) > 2 * _SAMPLED:
+                self.sample, self._stride = self.sample[::2], 2 * self._stride
+            yield pair
 
 
 def resource_problems(
@@ -50,13 +71,13 @@ def resource_problems(
     dictionary = {language: file for language, file in recipe.alignment.dictionary.items() if language in taken}
     for language, files in parallel.items():
         looked = scan_pairs(pairs_or_errors(files), file_names(files))
-        yield from (
-            (language, message) for message in [*looked.errors, *_language_problems(recipe, language, looked, detector)]
-        )
+        wrong = language_problems(looked, (recipe.source, language), detector)
+        yield from ((language, message) for message in [*looked.errors, *wrong])
     for language, file in dictionary.items():
         looked = scan_pairs(word_pairs_or_errors(file), file)
-        wrong = _language_problems(recipe, language, looked, detector, either_order=True)
-        yield from ((language, message) for message in [*looked.errors, *wrong, *_unused(taken[language], looked)])
+        text = "\n".join(chain.from_iterable(taken[language].texts.values()))
+        wrong = dictionary_problems(looked, (recipe.source, language), detector, text)
+        yield from ((language, message) for message in [*looked.errors, *wrong])
 
 
 def scan_pairs(found: Iterator[PairOrError], origin: str) -> PairScan:
@@ -67,14 +88,8 @@ def scan_pairs(found: Iterator[PairOrError], origin: str) -> PairScan:
         origin: their files.
     """
     looked = PairScan(origin)
-    stride = 1
     try:
-        for pair in filter_pairs(_without_errors(found, looked), origin, looked.left_out):
-            if looked.count % stride == 0:
-                looked.sample.append(pair)
-            looked.count += 1
-            if len(looked.sample) > 2 * _SAMPLED:
-                looked.sample, stride = looked.sample[::2], 2 * stride
+        deque(looked.sampled(filter_pairs(_without_errors(found, looked), origin, looked.left_out)), maxlen=0)
     except TextError as error:
         # Where errors are all that a file holds, that it has no pairs is no news.
         if looked.count or not looked.errors:
@@ -97,39 +112,94 @@ def _without_errors(found: Iterator[PairOrError], looked: PairScan) -> Iterator[
             return
 
 
-def _language_problems(
-    recipe: Recipe, language: str, looked: PairScan, detector: LanguageDetector | None, either_order: bool = False
+def language_problems(
+    looked: PairScan, languages: tuple[str, str], detector: LanguageDetector | None, either_order: bool = False
 ) -> Iterator[str]:
-    """Yield sides that are in another language than they should be, by most of a sample's parts."""
-    if detector is None:
+    """Yield what is wrong with the languages of pairs: a side in another one, or sides that are exchanged.
+
+    Args:
+        looked: the pairs' sample.
+        languages: those of the source and the target.
+        detector: detector of languages; None: they are not checked.
+        either_order: whether the target's language may come first, but then in all pairs.
+    """
+    if detector is None or not looked.sample:
         return
-    expected = (recipe.source, language)
+    compared = looked.sample[:: max(1, len(looked.sample) // _COMPARED)]
+    in_order, exchanged = exchanged_pairs(compared, languages, detector)
+    if either_order and len(in_order) < len(exchanged):
+        in_order, exchanged, languages = exchanged, in_order, (languages[1], languages[0])
+    known = len(in_order) + len(exchanged)
+    mixed = (
+        f"{looked.origin}: {len(exchanged):,} of {known:,} pairs of a sample have their sides exchanged, "
+        f"{languages[1]!r} before {languages[0]!r}"
+    )
+    if min(len(in_order), len(exchanged)) > _MOST_EXCHANGED * known:
+        yield f"{mixed}, such as {exchanged[0].place}. Give the same language first in all of them."
+        return
+    yield from _wrong_sides(looked, languages, detector, either_order)
+    if _FEW_EXCHANGED * known <= len(exchanged) <= _MOST_EXCHANGED * known and exchanged:
+        say(f"{mixed}, such as {exchanged[0].place}. They are learned from as they are.")
+
+
+def _wrong_sides(
+    looked: PairScan, languages: tuple[str, str], detector: LanguageDetector, either_order: bool
+) -> Iterator[str]:
+    """Yield that a side is in another language, or both are each in the other's."""
     sides = [[pair.source for pair in looked.sample], [pair.target for pair in looked.sample]]
-    wrong = [other_language(name, texts, detector) for name, texts in zip(expected, sides, strict=True)]
-    if all(wrong) and not all(map(other_language, expected[::-1], sides, [detector] * 2)):
-        if not either_order:
-            found = [other.language for other in wrong if other]
-            yield (
-                f"{looked.origin}: the languages are swapped: {found[0]!r} stands where {expected[0]!r} should, and "
-                f"{found[1]!r} where {expected[1]!r} should. Give the source language first."
-            )
+    wrong, turned = (
+        [other_language(name, texts, detector) for name, texts in zip(expected, sides, strict=True)]
+        for expected in (languages, languages[::-1])
+    )
+    if either_order and not any(turned):
         return
-    for side, name, other in zip(("source", "target"), expected, wrong, strict=True):
+    if all(wrong) and not any(turned):
+        found = [other.language for other in wrong if other]
+        yield (
+            f"{looked.origin}: the languages are swapped: {found[0]!r} stands where {languages[0]!r} should, and "
+            f"{found[1]!r} where {languages[1]!r} should. Give the source language first."
+        )
+        return
+    for side, name, other in zip(("source", "target"), languages, wrong, strict=True):
         if other:
             yield (
                 f"{looked.origin}: the {side} side should be in {name!r}, but seems to be in {other.language!r} "
-                f"({other.parts} of {other.of_parts} parts of a sample). Give a file of {expected[0]!r} and "
-                f"{expected[1]!r}."
+                f"({other.evidence}). Give a file of {languages[0]!r} and {languages[1]!r}."
             )
 
 
-def _unused(text: TextSample, looked: PairScan) -> Iterator[str]:
-    """That none of a dictionary's words occurs in the language's text, so that no piece could learn from them."""
-    joined = "\n".join(chain.from_iterable(text.texts.values())).casefold()
+def dictionary_problems(
+    looked: PairScan, languages: tuple[str, str], detector: LanguageDetector | None, text: str
+) -> Iterator[str]:
+    """Yield what is wrong with a dictionary: its languages, or that none of its words occurs in the target's text.
+
+    That few of its words occur is printed.
+
+    Args:
+        looked: the sample of its pairs.
+        languages: those of the source and the target; either may come first.
+        detector: detector of languages; None: they are not checked.
+        text: in the target's language; empty: words are not looked up.
+    """
+    yield from language_problems(looked, languages, detector, either_order=True)
     pairs = looked.sample[:: max(1, len(looked.sample) // _LOOKED_UP)]
-    words = [word.casefold() for pair in pairs for word in (pair.source, pair.target) if len(word) > 1]
-    if joined and words and not looked.errors and not any(word in joined for word in words):
+    folded = text.casefold()
+    if not folded.strip() or not pairs or looked.errors:
+        return
+    words = {*_WORD.findall(folded)} if folded.count(" ") > _SPACED_SHARE * len(folded) else None
+
+    def occurs(phrase: str) -> bool:
+        parts = _WORD.findall(phrase.casefold())
+        return bool(parts) and all(part in (folded if words is None else words) for part in parts)
+
+    count = max(sum(map(occurs, side)) for side in zip(*((pair.source, pair.target) for pair in pairs), strict=True))
+    if not count:
         yield (
-            f"{looked.origin}: none of {len(words):,} words of a sample occurs in the text of {text.language!r}. Give "
-            "a dictionary of that language, in the same script."
+            f"{looked.origin}: none of {len(pairs):,} pairs of a sample has a word that occurs in the text of "
+            f"{languages[1]!r}. Give a dictionary of that language, in the same script."
+        )
+    elif count < _FEW_OCCUR * len(pairs):
+        say(
+            f"{looked.origin}: of {len(pairs):,} pairs of a sample, only {count:,} have a word that occurs in the text "
+            f"of {languages[1]!r}. Little is learned from the others."
         )

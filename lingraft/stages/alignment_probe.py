@@ -22,7 +22,7 @@ from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.data.blocks import open_split as blocks_of
-from lingraft.data.parallel_text import is_held_out, read_pairs
+from lingraft.data.parallel_text import HELD_OUT_EVERY, file_names, is_held_out, read_pairs
 from lingraft.data.shards import Blocks
 from lingraft.data.splits import SplitName
 from lingraft.data.text import read_split
@@ -177,8 +177,7 @@ def probe_of(
     if found is None:
         say(f"alignment of {pieces.language!r} is not measured: fewer than {FEWEST_PAIRS} paragraphs or pieces to pair")
         return None
-    what = {AlignmentBasis.PARALLEL: "parallel paragraphs", AlignmentBasis.PIECES: "shared pieces' contexts"}
-    say(f"alignment of {pieces.language!r} is measured over {found.pairs} {what[found.basis]} of the {split} split")
+    say(f"alignment of {pieces.language!r} is measured over {found.pairs} {found.basis.label} of the {split} split")
     return found
 
 
@@ -225,7 +224,14 @@ def _held_out_lines(recipe: Recipe, language: str, split: SplitName) -> list[tup
         return []
     kept = ((pair.source, pair.target) for pair in read_pairs(files) if is_held_out(pair))
     lines = [*islice(kept, JUDGED.index(split), len(JUDGED) * MOST_PAIRS, len(JUDGED))]
-    return lines if len(lines) >= FEWEST_PAIRS else []
+    if len(lines) >= FEWEST_PAIRS:
+        return lines
+    say(
+        f"{file_names(files)}: of these pairs, {len(lines)} are held out to measure alignment of {language!r} on the "
+        f"{split} split, fewer than {FEWEST_PAIRS}. Parallel paragraphs are compared instead, else shared pieces. To "
+        f"have lines compared, give about {len(JUDGED) * HELD_OUT_EVERY * FEWEST_PAIRS} pairs or more."
+    )
+    return []
 
 
 def probe_of_lines(
@@ -242,7 +248,7 @@ def probe_of_lines(
     ours, theirs = zip(*lines[:MOST_PAIRS], strict=True)
     states = mean_states(primary.encoder.to(precision.device()), primary.tokenizer.encode_all(ours), depths)
     mark = hashlib.sha256(repr((primary.fingerprint, ours, theirs)).encode()).hexdigest()
-    return AlignmentProbe(AlignmentBasis.PARALLEL, states, _reader(pieces.encode_all(theirs)), mark)
+    return AlignmentProbe(AlignmentBasis.LINES, states, _reader(pieces.encode_all(theirs)), mark)
 
 
 def paragraphs(text: Artifact, split: SplitName) -> Iterator[list[Paragraph]]:

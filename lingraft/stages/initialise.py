@@ -24,7 +24,7 @@ from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.parallel_text import HELD_OUT, Pair, file_names, is_held_out, read_pairs
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
+from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.model.initialisation import rows as drawing
 from lingraft.model.initialisation.aligned import AlignedRows, align_rows
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
@@ -33,12 +33,16 @@ from lingraft.model.initialisation.rows import InitialRows
 from lingraft.model.initialisation.translation import TranslationTable, dictionary_table, parallel_table
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
+from lingraft.preflight.languages import load_detector
+from lingraft.preflight.resources import PairScan, dictionary_problems, language_problems
 from lingraft.stages.vectors import load_vectors, vectors_of
 from lingraft.training.masked_lm import mean_loss
 from lingraft.training.schedule import write_curve
 
 _JUDGED_TOKENS = 8192
 """Tokens of the dev split on which aligned rows are compared with fitted ones; seconds on one core."""
+_READ_TOKENS = 1_000_000
+"""Tokens of the training split in which a dictionary's words are looked up; a second on one core."""
 _INITIALISATION = "initialisation"
 """Detail of a manifest that only initial embeddings have."""
 _ALIGNMENT = "alignment"
@@ -54,6 +58,7 @@ def initialise(
     out: Path,
     blocks: Path | None = None,
     source_vectors: Path | None = None,
+    target_vectors: Path | None = None,
 ) -> Artifact:
     """Write a language's embeddings before any training, as [adaptation] says they start.
 
@@ -66,10 +71,12 @@ def initialise(
         out: folder of the embeddings.
         blocks: of the language; only an initialisation from text reads them.
         source_vectors: static vectors of the source language, from `lingraft vectors`; likewise.
+        target_vectors: static vectors of the language, from the same blocks; if absent, they are computed.
 
     Raises:
         RecipeError: the recipe's [encoder] is not the primary's, or its initialisation needs an input that is missing.
         TokenizerError: the primary has no pieces but special ones.
+        TextError: parallel text or a dictionary cannot be read, or is not in the languages of source and target.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
@@ -77,7 +84,14 @@ def initialise(
     source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
     settings = recipe.adaptation
     if settings.initialisation.needs_text:
-        found, data_hashes = _from_text(recipe, source, pieces, blocks, source_vectors)
+        found, data_hashes = _from_text(
+            recipe=recipe,
+            primary=source,
+            pieces=pieces,
+            blocks=blocks,
+            source_vectors=source_vectors,
+            target_vectors=target_vectors,
+        )
         rows, facts = found.rows, {_ALIGNMENT: asdict(found.quality)}
     else:
         rows, data_hashes, facts = initial_rows(recipe, source, pieces), {}, {}
@@ -183,7 +197,12 @@ def masked_loss(primary: Primary, blocks: Blocks) -> Callable[[InitialRows], flo
 
 
 def _from_text(
-    recipe: Recipe, primary: Primary, pieces: Tokenizer, blocks: Path | None, source_vectors: Path | None
+    recipe: Recipe,
+    primary: Primary,
+    pieces: Tokenizer,
+    blocks: Path | None,
+    source_vectors: Path | None,
+    target_vectors: Path | None,
 ) -> tuple[AlignedRows, dict[str, str]]:
     """Rows that are computed from text, and fingerprints of what they were computed from."""
     how, given = recipe.adaptation.initialisation, {"--blocks": blocks, "--vectors": source_vectors}
@@ -195,13 +214,14 @@ def _from_text(
         )
     data, language = load_blocks(blocks, pieces, recipe.encoder.block_tokens), pieces.language
     translations = translation_hashes(recipe, language)
-    resource, table = _translations(recipe, primary.tokenizer, pieces)
+    train = open_split(data, "train", sequential=True)
+    resource, table = _translations(recipe, primary.tokenizer, pieces, train)
     found = align_rows(
         source=primary.encoder.vocabulary,
         source_pieces=primary.tokenizer,
         target_pieces=pieces,
         source_vectors=load_vectors(source_vectors, primary.tokenizer),
-        target_vectors=vectors_of(open_split(data, "train", sequential=True), pieces),
+        target_vectors=load_vectors(target_vectors, pieces) if target_vectors else vectors_of(train, pieces),
         seed=recipe.adaptation.seed,
         resource=resource,
         table=table,
@@ -212,21 +232,38 @@ def _from_text(
 
 
 def _translations(
-    recipe: Recipe, source: Tokenizer, target: Tokenizer
+    recipe: Recipe, source: Tokenizer, target: Tokenizer, blocks: Blocks
 ) -> tuple[AlignmentResource, TranslationTable | None]:
     """The best resource that the recipe names for a language, and translations learned from it."""
     files, language, left_out = recipe.alignment, target.language, Counter[str]()
+    languages = recipe.source, language
     if sentences := files.parallel.get(language):
-        table = parallel_table(
-            _without_held_out(read_pairs(sentences, left_out), left_out), source, target, file_names(sentences)
-        )
-        _report_pairs(file_names(sentences), table, left_out)
+        looked = PairScan(file_names(sentences))
+        pairs = looked.sampled(_without_held_out(read_pairs(sentences, left_out), left_out))
+        table = parallel_table(pairs, source, target, looked.origin)
+        _require_none(language_problems(looked, languages, load_detector()))
+        _report_pairs(looked.origin, table, left_out)
         return AlignmentResource.PARALLEL, table
     if words := files.dictionary.get(language):
-        table = dictionary_table(read_word_pairs(words, left_out), source, target, words)
+        looked = PairScan(words)
+        table = dictionary_table(looked.sampled(read_word_pairs(words, left_out)), source, target, words)
+        _require_none(dictionary_problems(looked, languages, load_detector(), _text_of(blocks, target)))
         _report_pairs(words, table, left_out)
         return AlignmentResource.DICTIONARY, table
     return AlignmentResource.TEXT, None
+
+
+def _require_none(problems: Iterable[str]) -> None:
+    if listed := [*problems]:
+        raise TextError("\n".join(listed))
+
+
+def _text_of(blocks: Blocks, pieces: Tokenizer) -> str:
+    """The text of some blocks, equally far apart, with a space where the tokenizer knows that a word begins."""
+    most = min(len(blocks), max(1, _READ_TOKENS // blocks.block_tokens))
+    texts = ["" if each is None else f" {each.text}" if each.initial else each.text for each in pieces.surfaces()]
+    ids_NT = blocks.take(torch.arange(most) * len(blocks) // most)
+    return "\n".join("".join(texts[index] for index in ids) for ids in ids_NT.tolist())
 
 
 def _without_held_out(pairs: Iterable[Pair], left_out: Counter[str]) -> Iterator[Pair]:

@@ -104,10 +104,24 @@ class Retrieval(Result):
 class AlignmentBasis(StrEnum):
     """Kind of the pairs that alignment is measured over."""
 
+    LINES = "lines"
+    """Mean hidden states of lines of the recipe's parallel text that nothing was learned from."""
     PARALLEL = "parallel"
-    """Mean hidden states of lines or paragraphs that are translations of each other."""
+    """Mean hidden states of paragraphs of documents that are translations of each other."""
     PIECES = "pieces"
     """Mean hidden states of the contexts of pieces that both languages have, the piece itself masked."""
+
+    @property
+    def label(self) -> str:
+        """Words for people."""
+        return _BASIS_LABELS[self]
+
+
+_BASIS_LABELS = {
+    AlignmentBasis.LINES: "held-out lines of parallel text",
+    AlignmentBasis.PARALLEL: "parallel paragraphs",
+    AlignmentBasis.PIECES: "shared pieces' contexts",
+}
 
 
 class AlignmentScores(Result):

@@ -3,13 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+from torch import Tensor
+
+from lingraft.artifacts.sync import RESULTS_VARIABLE
 from lingraft.config.alignment import Alignment
 from lingraft.config.recipe import Recipe
 from lingraft.config.training import Initialisation
 from lingraft.data.bilingual_dictionary import translation_hashes
-from lingraft.jobs.job import Job, LanguageEvaluationJob, SourceEvaluationJob
+from lingraft.jobs.job import InitialisationJob, Job, LanguageEvaluationJob, SourceEvaluationJob, VectorsJob
+from lingraft.model.loading import load_embeddings
 from tests import dictionaries
-from tests.workshop import TINY, Workshop, changed
+from tests.workshop import TINY, Workshop, changed, same_tensors
 
 
 def test_translations_count_by_their_content_where_rows_are_aligned_by_them(tmp_path: Path) -> None:
@@ -76,3 +81,30 @@ def test_the_sentences_that_alignment_is_measured_over_decide_a_languages_scores
     after = [job.shared_provenance for job in judging(workshop, recipe)]
     assert before[0] == after[0]
     assert before[1] != after[1]
+
+
+def test_a_languages_static_vectors_are_computed_once_for_all_its_initial_embeddings(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = changed(workshop.recipe, "adaptation", initialisation=Initialisation.ALIGNED)
+    pieces: dict[str, Any] = {"blocks": workshop.blocks["de"], "tokenizer": workshop.tokenizers["de"]}
+    source: dict[str, Any] = {"blocks": workshop.blocks["en"], "tokenizer": workshop.tokenizers["en"]}
+    VectorsJob(recipe=recipe, out=tmp_path / "vectors", **source).make()
+
+    def rows(name: str, seed: int) -> dict[str, Tensor]:
+        job = InitialisationJob(
+            recipe=changed(recipe, "adaptation", seed=seed),
+            primary=workshop.primary,
+            source_vectors=tmp_path / "vectors",
+            out=tmp_path / name,
+            **pieces,
+        )
+        return load_embeddings(job.make().folder).vocabulary.state_dict()
+
+    alone = rows("alone", seed=2)
+    monkeypatch.setenv(RESULTS_VARIABLE, str(tmp_path / "results"))
+    rows("first", seed=1)
+    assert "static vectors of 'de': made before" not in capsys.readouterr().err
+    assert same_tensors(rows("second", seed=2), alone)
+    assert "static vectors of 'de': made before from the same" in capsys.readouterr().err
+    assert len([*(tmp_path / "results").glob("vectors-*/result/vectors.safetensors")]) == 1

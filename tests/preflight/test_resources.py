@@ -1,12 +1,15 @@
 """What is checked of parallel text and dictionaries before anything is computed."""
 
+import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lingraft import preflight
 from lingraft.config.recipe import Recipe
+from lingraft.data.language_detection import LanguageDetector
 from lingraft.preflight import resources
 from lingraft.preflight.languages import load_detector
 from lingraft.preflight.samples import TextSample
@@ -31,6 +34,21 @@ FRENCH = (
     "personne ne sait où le capitaine a caché toutes les lettres",
     "ferme la fenêtre avant que la pluie ne rentre, s'il te plaît",
 )
+ENGLISH_WORDS = (
+    "bread water house window bridge church spring winter shoulder knee butcher kitchen spoon knife "
+    "candle shadow thunder cloud forest meadow healthy narrow hungry quickly always nowhere borrow "
+    "whisper forgive laugh "
+)
+GERMAN_WORDS = (
+    "Brot Wasser Haus Fenster Brücke Kirche Frühling Winter Schulter Knie Metzger Küche Löffel Messer "
+    "Kerze Schatten Donner Wolke Wald Wiese gesund schmal hungrig schnell immer nirgendwo leihen flüstern "
+    "verzeihen lachen "
+)
+FRENCH_WORDS = (
+    "pain eau maison fenêtre pont église printemps hiver épaule genou boucher cuisine cuillère couteau "
+    "bougie ombre tonnerre nuage forêt prairie sain étroit affamé rapidement toujours nulle emprunter "
+    "chuchoter pardonner rire "
+)
 
 
 def lines(sentences: tuple[str, ...], count: int = 40) -> list[str]:
@@ -52,11 +70,20 @@ def aligned(text: Path, **given: object) -> Recipe:
     return recipe_on(text, alignment=given)
 
 
-def problems(recipe: Recipe, spoken: str = "Mühle Markt niemand bitte") -> list[str]:
+@functools.cache
+def known_detector() -> LanguageDetector | None:
+    return load_detector()
+
+
+def problems(
+    recipe: Recipe,
+    spoken: str = "Mühle Markt niemand bitte",
+    detector: Callable[[], LanguageDetector | None] = known_detector,
+) -> list[str]:
     """What is wrong with the resources of German, whose text holds these words."""
     sample = TextSample("de")
     sample.texts["train"] = [spoken]
-    return [message for _, message in resources.resource_problems(recipe, {"de": sample}, load_detector())]
+    return [message for _, message in resources.resource_problems(recipe, {"de": sample}, detector())]
 
 
 def test_resources_that_are_in_order_are_accepted(
@@ -120,7 +147,72 @@ def test_a_dictionary_may_stand_in_either_order_but_not_in_another_language(text
 def test_a_dictionary_of_whose_words_the_text_has_none_is_refused_with_their_number(text: Path, tmp_path: Path) -> None:
     folder = dictionaries.freedict(tmp_path / "words", {f"zorp{number}": f"blin{number}" for number in range(50)})
     [message] = problems(aligned(text, dictionary={"de": str(folder)}))
-    assert f"{folder}: none of 100 words of a sample occurs in the text of 'de'" in message
+    assert f"{folder}: none of 50 pairs of a sample has a word that occurs in the text of 'de'" in message
+
+
+def test_words_count_as_occurring_whole_and_on_one_side_of_a_pair(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Text holds "art" and "in" as parts of words, and German words that the other side of a pair has."""
+    words = columns(tmp_path / "words.tsv", ["art", "in"], ["zorp", "blin"])
+    [message] = problems(aligned(text, dictionary={"de": str(words)}), "Garten Binse Markt")
+    assert "none of 2 pairs" in message
+    columns(
+        words,
+        [f"zorp{number}" for number in range(9)] + ["market"],
+        [f"blin{number}" for number in range(9)] + ["Markt"],
+    )
+    assert problems(aligned(text, dictionary={"de": str(words)}), "Garten Binse Markt") == []
+    assert "of 10 pairs of a sample, only 1 have a word that occurs in the text of 'de'" in capsys.readouterr().err
+
+
+def test_words_of_a_script_without_spaces_are_looked_up_within_it(text: Path, tmp_path: Path) -> None:
+    words = columns(tmp_path / "words.tsv", ["moon"], ["月亮"])
+    assert problems(aligned(text, dictionary={"de": str(words)}), "昨天晚上月亮很圆所以我们出去散步了") == []
+    assert len(problems(aligned(text, dictionary={"de": str(words)}), "昨天晚上很冷所以我们没有出去散步")) == 1
+
+
+@pytest.mark.parametrize("count", [10, 30])
+def test_a_short_list_of_words_in_another_language_is_refused_with_their_number(
+    text: Path, tmp_path: Path, count: int
+) -> None:
+    words = columns(tmp_path / "words.tsv", ENGLISH_WORDS.split()[:count], FRENCH_WORDS.split()[:count])
+    spoken = " ".join((GERMAN_WORDS, FRENCH_WORDS))
+    [message] = problems(aligned(text, dictionary={"de": str(words)}), spoken)
+    assert f"{words}: the target side should be in 'de', but seems to be in 'fr' (by {count} words)" in message
+    for left, right in ((ENGLISH_WORDS, GERMAN_WORDS), (GERMAN_WORDS, ENGLISH_WORDS)):
+        for size in (3, count):
+            columns(words, left.split()[:size], right.split()[:size])
+            assert problems(aligned(text, dictionary={"de": str(words)}), spoken) == []
+
+
+def test_pairs_of_which_some_have_their_sides_exchanged_are_refused_with_their_number(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    english, german = lines(ENGLISH, 400), lines(GERMAN, 400)
+
+    def exchanged(count: int) -> Recipe:
+        """Pairs of which the last ones are exchanged."""
+        kept = 400 - count
+        file = columns(tmp_path / "pairs.tsv", english[:kept] + german[kept:], german[:kept] + english[kept:])
+        return aligned(text, parallel={"de": str(file)})
+
+    for count in (60, 200, 260):
+        [message] = problems(exchanged(count))
+        assert f"{count} of 400 pairs of a sample have their sides exchanged, 'de' before 'en', such as" in message
+        assert f"pairs.tsv, line {401 - count}. Give the same language first" in message
+    capsys.readouterr()
+    assert problems(exchanged(12)) == []
+    assert "12 of 400 pairs of a sample have their sides exchanged" in capsys.readouterr().err
+    assert problems(exchanged(1)) == []
+    assert "exchanged" not in capsys.readouterr().err
+
+
+def test_a_dictionary_has_one_language_first_in_all_pairs(text: Path, tmp_path: Path) -> None:
+    left, right = [*lines(GERMAN, 30), *lines(ENGLISH, 10)], [*lines(ENGLISH, 30), *lines(GERMAN, 10)]
+    words = columns(tmp_path / "words.tsv", left, right)
+    [message] = problems(aligned(text, dictionary={"de": str(words)}), "\n".join(lines(GERMAN)))
+    assert "10 of 40 pairs of a sample have their sides exchanged, 'en' before 'de'" in message
 
 
 def test_a_file_is_read_for_a_bounded_time(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,5 +230,5 @@ def test_languages_are_not_judged_where_nothing_can_judge_them(
 ) -> None:
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     pairs = columns(tmp_path / "pairs.tsv", lines(GERMAN), lines(ENGLISH))
-    assert problems(aligned(text, parallel={"de": str(pairs)})) == []
+    assert problems(aligned(text, parallel={"de": str(pairs)}), detector=load_detector) == []
     assert "are not checked: py3langid is not installed" in capsys.readouterr().err

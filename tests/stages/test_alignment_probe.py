@@ -133,7 +133,7 @@ def test_lines_given_are_pairs_as_they_stand(workshop: Workshop, primary: Primar
     pieces, learned = Tokenizer.load(workshop.tokenizers["de"]), load_embeddings(workshop.embeddings["de"])
     lines = [("ba de ki lo", "mu na pe ri"), ("ba ba ki", "pe pe"), ("lo mu", "so tu va")]
     found = probe_of_lines(primary, lines, pieces, (1, 3))
-    assert (found.pairs, found.basis, found.depths) == (3, AlignmentBasis.PARALLEL, (1, 3))
+    assert (found.pairs, found.basis, found.depths) == (3, AlignmentBasis.LINES, (1, 3))
     same = probe_of_lines(primary, [(ours, ours) for ours, _ in lines], primary.tokenizer, (1, 3))
     assert same.measure(primary.encoder)[3].scores.accuracy == 1.0
     swap(primary.encoder, learned.vocabulary)
@@ -154,10 +154,29 @@ def test_lines_held_out_of_parallel_text_are_measured_on_half_of_them_in_each_sp
     assert dev
     assert test
     assert (dev.pairs, test.pairs) == (-(-count // 2), count // 2)
-    assert dev.basis is test.basis is AlignmentBasis.PARALLEL
+    assert dev.basis is test.basis is AlignmentBasis.LINES
     assert dev.mark != test.mark
     file.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs if not is_held_out(pair)))
     assert language_probe(recipe, primary, pieces, "test", None, blocks, None) is None
+
+
+def test_too_few_held_out_lines_are_told_and_the_result_names_what_was_measured_instead(
+    workshop: Workshop, english: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = [Pair(f"ba de ki {number}", f"mu na pe {number}", "") for number in range(200)]
+    file = tmp_path / "en-de.tsv"
+    file.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs))
+    recipe = changed(workshop.recipe, "alignment", parallel={"de": str(file)})
+    folders = workshop.texts["de"], workshop.blocks["de"], tmp_path / "de"
+    evaluate_language(recipe, workshop.primary, workshop.embeddings["de"], [], *folders, source_evaluation=english)
+    found = load_language(tmp_path / "de").alignment
+    assert found
+    assert found.basis is AlignmentBasis.PARALLEL
+    held = sum(map(is_held_out, pairs)) // 2
+    told = capsys.readouterr().err
+    assert f"{file}: of these pairs, {held} are held out to measure alignment of 'de' on the test split" in told
+    assert "give about 800 pairs or more" in told
+    assert f"is measured over {found.pairs} parallel paragraphs of the test split" in told
 
 
 def test_a_reference_is_the_same_every_time(workshop: Workshop, primary: Primary, reference: Reference) -> None:

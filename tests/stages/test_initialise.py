@@ -16,7 +16,7 @@ from lingraft.data.bilingual_dictionary import translation_hashes
 from lingraft.data.blocks import input_hashes, open_split
 from lingraft.data.parallel_text import Pair, is_held_out
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
+from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.model.initialisation import aligned as aligned_rows
 from lingraft.model.initialisation import alignment
 from lingraft.model.loading import load_embeddings, load_primary
@@ -33,6 +33,7 @@ from lingraft.training.masked_lm import mean_loss
 from lingraft.training.schedule import ignore_metrics
 from tests import made_up
 from tests.made_up import TOPICS
+from tests.preflight.test_resources import ENGLISH, ENGLISH_WORDS, FRENCH, FRENCH_WORDS, lines
 from tests.workshop import Workshop, changed, same_tensors, stopping_after
 
 DRAWN = [how for how in Initialisation if not how.needs_text]
@@ -321,6 +322,34 @@ def test_rows_from_parallel_text_are_learned_from_the_same(
     assert quality["translated"] > 50
     learned(workshop, aligned, tmp_path / "learned", tmp_path / "de", tmp_path / "curve")
     assert same_tensors(vocabulary(tmp_path / "de"), vocabulary(tmp_path / "curve" / "step-00000000"))
+
+
+@pytest.mark.parametrize("name", ["parallel", "dictionary"])
+def test_resources_in_another_language_are_refused_as_before_a_run(
+    workshop: Workshop, short: Recipe, vectors: Path, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "pairs.tsv"
+    pairs = zip(lines(ENGLISH, 60), lines(FRENCH, 60), strict=True)
+    if name == "dictionary":
+        pairs = zip(ENGLISH_WORDS.split(), FRENCH_WORDS.split(), strict=True)
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    recipe = changed(short, "alignment", **{name: {"de": str(file)}})
+    with pytest.raises(TextError, match=r"the target side should be in 'de', but seems to be in 'fr' \("):
+        from_text(workshop, recipe, vectors, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dictionary_of_whose_words_the_blocks_have_none_is_refused(
+    workshop: Workshop, short: Recipe, vectors: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "words.tsv"
+    file.write_text("bababababa\tzezezezeze\nkikikikiki\ttututututu\n", encoding="utf-8")
+    recipe = changed(short, "alignment", dictionary={"de": str(file)})
+    with pytest.raises(TextError, match="none of 2 pairs of a sample has a word that occurs in the text of 'de'"):
+        from_text(workshop, recipe, vectors, tmp_path / "out")
+    word = made_up.documents("de", 1)[0]["text"].split()[0]
+    file.write_text(f"bababababa\t{word}\n", encoding="utf-8")
+    assert from_text(workshop, recipe, vectors, tmp_path / "out").manifest.details["alignment"]
 
 
 def test_pairs_that_alignment_is_measured_on_are_not_learned_from(

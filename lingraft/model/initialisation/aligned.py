@@ -30,7 +30,9 @@ from lingraft.model.initialisation.translation import TranslationTable
 _NEIGHBOURS, _TEMPERATURE = 10, 0.05
 """Source pieces that a row is the mean of, and the softmax over their cosines that weighs them."""
 MOST_ADDED_LOSS = 0.4
-"""Nats that rows from neighbours may add to the masked loss of fitted rows; beyond it, the alignment has failed."""
+"""Nats that aligned rows may add to the masked loss of fitted rows; beyond it, they are refused."""
+CLEAR_AGREEMENT = 0.5
+"""Agreement from which an alignment is taken without trying other starts."""
 _ROWS_AT_ONCE = 512
 _WORDS = {PieceClass.INITIAL, PieceClass.CONTINUATION}
 
@@ -57,7 +59,8 @@ def align_rows(
     """Compute a language's rows from static vectors of both languages, and from translations where there are any.
 
     The same inputs and seed give the same rows. Where the alignment fails, rows are those of
-    `Initialisation.FITTED`, except for pieces that parallel text translates.
+    `Initialisation.FITTED`, except for pieces that parallel text translates. Where rows from translations fail, the
+    alignment starts from text alone.
 
     Args:
         source: the primary's table (S, D) and output bias (S).
@@ -77,9 +80,7 @@ def align_rows(
     fitted = initialise_rows(
         source, source_pieces, target_pieces, Initialisation.FITTED, torch.Generator().manual_seed(seed)
     )
-    start, alignment = _best_alignment(source_pieces, target_pieces, source_vectors, target_vectors, seed, table)
     nothing_TS = scipy.sparse.csr_array((len(target_pieces), len(source_pieces)), dtype=np.float32)
-    translations_TS = table.probabilities_TS if table and resource is AlignmentResource.PARALLEL else nothing_TS
     shared, classes = shared_pieces(source_pieces, target_pieces), classes_of(target_pieces)
     special = dict(zip(target_pieces.special, source_pieces.special, strict=True))
 
@@ -88,14 +89,34 @@ def align_rows(
         copied = _agreeing_pieces(shared, weights_TS, classes)
         return _mix_rows(fitted, source, weights_TS, copied | special, classes), len(copied)
 
-    (rows, copied), mapped, added_loss = rows_of(translations_TS), 0, None
+    def loss_added(rows: InitialRows) -> float:
+        """Nats that rows add to the masked loss of fitted ones; 0 if they are not judged by it."""
+        return loss(rows) - fitted_loss if loss else 0.0
+
+    (rows, copied), mapped = rows_of(nothing_TS), 0
+    fitted_loss = loss(rows) if loss else 0.0
+    translations_TS, of_translations = nothing_TS, 0.0
+    translated = table is not None and resource is AlignmentResource.PARALLEL
+    if table and translated:
+        means, means_copied = rows_of(table.probabilities_TS)
+        of_translations = loss_added(means)
+        if of_translations <= MOST_ADDED_LOSS:
+            rows, copied, translations_TS = means, means_copied, table.probabilities_TS
+        else:
+            say(
+                f"translations are refused: rows from them add {of_translations:.2f} nats to the masked loss of fitted "
+                f"rows, more than {MOST_ADDED_LOSS}. Check that the pairs of {resource} are each other's translations."
+            )
+            resource, table = AlignmentResource.TEXT, None
+    start, alignment = _best_alignment(source_pieces, target_pieces, source_vectors, target_vectors, seed, table)
     succeeded = alignment.succeeded
+    of_neighbours = 0.0
     if succeeded:
         neighbours_TS, elsewhere_T = _neighbours(alignment), ~_filled(translations_TS)
         elsewhere_TT = scipy.sparse.diags_array(elsewhere_T.astype(np.float32), format="csr")
         near, near_copied = rows_of((translations_TS + elsewhere_TT @ neighbours_TS).tocsr())
-        added_loss = round(loss(near) - loss(rows), 4) if loss else None
-        succeeded = added_loss is None or added_loss <= MOST_ADDED_LOSS
+        of_neighbours = loss_added(near)
+        succeeded = of_neighbours <= MOST_ADDED_LOSS + min(of_translations, 0.0)
         if succeeded:
             rows, copied, mapped = near, near_copied, int((_filled(neighbours_TS) & elsewhere_T).sum())
     quality = AlignmentQuality(
@@ -110,7 +131,8 @@ def align_rows(
         mapped=mapped,
         copied_of_shared=copied,
         shared=len(shared),
-        added_loss=added_loss,
+        added_loss=round(of_neighbours, 4) if loss and alignment.succeeded else None,
+        translations_added_loss=round(of_translations, 4) if loss and translated else None,
     )
     return AlignedRows(rows, quality)
 
@@ -123,17 +145,28 @@ def _best_alignment(
     seed: int,
     table: TranslationTable | None,
 ) -> tuple[str, AlignedVectors]:
-    """The alignment from translations, or from the first start that succeeds, or from the best that failed."""
+    """The alignment from translations if it succeeds, else the best from text alone.
+
+    Of those that succeed it is the one whose mutual neighbours are most similar, of those that failed the one whose
+    halves agree most. Once a start succeeds clearly, no other is tried: each takes some seconds.
+    """
+    tried: list[tuple[str, AlignedVectors]] = []
     if table:
         known = shared_pieces(source_pieces, target_pieces) | _likeliest(table)
-        return "translations and shared pieces", align(source, target, PiecePairs.from_ids(known), seed)
-    tried: list[tuple[str, AlignedVectors]] = []
-    for name, known_pairs in seed_pairs(source_pieces, target_pieces, source, target):
-        tried.append((name, align(source, target, known_pairs, seed)))
+        tried.append(("translations and shared pieces", align(source, target, PiecePairs.from_ids(known), seed)))
         if tried[-1][1].succeeded:
             return tried[-1]
-        say(f"alignment from {name} failed: two halves of them agree to {tried[-1][1].agreement:.2f} only")
-    return max(tried, key=lambda each: each[1].agreement)
+    for name, known_pairs in seed_pairs(source_pieces, target_pieces, source, target):
+        tried.append((name, align(source, target, known_pairs, seed)))
+        if tried[-1][1].agreement >= CLEAR_AGREEMENT:
+            break
+    for name, found in tried:
+        if not found.succeeded:
+            say(f"alignment from {name} failed: two halves of them agree to {found.agreement:.2f} only")
+    succeeded = [each for each in tried if each[1].succeeded]
+    if not succeeded:
+        return max(tried, key=lambda each: each[1].agreement)
+    return max(succeeded, key=lambda each: each[1].similarity)
 
 
 def _likeliest(table: TranslationTable) -> dict[int, int]:

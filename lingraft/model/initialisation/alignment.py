@@ -65,7 +65,7 @@ class AlignedVectors:
     agreement: float
     """Mean cosine of what two maps say of a piece that were learned from different halves of the known pairs."""
     similarity: float
-    """Mean cosine of pieces that are each other's nearest."""
+    """Mean cosine of pieces that are each other's nearest by CSLS."""
     chance_similarity: float
     """Similarity under a random map, with which `similarity` has to be compared."""
     known_pairs: int
@@ -235,6 +235,8 @@ def _whitening(vectors_PW: Tensor) -> Tensor:
 
 def _mutual_similarity(spaces: _Spaces, frequent: _Spaces) -> float:
     similarity_CC = spaces.source[frequent.source] @ spaces.target[frequent.target].T
-    forward_C, backward_C = similarity_CC.argmax(1), similarity_CC.argmax(0)
+    csls_CC = _csls(similarity_CC)
+    forward_C, backward_C = csls_CC.argmax(1), csls_CC.argmax(0)
     mutual_C = backward_C[forward_C] == torch.arange(len(forward_C))
-    return similarity_CC.amax(1)[mutual_C].mean().item() if mutual_C.any() else 0.0
+    there_C = similarity_CC.gather(1, forward_C[:, None])[:, 0]
+    return there_C[mutual_C].mean().item() if mutual_C.any() else 0.0

@@ -34,11 +34,15 @@ class AlignmentQuality:
     shared: int
     added_loss: float | None = None
     """Nats that rows from neighbours add to the masked loss of fitted ones before any update; None: not measured."""
+    translations_added_loss: float | None = None
+    """The same of rows from translations alone; None: not measured, or none were given."""
 
     @property
     def summary(self) -> str:
         """One line for people."""
-        loss = "" if self.added_loss is None else f", masked loss {self.added_loss:+.2f} beside fitted rows"
+        losses = {"masked loss": self.added_loss, "of translations alone": self.translations_added_loss}
+        told = [f", {name} {added:+.2f}" for name, added in losses.items() if added is not None]
+        loss = f"{''.join(told)} beside fitted rows" if told else ""
         of = f"from {self.resource} ({self.known_pairs:,} {self.start}, agreement {self.agreement:.2f}{loss})"
         rest = f"{self.translated:,} from translations, {self.copied_of_shared:,} of {self.shared:,} shared ones copied"
         if self.succeeded:

@@ -163,8 +163,7 @@ def alignment_note(records: RunRecords) -> str:
     if not measured:
         return ""
     pairs = {each.pairs for each in measured}
-    of = {AlignmentBasis.PARALLEL: "parallel paragraphs", AlignmentBasis.PIECES: "shared pieces' contexts"}
-    bases = " or ".join(name for basis, name in of.items() if basis in {each.basis for each in measured})
+    bases = " or ".join(basis.label for basis in AlignmentBasis if basis in {each.basis for each in measured})
     among = count(min(pairs)) if len(pairs) == 1 else f"{count(min(pairs))} to {count(max(pairs))}"
     return (
         "Share of top-layer hidden states nearest to their counterpart in "

@@ -1,6 +1,8 @@
 """Rows from an alignment: means of neighbours or translations, copies where meanings agree, fitted where it failed."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +15,12 @@ from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Vocabulary
+from lingraft.model.initialisation import aligned, alignment
 from lingraft.model.initialisation.aligned import AlignedRows, AlignmentResource, align_rows
+from lingraft.model.initialisation.alignment import AlignedVectors, align
 from lingraft.model.initialisation.piece_classes import PieceClass
 from lingraft.model.initialisation.rows import InitialRows, initialise_rows
+from lingraft.model.initialisation.seed_pairs import seed_pairs
 from lingraft.model.initialisation.static_vectors import StaticVectors, static_vectors
 from lingraft.model.initialisation.translation import TranslationTable
 from tests.languages_made_up import FIRST, Spelt, renamed, text_of
@@ -175,6 +180,119 @@ def test_rows_that_add_much_to_the_masked_loss_of_fitted_ones_are_not_taken(
     )
     assert f"masked loss +{added:.2f} beside fitted rows" in judged.quality.summary
     assert judged.quality.summary.startswith("succeeded" if kept else "failed")
+
+
+def losses(
+    source: Vocabulary, of_translated: float, of_others: float, translated: int
+) -> Callable[[InitialRows], float]:
+    """A masked loss that fitted rows do not add to, others by whether a row is the mean of translations."""
+    expected = fitted(source)
+
+    def loss(rows: InitialRows) -> float:
+        if torch.equal(rows.table_VD, expected.table_VD):
+            return 7.0
+        only_translated = (rows.table_VD != expected.table_VD).any(1).sum() == translated
+        return 7.0 + (of_translated if only_translated else of_others)
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("of_translated", "of_others", "translated", "mapped"),
+    [
+        pytest.param(0.3, 0.3, 2, PIECES - 2, id="both are kept"),
+        pytest.param(0.3, 0.5, 2, 0, id="neighbours add too much to fitted rows"),
+        pytest.param(-0.3, 0.2, 2, 0, id="neighbours add too much to translations"),
+        pytest.param(0.5, 0.3, 0, PIECES, id="translations are refused"),
+        pytest.param(0.5, 0.5, 0, 0, id="both are refused"),
+    ],
+)
+def test_rows_from_translations_and_from_neighbours_are_each_compared_with_fitted_ones(
+    source: Vocabulary,
+    text: tuple[StaticVectors, StaticVectors],
+    capsys: pytest.CaptureFixture[str],
+    of_translated: float,
+    of_others: float,
+    translated: int,
+    mapped: int,
+) -> None:
+    first, second = IDS[FIRST + 100 : FIRST + 102].tolist()
+    pairs = table({first: {7: 0.25, 8: 0.75}, second: {11: 1.0}})
+    judged = align_rows(
+        source,
+        HERE,
+        THERE,
+        *text,
+        seed=1,
+        resource=AlignmentResource.PARALLEL,
+        table=pairs,
+        loss=losses(source, of_translated, of_others, translated=2),
+    )
+    assert (judged.quality.translated, judged.quality.mapped) == (translated, mapped)
+    assert judged.quality.translations_added_loss == pytest.approx(of_translated)
+    assert judged.quality.added_loss == pytest.approx(of_others)
+    refused = f"translations are refused: rows from them add {of_translated:.2f} nats" in capsys.readouterr().err
+    assert refused is (translated == 0)
+    if refused:
+        assert judged.quality.resource is AlignmentResource.TEXT
+        alone = align_rows(source, HERE, THERE, *text, seed=1, loss=losses(source, 0.0, of_others, translated=2))
+        assert torch.equal(judged.rows.table_VD, alone.rows.table_VD)
+    else:
+        assert torch.equal(judged.rows.table_VD[second], source.table_VD[11])
+
+
+def cognates(same: int, false_friends: int) -> tuple[Spelt, Spelt]:
+    """Two languages of cognates, of which some are spelt the same, and some as the source spells another word."""
+    here, there = [f"{_letters(number)}nation" for number in range(PIECES)], ["" for _ in range(PIECES)]
+    for number in range(PIECES):
+        spelt = f"{_letters(number)}nacion"
+        if number < same:
+            spelt = here[number]
+        elif number < same + false_friends:
+            spelt = here[same + (number - same + 1) % false_friends]
+        there[int(IDS[FIRST + number]) - FIRST] = spelt
+    return Spelt(*here), Spelt(*there)
+
+
+def test_of_starts_that_succeed_that_with_the_most_similar_neighbours_is_kept(
+    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = cognates(same=10, false_friends=20)
+    monkeypatch.setattr(alignment, "AGREEMENT", 0.1)  # by which all but the profiles succeed
+    starts = {name: align(*text, pairs, 1) for name, pairs in seed_pairs(here, there, *text)}
+    shared, best, profiles = starts.values()
+    assert (shared.succeeded, best.succeeded, profiles.succeeded) == (True, True, False)
+    assert shared.agreement < aligned.CLEAR_AGREEMENT
+    assert shared.similarity < best.similarity
+    kept = align_rows(source, here, there, *text, seed=1).quality
+    assert (kept.start, kept.similarity) == ("shared pieces and cognates", round(best.similarity, 4))
+
+
+def test_a_start_that_succeeds_clearly_ends_the_search_for_others(
+    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def counted(*given: Any) -> AlignedVectors:
+        found = align(*given)
+        tried.append(found.known_pairs)
+        return found
+
+    monkeypatch.setattr(aligned, "align", counted)
+    align_rows(source, HERE, THERE, *text, seed=1)
+    assert len(tried) == 1
+    monkeypatch.setattr(aligned, "CLEAR_AGREEMENT", 1.0)
+    align_rows(source, HERE, THERE, *text, seed=1)
+    assert len(tried) == 1 + 3
+
+
+def test_a_dictionary_that_starts_no_alignment_leaves_the_other_starts(
+    source: Vocabulary, text: tuple[StaticVectors, StaticVectors]
+) -> None:
+    here, there = cognates(same=3, false_friends=0)
+    one = table({int(IDS[FIRST + 50]): {FIRST + 50: 1.0}})
+    found = align_rows(source, here, there, *text, 1, AlignmentResource.DICTIONARY, one).quality
+    assert (found.succeeded, found.start) == (True, "shared pieces and cognates")
 
 
 def test_unrelated_text_gives_fitted_rows(
