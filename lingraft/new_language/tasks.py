@@ -87,9 +87,12 @@ def _without_weights(name: str, models: Sequence[TaskModel], primary: str) -> La
         what = f"task {name!r} in {model.folder}"
         require_aligned(what, model.aligned_with, primary, "Finetune the task again")
     first = models[0]
+    settings = first.settings
+    if settings.kind == "documents":  # whether the new language has labels is seen in its text
+        settings = settings.model_copy(update={"languages": ()})
     best = max(models, key=lambda model: (model.manifest.detail("dev_score", float), model.seed))
     return LanguageTask(
-        settings=first.settings,
+        settings=settings,
         labels=first.labels,
         shape=first.shape,
         folders={seed: model.folder for seed, model in by_seed.items()},

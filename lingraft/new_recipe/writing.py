@@ -16,6 +16,7 @@ def format_recipe(
     text: TextSource,
     languages: Sequence[str],
     labels: Sequence[str],
+    judged: Sequence[str],
     no_task: str,
     examples: Mapping[str, str],
     machine: Machine,
@@ -28,6 +29,7 @@ def format_recipe(
         text: where the text is.
         languages: the source first.
         labels: of the task of kind 'documents'; no task if empty.
+        judged: languages whose documents have labels to judge the task by; empty if all have.
         no_task: why there is no task.
         examples: a text to ask the endpoint about, by language.
         machine: that the sizes were fitted to.
@@ -45,7 +47,7 @@ def format_recipe(
         *_split(),
         *_model(fitted),
         *_training(fitted),
-        *(_task(labels, examples, fitted) if labels else _without_task(no_task)),
+        *(_task(labels, judged, examples, fitted) if labels else _without_task(no_task)),
         *_cluster(),
     ]
     return "\n".join(lines) + "\n"
@@ -121,13 +123,15 @@ def _training(fitted: FittedSizes) -> list[str]:
     return lines
 
 
-def _task(labels: Sequence[str], examples: Mapping[str, str], fitted: FittedSizes) -> list[str]:
+def _task(labels: Sequence[str], judged: Sequence[str], examples: Mapping[str, str], fitted: FittedSizes) -> list[str]:
+    where = _line("languages", [*judged], "those that have labels; the task is served in all")
     lines = [
         "",
-        "[[tasks]]  # learned in the source language only, and judged in all",
+        f"[[tasks]]  # learned in the source language only, and judged in {'some' if judged else 'all'}",
         _line("name", "topic", "what the endpoint calls it"),
         _line("kind", "documents", "the documents above, by their labels"),
         _line("labels", [*labels], "in this order"),
+        *([where] if judged else []),
         "",
         "[tasks.finetuning]",
         _line("epochs", 5, "times that every labelled document is seen"),

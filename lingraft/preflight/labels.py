@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.data.splits import SPLITS, SplitName
-from lingraft.data.text import LABELLING
+from lingraft.data.text import LABELLING, labelling_tasks
 from lingraft.preflight import samples
 from lingraft.preflight.samples import TextSample
 
@@ -40,7 +40,7 @@ def label_problems(recipe: Recipe, sample: TextSample, known_labels: KnownLabels
         sample: of the language's text.
         known_labels: by task.
     """
-    tasks = _documents_tasks(recipe)
+    tasks = labelling_tasks(recipe, sample.language)
     if tasks and sample.unlabelled:
         yield _unlabelled(sample, tasks[0])
     for task in tasks:
