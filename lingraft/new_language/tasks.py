@@ -8,6 +8,7 @@ from pathlib import Path
 from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import Task
+from lingraft.data.splits import SplitName
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, MissingExtraError, TextError
 from lingraft.huggingface.model import hf_class_of
@@ -51,6 +52,8 @@ class LanguageTask:
         """
         if not self.settings.covers(language):
             raise NotJudgedError(f"its test examples are in {list(self.settings.languages)}, none in {language!r}")
+        if self.settings.kind == "documents":
+            _require_labels(text, language)
         try:
             examples = load_examples(self.settings, "test", language, text)
         except (TextError, MissingExtraError) as error:
@@ -75,6 +78,16 @@ def open_tasks(folders: Sequence[Path], primary: str) -> dict[str, LanguageTask]
         AlignmentError: one was finetuned from another primary.
     """
     return {name: _without_weights(name, models, primary) for name, models in load_tasks(folders).items()}
+
+
+def _require_labels(text: Artifact, language: str) -> None:
+    documents = text.manifest.detail("documents", dict[SplitName, int])["test"]
+    labelled = sum(text.manifest.detail("labels", dict[SplitName, dict[str, int]])["test"].values())
+    if labelled < documents:
+        raise NotJudgedError(
+            f"{documents - labelled:,} of {documents:,} test documents in {language!r} have no label. The task is "
+            "exported all the same; to have scores, label all documents"
+        )
 
 
 def _without_weights(name: str, models: Sequence[TaskModel], primary: str) -> LanguageTask:
