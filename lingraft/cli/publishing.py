@@ -109,7 +109,11 @@ def champion(
     endpoint: Annotated[str, typer.Option(help="Name of the endpoint, for the tag endpoint.NAME.")] = "lingraft",
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between questions to the registry.")] = 5.0,
     keep: Annotated[int, typer.Option(min=1, help="Publications of each language that stay to return to.")] = 3,
-    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="Look once, print what each server made of it, and end; with 1 if one refuses."),
+    ] = False,
+    wait: WaitOption = 30.0,
 ) -> None:
     """Follow a registered bundle until stopped: whenever its champion is another one, publish that one's languages.
 
@@ -127,16 +131,26 @@ def champion(
         to.mkdir(parents=True, exist_ok=True)
         followed = ChampionFollower(client, model, to, endpoint=endpoint, started=started, keep=keep)
         if once:
-            return followed.poll()
+            made = followed.poll()
+            try:
+                _await_results(to, made, wait)
+            finally:
+                followed.poll()  # for the tag, now that servers have answered
+            return
         for _ in poll(every):
             poll_once(followed)
 
 
 def _conclude(folder: Path, made: "Sequence[Publication]", wait_s: float) -> None:
-    from lingraft.serving.publishing.publish import require_served, silent_replicas, wait_for_results
-
     for each in made:
         print(each.summary)
+    _await_results(folder, made, wait_s)
+
+
+def _await_results(folder: Path, made: "Sequence[Publication]", wait_s: float) -> None:
+    """Print what each server made of publications; end with an error if one has refused or none has answered."""
+    from lingraft.serving.publishing.publish import require_served, silent_replicas, wait_for_results
+
     if wait_s and made:
         found = wait_for_results(folder, made, wait_s)
         for verdict in found:

@@ -349,6 +349,10 @@ def add(
         else:
             languages = ", ".join(bundle_languages(renewal.made.manifest))
             print(f"version {renewal.version} of {name!r} is champion: {languages}")
+    for name, renewal in added.renewals.items():
+        if not renewal.refused:
+            print(f"to serve it: lingraft registry pull {name} --out {name}, then lingraft serve {name}")
+            print(f"in endpoints that run: lingraft publish champion {name} --to FOLDER, which they follow")
     if refused:
         raise PromotionError(f"registered, and not promoted: {' '.join(refused)}")
 

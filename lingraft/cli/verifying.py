@@ -1,13 +1,14 @@
 """Commands that show that an artifact is what it should be: its hashes, its fingerprint, its signature."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lingraft.errors import SignatureError
+from lingraft.errors import ArtifactError, SignatureError
 
 if TYPE_CHECKING:
     from lingraft.artifacts.artifact import Artifact
@@ -39,6 +40,11 @@ def verify(
 
     found = Artifact.load(artifact, read_manifest(artifact).kind)
     if fingerprint is not None:
+        if not re.fullmatch("[0-9a-f]{64}", fingerprint):
+            raise ArtifactError(
+                f"--fingerprint {fingerprint!r} is no whole fingerprint, which has 64 digits of 0-9 and a-f; fewer "
+                "could be forged. `lingraft registry show MODEL VERSION` prints that of a registered version."
+            )
         found.require_fingerprint(fingerprint)
     if signature and not key:
         raise SignatureError(f"{signature} was given without the key that it must be of. Give --key PUBLIC.pem.")

@@ -92,7 +92,9 @@ class Task(Section):
     dev: TaskData | None = Field(None, description="Examples for choices made on the way.")
     test: TaskData | None = Field(None, description="Examples for reported scores only, in every language.")
     languages: tuple[Language, ...] = Field(
-        (), description="Languages that have test examples; all if empty. Those that are no target do not count."
+        (),
+        description="Languages that have test examples (with kind 'documents', labels); all if empty. The task is "
+        "judged in these, and exported in every language. Those that are no target do not count.",
     )
     finetuning: Finetuning = Field(Finetuning(), description="How the body is finetuned.")
     examples: dict[Language, str | dict[str, str]] = Field(

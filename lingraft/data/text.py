@@ -15,6 +15,7 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.storage import TextPath, expand_paths, parse_path
 from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import Task
 from lingraft.config.text import Files, Folder, HuggingFace, TextSource
 from lingraft.console import say, with_progress
 from lingraft.data import preprocessing
@@ -40,8 +41,9 @@ __all__ = ["SPLITS", "SplitName", "load_split", "load_text", "prepare", "read_sp
 
 
 LABELLING = (
-    "Give labels (the key 'label' in JSONL, one sub-folder a label, or label_column of a dataset), or remove the task "
-    "from the recipe: [[tasks]] and all its [tasks....] sections."
+    "Give labels (the key 'label' in JSONL, one sub-folder a label, or label_column of a dataset). If only targets "
+    "lack them, set the task's 'languages' to those that have labels: it is judged in these, and served in all. Or "
+    "remove the task from the recipe: [[tasks]] and all its [tasks....] sections."
 )
 
 
@@ -92,7 +94,7 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
     found = raise_errors(read_source(recipe.text, language, census.notes, census.dropped))
     read = with_progress(found, f"text {language}", "document")
     with artifact.create(out, Kind.TEXT) as draft:
-        prepared = _preprocess(_require_labels(read, recipe), recipe, census)
+        prepared = _preprocess(_require_labels(read, recipe, language), recipe, census)
         with tempfile.TemporaryDirectory(dir=draft.folder) as work:
             if cleaning and cleaning.deduplicate:
                 prepared = deduplicate(prepared, Path(work), census.cleaning, census.dropped)
@@ -183,12 +185,21 @@ def _paths(source: Files, language: str) -> list[TextPath]:
     return found
 
 
-def _require_labels(documents: Iterator[Document], recipe: Recipe) -> Iterator[Document]:
-    labelling = [task.name for task in recipe.tasks if task.kind == "documents"]
+def labelling_tasks(recipe: Recipe, language: str) -> list[Task]:
+    """Return the tasks of kind 'documents' for which each document of a language must have a label.
+
+    The source's documents are examples to learn from, those of other languages examples to be judged on.
+    """
+    needed = (task for task in recipe.tasks if language == recipe.source or task.covers(language))
+    return [task for task in needed if task.kind == "documents"]
+
+
+def _require_labels(documents: Iterator[Document], recipe: Recipe, language: str) -> Iterator[Document]:
+    tasks = labelling_tasks(recipe, language)
     for document in documents:
-        if labelling and document.text and document.label is None:
+        if tasks and document.text and document.label is None:
             raise TextError(
-                f"{document.place} has no label, and the recipe's task {labelling[0]!r} needs one for each document. "
+                f"{document.place} has no label, and the recipe's task {tasks[0].name!r} needs one for each document. "
                 f"{LABELLING}"
             )
         yield document

@@ -8,6 +8,7 @@ from pathlib import Path
 from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import Task
+from lingraft.data.splits import SplitName
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, MissingExtraError, TextError
 from lingraft.huggingface.model import hf_class_of
@@ -51,6 +52,8 @@ class LanguageTask:
         """
         if not self.settings.covers(language):
             raise NotJudgedError(f"its test examples are in {list(self.settings.languages)}, none in {language!r}")
+        if self.settings.kind == "documents":
+            _require_labels(text, language)
         try:
             examples = load_examples(self.settings, "test", language, text)
         except (TextError, MissingExtraError) as error:
@@ -77,6 +80,16 @@ def open_tasks(folders: Sequence[Path], primary: str) -> dict[str, LanguageTask]
     return {name: _without_weights(name, models, primary) for name, models in load_tasks(folders).items()}
 
 
+def _require_labels(text: Artifact, language: str) -> None:
+    documents = text.manifest.detail("documents", dict[SplitName, int])["test"]
+    labelled = sum(text.manifest.detail("labels", dict[SplitName, dict[str, int]])["test"].values())
+    if labelled < documents:
+        raise NotJudgedError(
+            f"{documents - labelled:,} of {documents:,} test documents in {language!r} have no label. The task is "
+            "exported all the same; to have scores, label all documents"
+        )
+
+
 def _without_weights(name: str, models: Sequence[TaskModel], primary: str) -> LanguageTask:
     by_seed = {model.seed: model for model in models}
     if len(by_seed) < len(models):
@@ -87,9 +100,12 @@ def _without_weights(name: str, models: Sequence[TaskModel], primary: str) -> La
         what = f"task {name!r} in {model.folder}"
         require_aligned(what, model.aligned_with, primary, "Finetune the task again")
     first = models[0]
+    settings = first.settings
+    if settings.kind == "documents":  # whether the new language has labels is seen in its text
+        settings = settings.model_copy(update={"languages": ()})
     best = max(models, key=lambda model: (model.manifest.detail("dev_score", float), model.seed))
     return LanguageTask(
-        settings=first.settings,
+        settings=settings,
         labels=first.labels,
         shape=first.shape,
         folders={seed: model.folder for seed, model in by_seed.items()},

@@ -51,6 +51,8 @@ class NewRecipe:
     """Labels of the task; none if there is no task."""
     no_task: str
     """Reason why there is no task; empty if there is one."""
+    not_judged: dict[str, str]
+    """Reasons why the task is not judged in some targets, by language."""
     machine: Machine
     fitted: FittedSizes
     text: str
@@ -86,6 +88,7 @@ class NewRecipe:
         chosen = _source_language(found, characters, source)
         taken = {chosen: taken.pop(chosen)} | taken
         labels, no_task = _labels(taken, chosen)
+        not_judged = _not_judged(taken, chosen, labels) if labels else {}
         machine = machine or Machine.here()
         project = _project_name(name or folder.resolve().name)
 
@@ -96,6 +99,7 @@ class NewRecipe:
                 text=described,
                 languages=[*taken],
                 labels=labels,
+                judged=[language for language in taken if language not in not_judged] if not_judged else [],
                 no_task=no_task,
                 examples=examples,
                 machine=machine,
@@ -114,6 +118,7 @@ class NewRecipe:
             characters=characters,
             labels=labels,
             no_task=no_task,
+            not_judged=not_judged,
             machine=machine,
             fitted=fitted,
             text=write(fitted),
@@ -153,6 +158,7 @@ class NewRecipe:
             f"machine   {self.machine}",
             f"source    {self.source}; targets: {', '.join([*self.taken][1:])}",
             f"task      {', '.join(self.labels)}" if self.labels else f"task      none: {self.no_task}",
+            *(f"          not judged in {language}: {reason}" for language, reason in self.not_judged.items()),
             f"encoder   {shape.layers} layers of width {shape.width}, blocks of {fitted.block_tokens} tokens, "
             f"{fitted.vocabulary:,} pieces a language",
             f"training  {fitted.pretraining_steps:,} updates of pretraining ({fitted.pretraining_epochs:.1f} times the "
@@ -223,25 +229,38 @@ def _source_language(found: FoundText, characters: dict[str, float], asked: str 
 
 
 def _labels(taken: dict[str, TextSample], source: str) -> tuple[tuple[str, ...], str]:
-    """Return the labels of a task, or the reason why there is none."""
+    """Return the labels of a task that is learned from the source's documents, or the reason why there is none."""
     if not any(sample.has_labels for sample in taken.values()):
         return (), "no document has a label"
-    for language, sample in taken.items():
-        if sample.unlabelled:
-            return (), (
-                f"{len(sample.unlabelled):,} of {sample.counted:,} documents in {language} have no label (the first: "
-                f"{sample.unlabelled[0]}), and a task needs one for each document. Label or remove them, "
-                "and run this again"
-            )
-        if not sample.documents:
-            return (), f"{language} has no documents"
-    labels = tuple(sorted(taken[source].labels["train"]))
+    sample = taken[source]
+    if sample.unlabelled:
+        return (), (
+            f"in {source}, {_unlabelled(sample)}, and a task is learned from the source's labels. Label or remove "
+            "them, and run this again"
+        )
+    labels = tuple(sorted(sample.labels["train"]))
     if len(labels) < 2:
         return (), f"the documents in {source} have fewer than two labels: {list(labels)}"
-    for language, sample in taken.items():
-        if strange := sorted({*sample.labels["test"]} - {*labels}):
-            return (), f"{language} has labels that {source} does not have: {strange}"
+    if strange := sorted({*sample.labels["test"]} - {*labels}):
+        return (), f"the test documents in {source} have labels that its training documents do not have: {strange}"
     return labels, ""
+
+
+def _not_judged(taken: dict[str, TextSample], source: str, labels: Sequence[str]) -> dict[str, str]:
+    """Reasons why a task cannot be judged in some targets, which need no labels to be learned."""
+    reasons = {}
+    for language, sample in taken.items():
+        if language != source and sample.unlabelled:
+            reasons[language] = _unlabelled(sample)
+        elif strange := sorted({*sample.labels["test"]} - {*labels}):
+            reasons[language] = f"it has labels that {source} does not have: {strange}"
+    return reasons
+
+
+def _unlabelled(sample: TextSample) -> str:
+    return (
+        f"{len(sample.unlabelled):,} of {sample.counted:,} documents have no label (the first: {sample.unlabelled[0]})"
+    )
 
 
 def _project_name(folder: str) -> str:

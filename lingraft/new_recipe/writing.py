@@ -16,6 +16,7 @@ def format_recipe(
     text: TextSource,
     languages: Sequence[str],
     labels: Sequence[str],
+    judged: Sequence[str],
     no_task: str,
     examples: Mapping[str, str],
     machine: Machine,
@@ -28,6 +29,7 @@ def format_recipe(
         text: source of the text.
         languages: languages, the source first.
         labels: labels of the task of kind 'documents'; no task if empty.
+        judged: languages whose documents have labels to judge the task by; empty if all have.
         no_task: reason why there is no task.
         examples: a text to ask the endpoint about, by language.
         machine: machine that the sizes were fitted to.
@@ -71,7 +73,7 @@ def format_recipe(
         _line("depth", fitted.depth, "layers of the mini-model; one of encoder.mlm_heads"),
         _line("initialisation", "aligned", "new embeddings begin as the source's that mean the same"),
         *_stage(fitted, fitted.adaptation_steps, shape.adaptation_rate),
-        *(_task(labels, examples, fitted) if labels else _without_task(no_task)),
+        *(_task(labels, judged, examples, fitted) if labels else _without_task(no_task)),
         "",
         "[cluster]",
         _line("parallel_languages", 1, "languages that are learned at the same time"),
@@ -107,13 +109,15 @@ def _stage(fitted: FittedSizes, steps: int, rate: float) -> list[str]:
     ]
 
 
-def _task(labels: Sequence[str], examples: Mapping[str, str], fitted: FittedSizes) -> list[str]:
+def _task(labels: Sequence[str], judged: Sequence[str], examples: Mapping[str, str], fitted: FittedSizes) -> list[str]:
+    where = _line("languages", [*judged], "those that have labels; the task is served in all")
     lines = [
         "",
-        "[[tasks]]  # learned in the source language only, and judged in all",
+        f"[[tasks]]  # learned in the source language only, and judged in {'some' if judged else 'all'}",
         _line("name", "topic", "what the endpoint calls it"),
         _line("kind", "documents", "the documents above, by their labels"),
         _line("labels", [*labels], "in this order"),
+        *([where] if judged else []),
         "",
         "[tasks.finetuning]",
         _line("epochs", 5, "times that every labelled document is seen"),

@@ -141,7 +141,7 @@ def drop_unlabelled_tasks(recipe: Recipe) -> Recipe:
     lost = "" if left else " The run learns embeddings and serves masked tokens; there will be no zero-shot scores."
     say(
         f"No document has a label, so the recipe's tasks of kind 'documents', {named}, are left out.{lost} "
-        "To have them, give every document a label: the key 'label' in JSONL, or one sub-folder a label."
+        f"To have one, label all documents in {recipe.source!r}: the key 'label' in JSONL, or one sub-folder a label."
     )
     tolerances = {name: value for name, value in recipe.gate.tolerances.items() if name not in named}
     gate = recipe.gate.model_copy(update={"tolerances": tolerances})

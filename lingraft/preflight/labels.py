@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.data.splits import SPLITS, SplitName
-from lingraft.data.text import LABELLING
+from lingraft.data.text import LABELLING, labelling_tasks
 from lingraft.preflight import samples
 from lingraft.preflight.samples import TextSample
 
@@ -32,7 +32,7 @@ def known_labels(recipe: Recipe, taken: Mapping[str, TextSample]) -> KnownLabels
 
 def label_problems(recipe: Recipe, sample: TextSample, known_labels: KnownLabels) -> Iterator[str]:
     """Yield documents of a language that lack a label, or have one that a task does not know."""
-    tasks = _documents_tasks(recipe)
+    tasks = labelling_tasks(recipe, sample.language)
     if tasks and sample.unlabelled:
         count = len(sample.unlabelled)
         more = f" and {count - 1:,} further documents have" if count > 1 else " has"

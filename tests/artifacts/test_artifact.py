@@ -166,6 +166,8 @@ def test_verify_prints_a_summary_and_the_whole_only_where_asked(made: Path) -> N
     mark = read_manifest(made).fingerprint
     assert whole["fingerprint"] == mark
     assert "of the fingerprint expected" in lingraft("verify", made, "--fingerprint", mark)
+    with pytest.raises(ArtifactError, match=f"'{mark[:12]}' is no whole fingerprint, which has 64 digits"):
+        lingraft("verify", made, "--fingerprint", mark[:12])
     edit_manifest(made, details={"labels": ["b", "a"]})
     with pytest.raises(ArtifactError, match=f"not {mark}: its manifest was edited"):
         lingraft("verify", made, "--fingerprint", mark)

@@ -40,6 +40,8 @@ def test_an_added_language_becomes_champion_and_part_of_the_bundle(
     printed = add(out_of(added), "--recipe", RECIPE, "--by", "alice")
     assert "version 1 of 'tiny-embeddings-tr' is champion" in printed
     assert "version 1 of 'tiny-bundle-topic' is champion: en, tr" in printed
+    pulled = "lingraft registry pull tiny-bundle-topic --out tiny-bundle-topic"
+    assert f"to serve it: {pulled}, then lingraft serve tiny-bundle-topic" in printed
     assert "asked by alice" in CliRunner().invoke(app, ["registry", "show", "tiny-embeddings-tr"]).stdout
     serving = registered.shop.recipe.model_copy(update={"serve_primary": True}).to_json()
     run, embeddings = registered.begin(tmp_path / "run"), [out_of(added) / "embeddings"]

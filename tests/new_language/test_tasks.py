@@ -90,3 +90,15 @@ def test_without_test_examples_in_the_language_it_says_why_nothing_is_judged(
     assert added.scores.tasks == ()
     assert reason in added.left_out["judged on task 'same-topic'"]
     assert added.loaders["same-topic"] == "AutoModelForSequenceClassification"
+
+
+def test_a_language_whose_documents_have_labels_is_judged_though_the_recipe_s_targets_had_none(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    task = {"name": "topic", "kind": "documents", "languages": ["en"], "finetuning": {"epochs": 0.5}}
+    recipe = Recipe.parse(workshop.recipe.model_dump(mode="json") | {"tasks": [task]})
+    folder = tmp_path / "task"
+    finetune_stage.finetune(recipe, "topic", workshop.primary, workshop.texts["en"], 1, folder, ignore_metrics)
+    made_up.write(tmp_path / "text", ("de",), count=200)
+    added = add_language(workshop.primary, tmp_path / "text", "de", tmp_path / "de", [folder], wanted=BRIEFLY)
+    assert [scores.name for scores in added.scores.tasks] == ["topic"]

@@ -3,6 +3,7 @@
 import json
 import sys
 import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -96,24 +97,33 @@ def test_files_of_other_names_are_listed_by_language(text: Path) -> None:
         NewRecipe.of(text, machine=SMALL)
 
 
+def relabel(text: Path, language: str, change: Callable[[int, dict[str, str]], dict[str, str]]) -> None:
+    """Write a language's documents, each changed by its number and content."""
+    rows = [change(number, row) for number, row in enumerate(made_up.documents(language, 300))]
+    (text / f"{language}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def unlabelled(_: int, row: dict[str, str]) -> dict[str, str]:
+    """A document without its label."""
+    return {"text": row["text"]}
+
+
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("languages", "change", "reason"),
     [
-        (lambda row: {"text": row["text"]}, "no document has a label"),
-        (lambda row: row | {"label": "moon"}, "de has labels that en does not have: ['moon']"),
+        (("en", "de", "tr"), unlabelled, "no document has a label"),
+        (("en",), unlabelled, "in en, 300 of 300 documents have no label"),
+        (("en",), lambda _, row: row | {"label": "moon"}, "the documents in en have fewer than two labels: ['moon']"),
     ],
 )
-def test_without_labels_for_all_there_is_no_task_and_the_recipe_says_why(
-    text: Path, change: object, reason: str
+def test_without_labels_of_the_source_there_is_no_task_and_the_recipe_says_why(
+    text: Path, languages: Sequence[str], change: Callable[[int, dict[str, str]], dict[str, str]], reason: str
 ) -> None:
-    assert callable(change)
-    languages = ("de",) if "moon" in reason else ("en", "de", "tr")
     for language in languages:
-        rows = [change(row) for row in made_up.documents(language, 300)]
-        (text / f"{language}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        relabel(text, language, change)
     made = NewRecipe.of(text, machine=SMALL)
     assert (made.recipe.tasks, made.recipe.serve_primary) == ((), True)
-    assert f"# No task: {reason}." in made.text
+    assert f"# No task: {reason}" in made.text
     assert reason in made.summary()
     uncommented = made.text.replace("# [[tasks]]", "[[tasks]]").replace('# name = "t', 'name = "t')
     raw = tomllib.loads(uncommented.replace('# kind = "documents"', 'kind = "documents"'))
@@ -121,12 +131,23 @@ def test_without_labels_for_all_there_is_no_task_and_the_recipe_says_why(
 
 
 def test_documents_without_a_label_are_counted(text: Path) -> None:
-    rows = [row if number % 3 else {"text": row["text"]} for number, row in enumerate(made_up.documents("de", 300))]
-    (text / "de.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    relabel(text, "en", lambda number, row: row if number % 3 else unlabelled(number, row))
     assert (
-        f"task      none: 100 of 300 documents in de have no label (the first: {text / 'de.jsonl'}, line 1), and a "
-        "task needs one for each document. Label or remove them, and run this again\n"
+        f"task      none: in en, 100 of 300 documents have no label (the first: {text / 'en.jsonl'}, line 1), and a "
+        "task is learned from the source's labels. Label or remove them, and run this again\n"
     ) in NewRecipe.of(text, machine=SMALL).summary()
+
+
+def test_a_task_is_learned_for_targets_without_labels_and_judged_where_there_are_some(text: Path) -> None:
+    relabel(text, "tr", unlabelled)
+    made = NewRecipe.of(text, machine=SMALL)
+    [task] = made.recipe.tasks
+    assert (task.languages, set(task.examples)) == (("en", "de"), {"en", "de", "tr"})
+    assert "not judged in tr: 300 of 300 documents have no label" in made.summary()
+    relabel(text, "de", lambda _, row: row | {"label": "moon"})
+    made = NewRecipe.of(text, machine=SMALL)
+    assert made.recipe.task().languages == ("en",)
+    assert "not judged in de: it has labels that en does not have: ['moon']" in made.summary()
 
 
 def test_an_example_fits_the_model_also_where_a_character_is_a_token(text: Path) -> None:

@@ -11,6 +11,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.text import Split
 from lingraft.data.documents import SAMPLED
 from lingraft.data.splits import split_of
+from lingraft.data.text import prepare
 from lingraft.preflight import NotReadyError, samples
 from tests import made_up
 from tests.preflight.listed import change, recipe_on, refusal
@@ -189,6 +190,18 @@ def test_with_some_labels_the_task_stays_and_what_lacks_them_is_listed(text: Pat
     assert preflight.drop_unlabelled_tasks(recipe) is recipe
     [found] = refusal(recipe)
     assert found.startswith(f"de: {text / 'de.txt'} and 299 further documents have no label")
+    assert "set the task's 'languages' to those that have labels" in found
+
+
+def test_labels_are_only_asked_of_languages_that_a_task_is_judged_in(text: Path, tmp_path: Path) -> None:
+    (text / "de.jsonl").unlink()
+    (text / "de.txt").write_text("\n\n".join(row["text"] for row in made_up.documents("de", 300)))
+    recipe = recipe_on(text, tasks=[TASK | {"languages": ["en"]}])
+    preflight.require_ready(recipe)
+    assert prepare(recipe, "de", tmp_path / "prepared").manifest.language == "de"
+    change(text / "en.jsonl", 7, '{"text": "no label"}')
+    [found] = refusal(recipe)
+    assert found.startswith(f"en: {text / 'en.jsonl'}, line 7 has no label")
 
 
 def test_text_that_is_a_copy_of_the_source_s_is_said(text: Path, capsys: pytest.CaptureFixture[str]) -> None:

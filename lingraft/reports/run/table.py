@@ -83,6 +83,7 @@ def brief_table(records: RunRecords) -> str:
     served = [name_and_tag(language) for language, verdict in records.verdicts.items() if verdict.promoted]
     if served:
         lines.append(f"Promoted by the gate: {', '.join(served)}.")
+    lines += _untested_notes(records)
     lines += [f"{name_and_tag(each)} is NOT promoted; the report says why." for each in records.refused]
     lines += [f"{name_and_tag(each)} FAILED; the report says why." for each in records.failed]
     return "\n".join(lines)
@@ -109,7 +110,22 @@ def notes(records: RunRecords) -> list[str]:
         return [*found, "No zero-shot scores: the recipe names no task, so none was finetuned and tested."]
     scores = [result.task_scores.get(task) for task in records.tasks for result in records.languages]
     missing = any(task is None or task.initial is None for task in scores)
-    return [*found, _seeds_note(records), *([f"{UNKNOWN}: not measured."] if missing else [])]
+    found += [_seeds_note(records), *_untested_notes(records)]
+    return [*found, f"{UNKNOWN}: not measured."] if missing else found
+
+
+def _untested_notes(records: RunRecords) -> list[str]:
+    """Say of each task in which languages it has no test examples, such as labels, and so no scores."""
+    found = []
+    for task in records.tasks:
+        names = [
+            name_and_tag(language)
+            for language in records.names
+            if not any(task in result.task_scores for result in records.of_language(language))
+        ]
+        if names:
+            found.append(f"{task} is served, but not judged, in {', '.join(names)}: no labelled test examples there.")
+    return found
 
 
 def _seeds_note(records: RunRecords) -> str:

@@ -14,7 +14,7 @@ from lingraft.bundle.format import bundle_languages
 from lingraft.bundle.language_part import language_files, language_version
 from lingraft.console import say
 from lingraft.errors import LingraftError, NotRegisteredError
-from lingraft.serving.publishing.publications import Action, Publications
+from lingraft.serving.publishing.publications import Action, Publication, Publications
 from lingraft.serving.publishing.publish import current_version, served_languages
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.environment import registry_address
@@ -63,10 +63,13 @@ class ChampionFollower:
         self._is_waiting = False
         self._kept_languages: set[str] = set()
 
-    def poll(self) -> None:
+    def poll(self) -> list[Publication]:
         """Publish the champion if it has changed, and tag it with the servers' reports.
 
         A language that the champion lacks is withdrawn if somebody dropped it by name, else it stays in service.
+
+        Returns:
+            What was published now.
 
         Raises:
             ArtifactError: the registered bundle is damaged, or the folder cannot be written.
@@ -76,10 +79,11 @@ class ChampionFollower:
             if not self._is_waiting:
                 say(f"{self._model!r} has no champion in the registry, so nothing is published before it has one.")
             self._is_waiting = True
-            return
+            return []
         self._is_waiting = False
+        made = []
         if self._served is None or champion.number != self._served.number:
-            self._publish(champion)
+            made = self._publish(champion)
             if self._served and self._served.number != champion.number:
                 delete_tag(self._client, self._served, self._tag)
             self._served = champion
@@ -88,8 +92,10 @@ class ChampionFollower:
         if status != self._reported_status:
             set_tags(self._client, champion, {self._tag: status})
             self._reported_status = status
+        return made
 
-    def _publish(self, champion: Version) -> None:
+    def _publish(self, champion: Version) -> list[Publication]:
+        made = []
         with tempfile.TemporaryDirectory() as folder:
             found = download_files(
                 self._client, champion, Kind.BUNDLE, Path(folder) / "bundle", self._files_to_download
@@ -99,11 +105,11 @@ class ChampionFollower:
             leaving = self._languages_to_withdraw(champion, wanted)
             for language, version in wanted.items():
                 if version != self._current_version(language):
-                    self._publish_language(found, language, version, champion)
-        for language in leaving:
-            self._append(language, "withdraw", champion)
+                    made.append(self._publish_language(found, language, version, champion))
+        made += [self._append(language, "withdraw", champion) for language in leaving]
         for language in wanted:
             self._publications.prune(str(self._task), language, self._keep)
+        return made
 
     def _languages_to_withdraw(self, champion: Version, wanted: Collection[str]) -> list[str]:
         """Return the languages that the champion lacks and somebody dropped by name."""
@@ -127,17 +133,17 @@ class ChampionFollower:
         last = self._publications.latest_publication(str(self._task), language)
         return last is None or last.by == self._by or last.at <= decision.asked_at
 
-    def _publish_language(self, found: Artifact, language: str, version: str, champion: Version) -> None:
+    def _publish_language(self, found: Artifact, language: str, version: str, champion: Version) -> Publication:
         if self._started_with.get(language) == version:
-            self._append(language, "restore", champion)
-            return
+            return self._append(language, "restore", champion)
         if not self._is_stored(language, version):
             self._publications.store_version(found, language)
-        self._append(language, "serve", champion, version)
+        return self._append(language, "serve", champion, version)
 
-    def _append(self, language: str, action: Action, champion: Version, version: str | None = None) -> None:
+    def _append(self, language: str, action: Action, champion: Version, version: str | None = None) -> Publication:
         made = self._publications.append(str(self._task), language, action, self._by, version, origin=champion.title)
         say(made.summary)
+        return made
 
     def _files_to_download(self, manifest: Manifest) -> Iterable[str]:
         """Yield the files of languages that have changed and whose new version is not in the folder yet."""

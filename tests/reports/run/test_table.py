@@ -39,6 +39,16 @@ def test_the_table_s_rows_align_and_fit_the_terminal(made_up: SimpleNamespace) -
         assert all(line[end - 1] != " " and line[end : end + 1] in {" ", ""} for end in ends)
 
 
+def test_a_language_in_which_a_task_is_not_judged_is_named(made_up: SimpleNamespace) -> None:
+    source, languages = made_up.two_tasks()
+    untested = "is served, but not judged, in "
+    assert untested not in table(made_up.records())
+    told = [line for line in table(RunRecords.of(source, languages)).splitlines() if untested in line]
+    brief = brief_table(RunRecords.of(source, languages)).splitlines()
+    assert len(told) == 1
+    assert told[0] in brief
+
+
 def test_means_are_over_languages_that_share_a_depth(made_up: SimpleNamespace) -> None:
     records = RunRecords.of(made_up.source(), made_up.languages())
     assert [(row.language, row.layers, len(row.results)) for row in records.means] == [

@@ -1,6 +1,7 @@
 """The registry's champion is published: over a real MLflow server, its files brought one by one."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.names import bundle_name
 from lingraft.cli import app
+from lingraft.errors import PublicationError
 from lingraft.serving.publishing.follower import Follower
 from lingraft.serving.publishing.publications import Publications
 from lingraft.serving.served_bundles import ServedBundles
@@ -103,6 +105,23 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
         assert "made for body" in str(told(fourth))
         lineage = CliRunner().invoke(app, ["registry", "lineage", "--project", remote.recipe.name]).stdout
         assert "endpoint prod: " in lineage or "made for body" in str(champion_of(client, model))
+
+
+def test_who_looks_once_is_told_what_servers_made_of_it_and_so_is_the_registry(
+    make_champion: Callable[..., int], remote: Project, started: Path, german: Path, foreign: Path, folder: Path
+) -> None:
+    model = bundle_name(remote.recipe, TASK)
+    command = ["publish", "champion", model, "--to", str(folder), "--started", str(started), "--once", "--wait=60"]
+    with Follower(ServedBundles.load([started]), [started], folder, every_s=0.05).running():
+        number = make_champion(german)
+        assert re.search(r"topic de 1 on \S+: served", CliRunner().invoke(app, command, catch_exceptions=False).stdout)
+        with tracking.retrying_client() as client:
+            assert version_of(client, model, number).tags["endpoint.lingraft"] == "de, en served"
+        number = make_champion(foreign)
+        with pytest.raises(PublicationError, match=r"are refusals[\s\S]*made for body"):
+            CliRunner().invoke(app, command, catch_exceptions=False)
+        with tracking.retrying_client() as client:
+            assert "made for body" in version_of(client, model, number).tags["endpoint.lingraft"]
 
 
 def fingerprint(bundle: Path, language: str) -> str:

@@ -50,7 +50,7 @@ def failed(project: Project, number: int, **allowed: object) -> list[str]:
 @begins_with(SERVED)
 def test_a_mistyped_bundle_is_not_followed_and_nothing_is_created(project: Project, tmp_path: Path) -> None:
     def champion(model: str) -> Result:
-        command = ["publish", "champion", model, "--to", str(tmp_path / "published"), "--once"]
+        command = ["publish", "champion", model, "--to", str(tmp_path / "published"), "--once", "--wait=0"]
         return CliRunner().invoke(app, command)
 
     for name in (f"{project.bundle}k", project.primary):
