@@ -209,6 +209,15 @@ def test_replicas_of_mlflow_avoid_one_another(documents: list[Document]) -> None
         assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
 
 
+def test_nothing_ends_a_pod_on_demand_that_is_not_to_be_disrupted(documents: list[Document]) -> None:
+    """By karpenter.sh/v1: expireAfter drains whatever runs, and a grace period ends what do-not-disrupt delays."""
+    pools = {d["metadata"]["name"]: d["spec"]["template"]["spec"] for d in documents if d["kind"] == "NodePool"}
+    if pools:
+        on_demand = pools["lingraft-gpu"]
+        assert on_demand["expireAfter"] == "Never"
+        assert "terminationGracePeriod" not in on_demand
+
+
 def test_the_quota_admits_every_service_at_its_largest(documents: list[Document]) -> None:
     (quota,) = (document["spec"]["hard"] for document in documents if document["kind"] == "ResourceQuota")
     wanted = dict.fromkeys(quota, parse_quantity("0"))
