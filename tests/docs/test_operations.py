@@ -1,4 +1,4 @@
-"""docs/operations: commands run, or kubectl takes them; tests, alerts and versions that pages name are those there are."""
+"""docs/operations: commands run, or kubectl takes them; tests, alerts and versions that pages name are real."""
 
 import json
 import os
