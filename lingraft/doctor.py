@@ -5,6 +5,7 @@ Whatever keeps us from looking, a missing right or a lost connection, is a findi
 
 import base64
 import copy
+import http
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ from kubernetes.utils.quantity import parse_quantity
 from lingraft.artifacts.storage import RemotePath, list_names
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.errors import LingraftError
-from lingraft.steps.launch.pods import TRACKING_KEYS, resources
+from lingraft.steps.launch.pods import STORAGE_KEYS, TRACKING_KEYS, resources
 from lingraft.steps.launch.workload import (
     KINDS,
     TRAIN_JOB,
@@ -31,11 +32,15 @@ from lingraft.steps.launch.workload import (
 )
 
 _PIPELINE_ACCOUNT = "lingraft-pipeline"
+_PREPARE_JOB = "prepare-claim"
+"""Job of the manifests that mounts the claim first, and tries to write there."""
 _SERVICE = re.compile(r"(?P<name>[^.]+)(\.(?P<namespace>[^.]+)(?P<svc>\.svc(\..+)?)?)?")
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"  # MLflow has to reach its store, and asks a silent one several times
 _TIMEOUT_S = 30.0
 _SHOWN = 300  # characters of an answer
 _UNREACHABLE = "cannot be reached"
+_LOGGED_OUT = "the API server does not know who asks"
+_APPLY = "Apply an overlay: kubectl apply -k manifests/overlays/prod"
 
 
 class Finding(NamedTuple):
@@ -60,16 +65,24 @@ class Finding(NamedTuple):
 
 
 def examine(api: client.ApiClient, namespace: str, cluster: Cluster) -> Iterator[Finding]:
-    """Yield everything that was looked at, in the order in which to mend it; without an API server, only that.
+    """Yield everything that was looked at, in the order in which to mend it; where nobody answers us, only that.
 
     Runs are to take place in the namespace, and ask for what `cluster` of a recipe says.
     """
     core = client.CoreV1Api(api)
-    remedy = "Apply an overlay: kubectl apply -k manifests/overlays/prod"
-    for first in _check_exists(f"namespace {namespace}", remedy, core.read_namespace, namespace):
-        yield first
-        if not first.gap.startswith(_UNREACHABLE):
-            yield from _Examination(api, core, namespace, cluster).findings()
+    found = [*_checked(f"namespace {namespace}", _APPLY, _check_namespace(core, namespace))]
+    yield from found
+    if not found[0].gap.startswith((_UNREACHABLE, _LOGGED_OUT)):
+        yield from _Examination(api, core, namespace, cluster).findings()
+
+
+def _check_namespace(core: client.CoreV1Api, namespace: str) -> Iterator[Finding]:
+    labels = core.read_namespace(namespace).metadata.labels or {}
+    yield Finding(f"namespace {namespace}")
+    injects = labels.get("istio-injection", "enabled" if "istio.io/rev" in labels else "") == "enabled"
+    gap = "Istio adds one to every pod that does not refuse it: pod security forbids it, and Jobs never end"
+    remedy = f"Our pods refuse it. For all: kubectl label namespace {namespace} istio-injection=disabled --overwrite"
+    yield Finding("no sidecar in pods", gap if injects else "", remedy, may_be_well=True)
 
 
 def _checked(what: str, remedy: str, looks: Iterator[Finding]) -> Iterator[Finding]:
@@ -81,7 +94,10 @@ def _checked(what: str, remedy: str, looks: Iterator[Finding]) -> Iterator[Findi
             yield Finding(what, "is not there", remedy)
         elif not isinstance(error, ApiException):
             yield Finding(what, f"{_UNREACHABLE}: {error}", "Check KUBECONFIG and the network.")
-        elif error.status in {401, 403}:
+        elif error.status == http.HTTPStatus.UNAUTHORIZED:
+            remedy = "Log in again: the token has expired, or is another cluster's."
+            yield Finding(what, f"{_LOGGED_OUT}: {error.reason}", remedy)
+        elif error.status == http.HTTPStatus.FORBIDDEN:
             yield Finding(what, f"we may not look: {error.reason}", "Ask with the rights of an administrator.")
         else:
             gap = f"the API server answers {error.status} ({error.reason})"
@@ -111,17 +127,30 @@ class _Examination:
         yield from self._kinds("TrainJob" in launched)
         remedy = "Apply an overlay, or name yours in cluster.storage_claim of the recipe."
         yield from _checked(claim, remedy, self._claim(claim))
+        yield from _checked(
+            f"{claim} can be written", f"{_APPLY}, whose Job {_PREPARE_JOB} tries.", self._written(claim)
+        )
         if cluster.results and "://" in cluster.results:
             yield _check_object_store(cluster.results)
         yield from _checked("nodes", "Add nodes to the cluster.", self._nodes(profiles))
+        yield from _checked("quotas and limits", _APPLY, self._quotas(profiles))
         read = client.SchedulingV1Api(self.api).read_priority_class
         remedy = "Apply an overlay, or name one that `kubectl get priorityclasses` has."
         for name in sorted({each.priority_class for each in profiles.values() if each.priority_class}):
             yield from _check_exists(f"priority class {name}", remedy, read, name)
+        for account in filter(None, (_PIPELINE_ACCOUNT, cluster.service_account)):
+            remedy = "Apply an overlay, or name yours in cluster.service_account of the recipe."
+            read = self.core.read_namespaced_service_account
+            yield from _check_exists(f"service account {account}", remedy, read, account, self.namespace)
         if launched:
             what = f"{_PIPELINE_ACCOUNT} may launch steps"
             remedy = "Apply manifests/base/launcher.yaml, and submit runs with that service account."
             yield from _checked(what, remedy, self._rights(what, remedy, [KINDS[kind] for kind in launched]))
+        if secret := cluster.storage_secret:
+            remedy = f"Create it with the keys {', '.join(STORAGE_KEYS)} that your object storage needs."
+            yield from _check_exists(
+                f"Secret {secret}", remedy, self.core.read_namespaced_secret, secret, self.namespace
+            )
         yield from self._tracking()
 
     def _kinds(self, together: bool) -> Iterator[Finding]:
@@ -154,6 +183,31 @@ class _Examination:
             gap = f"can be mounted on one node only ({', '.join(claim.spec.access_modes)})"
             remedy = "On a cluster of several nodes, choose a storage class that can do ReadWriteMany."
             yield Finding(f"{what} on several nodes", gap, remedy)
+
+    def _written(self, claim: str) -> Iterator[Finding]:
+        """Look how the Job ended that tried: KFP's own pods cannot be given a new volume (no fsGroup)."""
+        job = client.BatchV1Api(self.api).read_namespaced_job(_PREPARE_JOB, self.namespace)
+        volumes = [each.persistent_volume_claim for each in job.spec.template.spec.volumes or ()]
+        mounted = [volume.claim_name for volume in volumes if volume]
+        failed = [each for each in job.status.conditions or () if each.type == "Failed" and each.status == "True"]
+        gap, tried = "", self.cluster.storage_claim in mounted
+        if not tried:
+            gap = f"nobody knows: the Job {_PREPARE_JOB} mounts {', '.join(mounted) or 'none'}"
+        elif failed:
+            gap = f"the Job {_PREPARE_JOB} could not: {failed[0].message}"
+        elif not job.status.succeeded:
+            gap = f"the Job {_PREPARE_JOB} has not ended"
+        remedy = f"See kubectl -n {self.namespace} logs job/{_PREPARE_JOB}; for a claim of your own, run a Job like it."
+        yield Finding(f"{claim} can be written", gap, remedy, may_be_well=not (tried and failed))
+
+    def _quotas(self, profiles: Mapping[str, Profile]) -> Iterator[Finding]:
+        """Look whether the namespace could ever admit a profile's pods, if they were alone in it."""
+        quotas = self.core.list_namespaced_resource_quota(self.namespace).items
+        ranges = self.core.list_namespaced_limit_range(self.namespace).items
+        for name, profile in profiles.items():
+            gap = "; ".join([*_over_quotas(quotas, profile), *_outside_ranges(ranges, profile)])
+            remedy = "Ask for less in the profile, or change it (limits.yaml of the base and of your overlay)."
+            yield Finding(f"quotas and limits for profile {name!r}", gap, remedy)
 
     def _nodes(self, profiles: Mapping[str, Profile]) -> Iterator[Finding]:
         nodes = self.core.list_node().items
@@ -252,3 +306,34 @@ def _obstacle(node: Any, profile: Profile) -> str:
         if parse_quantity(gives.get(resource, "0")) < parse_quantity(quantity)
     ]
     return f"without {', '.join(short)}" if short else ""
+
+
+def _over_quotas(quotas: Iterable[Any], profile: Profile) -> Iterator[str]:
+    """Yield hard limits that a profile's pods exceed; a quota with scopes is for some pods only, and does not count."""
+    for quota in quotas:
+        for resource, quantity in () if quota.spec.scopes or quota.spec.scope_selector else _requests(profile):
+            for key in (f"requests.{resource}", f"limits.{resource}", resource):
+                hard = (quota.spec.hard or {}).get(key)
+                if hard is not None and parse_quantity(hard) < profile.nodes * parse_quantity(quantity):
+                    pods = (
+                        f"{profile.nodes} pods ask for {quantity} each"
+                        if profile.nodes > 1
+                        else f"it asks for {quantity}"
+                    )
+                    yield f"{pods}, but quota {quota.metadata.name} has {hard} {key}"
+
+
+def _outside_ranges(ranges: Iterable[Any], profile: Profile) -> Iterator[str]:
+    """Yield limits of containers and pods that a profile's are outside of."""
+    for each in ranges:
+        for limit in (one for one in each.spec.limits if one.type in {"Container", "Pod"}):
+            for resource, quantity in _requests(profile):
+                least, most = (limit.min or {}).get(resource, "0"), (limit.max or {}).get(resource, quantity)
+                if not parse_quantity(least) <= parse_quantity(quantity) <= parse_quantity(most):
+                    bound = f"{least} to {most}" if resource in (limit.max or {}) else f"{least} or more"
+                    yield f"it asks for {quantity} {resource}, but LimitRange {each.metadata.name} has {bound}"
+
+
+def _requests(profile: Profile) -> Iterable[tuple[str, str]]:
+    requests: dict[str, str] = resources(profile)["requests"]
+    return requests.items()

@@ -35,7 +35,8 @@ IMAGE_VARIABLE = "LINGRAFT_IMAGE"
 """Environment variable: image of a step, by its digest where it has one."""
 _ABSENT = "nothing"
 _KEY_ENDING = ".made-from.json"
-_RESULT = "result"
+RESULT = "result"
+"""Name of the output in the folder of a shared result."""
 _DECISIVE_PACKAGES = ("torch", "sentencepiece", "transformers")
 """Packages whose version may change an artifact."""
 
@@ -124,7 +125,7 @@ def shared_result(
         MissingExtraError: the results' URI needs a client that is not installed.
     """
     with shared_cache_dir(where, _result_name(kind, provenance)) as folder:
-        result = folder / _RESULT
+        result = folder / RESULT
         write_json(provenance_file(result / part), provenance)  # object storage keeps artifacts only
         with cached(result / part, kind, provenance) as found:
             yield result, found
@@ -132,7 +133,7 @@ def shared_result(
 
 def has_shared_result(where: str, kind: Kind, provenance: Mapping[str, Any], part: str = "") -> bool:
     """Return whether a shared result exists, without loading it."""
-    inner = PurePosixPath(_result_name(kind, provenance), _RESULT, part, MANIFEST)
+    inner = PurePosixPath(_result_name(kind, provenance), RESULT, part, MANIFEST)
     uri = uri_of(where)
     return (RemotePath.of(uri) / inner if uri else Path(where) / inner).exists()
 

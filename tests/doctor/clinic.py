@@ -14,7 +14,16 @@ from typing import Any
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.doctor import Finding, examine
 from lingraft.steps.launch.on_cluster import connect
+from tests.steps.launch import api_kinds
+from tests.steps.launch.api_kinds import Kind
 from tests.steps.launch.api_server import ApiServer
+
+for plural, kind in {
+    "serviceaccounts": "ServiceAccount",
+    "resourcequotas": "ResourceQuota",
+    "limitranges": "LimitRange",
+}.items():
+    api_kinds.KINDS.setdefault(plural, Kind("", "v1", kind))
 
 GPU = Profile(
     accelerator="nvidia.com/gpu", accelerator_count=4, nodes=2, shared_memory="1Gi", node_selector={"pool": "gpu"}
@@ -103,6 +112,13 @@ class Clinic:
         """Put a Secret there."""
         self.add("secrets", name, data={key: base64.b64encode(each.encode()).decode() for key, each in values.items()})
 
+    def end_preparation(self, claim: str = "lingraft-data", **status: Any) -> None:
+        """Put the Job there that tries to write to a claim."""
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+        containers = [{"name": "prepare", "image": "x"}]
+        pod = {"containers": containers, "restartPolicy": "Never", "volumes": [volume]}
+        self.add("jobs", "prepare-claim", spec={"template": {"spec": pod}}, status=status)
+
     def _furnish(self) -> None:
         self.add("namespaces", "lingraft")
         for kind in KINDS:
@@ -117,6 +133,8 @@ class Clinic:
         for name in ("one", "two"):
             self.add_node(name, ROOM, {"pool": "gpu"})
         self.add("priorityclasses", "lingraft-training", value=1000)
+        self.add("serviceaccounts", "lingraft-pipeline")
+        self.end_preparation(succeeded=1)
         self.add_secret("lingraft-mlflow", MLFLOW_TRACKING_URI="http://mlflow:5000")
 
 

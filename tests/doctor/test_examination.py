@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from lingraft.cli import app
 from tests.doctor.clinic import CLUSTER, Clinic
+from tests.steps.launch.api_kinds import _REASONS
 from tests.steps.launch.api_server import DROP
 
 TINY = Path(__file__).parents[1] / "tiny.toml"
@@ -23,6 +24,10 @@ LOOKS = [
     ("GET", "priorityclasses", "priority class lingraft-training"),
     ("POST", "subjectaccessreviews", "lingraft-pipeline may launch steps"),
     ("GET", "secrets", "Secret lingraft-mlflow"),
+    ("GET", "jobs", "volume claim lingraft-data can be written"),
+    ("GET", "resourcequotas", "quotas and limits"),
+    ("GET", "limitranges", "quotas and limits"),
+    ("GET", "serviceaccounts", "service account lingraft-pipeline"),
 ]
 """Everything that the API server is asked for, and what the look is about."""
 
@@ -46,6 +51,8 @@ def test_everything_that_is_asked_for_is_refused_in_a_test_below(clinic: Clinic)
         ("clustertrainingruntimes", "lingraft-torch", "cluster.runtime of the recipe"),
         ("persistentvolumeclaims", "lingraft-data", "cluster.storage_claim of the recipe"),
         ("priorityclasses", "lingraft-training", "kubectl get priorityclasses"),
+        ("serviceaccounts", "lingraft-pipeline", "Apply an overlay"),
+        ("jobs", "prepare-claim", "kubectl apply -k"),
     ],
 )
 def test_what_is_not_there_is_named_with_what_to_do(clinic: Clinic, plural: str, name: str, remedy: str) -> None:
@@ -89,6 +96,48 @@ def test_an_api_server_that_fails_is_not_taken_for_one_that_lacks_something(clin
     gap = clinic.the_gap()
     assert gap.gap.startswith("the API server answers 500")
     assert "Apply" not in gap.remedy
+
+
+def test_with_an_expired_token_that_is_all_there_is_to_say(clinic: Clinic) -> None:
+    _REASONS.setdefault(401, "Unauthorized")
+    clinic.server.faults["GET", "namespaces"] = [401]
+    (only,) = clinic.findings().values()
+    assert only.what == "namespace lingraft"
+    assert only.gap == "the API server does not know who asks: Unauthorized"
+    assert only.remedy.startswith("Log in again")
+
+
+@pytest.mark.parametrize(
+    ("field", "plural", "what"),
+    [
+        ("service_account", "serviceaccounts", "service account mine"),
+        ("storage_secret", "secrets", "Secret mine"),
+    ],
+)
+def test_what_a_recipe_names_has_to_be_there(clinic: Clinic, field: str, plural: str, what: str) -> None:
+    clinic.cluster = CLUSTER.model_copy(update={field: "mine"})
+    gap = clinic.the_gap()
+    assert (gap.what, gap.gap, gap.is_lacking) == (what, "is not there", True)
+    clinic.add(plural, "mine")
+    assert clinic.findings()[what].is_good
+
+
+@pytest.mark.parametrize(
+    ("labels", "injects"),
+    [
+        ({"istio-injection": "enabled"}, True),
+        ({"istio.io/rev": "stable"}, True),
+        ({"istio.io/rev": "stable", "istio-injection": "disabled"}, False),
+        ({"istio.io/dataplane-mode": "ambient"}, False),
+    ],
+)
+def test_a_namespace_where_istio_adds_sidecars_is_a_warning(
+    clinic: Clinic, labels: dict[str, str], injects: bool
+) -> None:
+    clinic.server.objects["namespaces", "lingraft"]["metadata"]["labels"] = labels
+    found = clinic.findings()["no sidecar in pods"]
+    assert (found.is_good, found.is_lacking) == (not injects, False)
+    assert "istio-injection=disabled" in found.remedy
 
 
 def test_without_an_api_server_that_is_all_there_is_to_say(clinic: Clinic) -> None:

@@ -43,6 +43,29 @@ def test_a_claim_without_a_volume_is_a_gap_unless_its_class_waits_for_a_pod(
     assert gap.is_lacking == is_lacking
 
 
+FAILED = {"conditions": [{"type": "Failed", "status": "True", "message": "has reached the backoff limit"}]}
+
+
+@pytest.mark.parametrize(
+    ("mounted", "status", "gap", "is_lacking"),
+    [
+        ("lingraft-data", FAILED, "could not: has reached the backoff limit", True),
+        ("lingraft-data", {"active": 1}, "has not ended", False),
+        ("another", {"succeeded": 1}, "mounts another", False),
+        ("another", FAILED, "mounts another", False),
+    ],
+)
+def test_a_claim_that_the_preparing_job_could_not_write_is_a_gap(
+    clinic: Clinic, mounted: str, status: dict[str, Any], gap: str, is_lacking: bool
+) -> None:
+    clinic.end_preparation(mounted, **status)
+    found = clinic.the_gap()
+    assert found.what == "volume claim lingraft-data can be written"
+    assert found.gap.endswith(gap)
+    assert found.is_lacking == is_lacking
+    assert "logs job/prepare-claim" in found.remedy
+
+
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)

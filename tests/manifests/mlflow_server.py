@@ -96,6 +96,8 @@ def _command_and_settings(
     for source in container["envFrom"]:
         settings |= maps.get(source.get("configMapRef", {}).get("name"), {})
     settings |= {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
+    (mlflow,) = (d for d in documents if d["kind"] == "Deployment" and d["metadata"]["name"] == "mlflow")
+    settings["NAMESPACE"] = mlflow["metadata"]["namespace"]
     settings |= secrets
     arguments = "\0".join(container["command"] + container["args"])
     return re.sub(r"\$\((\w+)\)", lambda name: settings[name[1]], arguments).split("\0"), settings

@@ -1,8 +1,10 @@
 """Whatever one object names, another object, the operator or the cluster provides."""
 
 import base64
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +15,7 @@ import lingraft
 from lingraft.config.cluster import Cluster
 from lingraft.steps.launch.pods import CREDENTIAL_KEYS, METRICS_PORT, STEP, TRACKING_KEYS
 from lingraft.training import metrics
-from tests.manifests.conftest import pod_of
+from tests.manifests.conftest import overlaid, pod_of
 from tests.manifests.readme_secrets import secrets_of
 
 Document = dict[str, Any]
@@ -164,9 +166,12 @@ def test_alerts_are_about_metrics_that_there_are(documents: list[Document]) -> N
 
 
 def _allowed_hosts(documents: list[Document]) -> set[str]:
-    settings = [document["data"] for document in documents if document["kind"] == "ConfigMap"]
-    (server,) = (data for data in settings if "MLFLOW_SERVER_ALLOWED_HOSTS" in data)
-    return set(server["MLFLOW_SERVER_ALLOWED_HOSTS"].split(","))
+    (server,) = (d for d in documents if d["kind"] == "Deployment" and d["metadata"]["name"] == "mlflow")
+    (container,) = server["spec"]["template"]["spec"]["containers"]
+    assert {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}} in container["env"]
+    (hosts,) = (each for each in container["args"] if each.startswith("--allowed-hosts="))
+    named: str = hosts.partition("=")[2].replace("$(NAMESPACE)", server["metadata"]["namespace"])
+    return set(named.split(","))
 
 
 def test_mlflow_answers_to_every_name_of_its_service(documents: list[Document]) -> None:
@@ -182,6 +187,35 @@ def test_mlflow_answers_to_the_address_that_the_steps_are_given(
     (secret,) = (one for one in operator_secrets if one["metadata"]["name"] == Cluster().tracking_secret)
     uri = base64.b64decode(secret["data"]["MLFLOW_TRACKING_URI"]).decode()
     assert urlsplit(uri).netloc in _allowed_hosts(documents)
+
+
+def test_another_namespace_is_set_in_one_place(overlay: str, tmp_path: Path) -> None:
+    documents = overlaid(tmp_path, namespace="other", resources=[f"overlays/{overlay}"])
+    spaces = {d["metadata"]["name"] for d in documents if d["kind"] == "Namespace"}
+    spaces |= {d["metadata"]["namespace"] for d in documents if "namespace" in d["metadata"]}
+    spaces |= {subject["namespace"] for d in documents if d["kind"] == "RoleBinding" for subject in d["subjects"]}
+    assert spaces == {"other"}
+    text = json.dumps(documents)
+    assert not re.search(r"mlflow\.lingraft|namespace=.{0,4}lingraft", text)
+    assert "mlflow.other.svc:5000" in _allowed_hosts(documents)
+
+
+def test_replicas_of_mlflow_avoid_one_another(documents: list[Document]) -> None:
+    (mlflow,) = (d for d in documents if d["kind"] == "Deployment" and d["metadata"]["name"] == "mlflow")
+    if mlflow["spec"]["replicas"] > 1:
+        rules = mlflow["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
+        (term,) = rules["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert term["podAffinityTerm"]["labelSelector"] == mlflow["spec"]["selector"]
+        assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+
+
+def test_nothing_ends_a_pod_on_demand_that_is_not_to_be_disrupted(documents: list[Document]) -> None:
+    """By karpenter.sh/v1: expireAfter drains whatever runs, and a grace period ends what do-not-disrupt delays."""
+    pools = {d["metadata"]["name"]: d["spec"]["template"]["spec"] for d in documents if d["kind"] == "NodePool"}
+    if pools:
+        on_demand = pools["lingraft-gpu"]
+        assert on_demand["expireAfter"] == "Never"
+        assert "terminationGracePeriod" not in on_demand
 
 
 def test_the_quota_admits_every_service_at_its_largest(documents: list[Document]) -> None:
