@@ -35,7 +35,7 @@ class AlignmentQuality:
     added_loss: float | None = None
     """Nats that rows from neighbours add to the masked loss of fitted ones before any update; None: not measured."""
     translations_added_loss: float | None = None
-    """The same of rows from translations alone; None: not measured, or none were given."""
+    """Nats that rows from translations alone add; None: not measured, or none were given."""
 
     @property
     def summary(self) -> str:
