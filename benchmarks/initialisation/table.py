@@ -35,7 +35,7 @@ def _cell(arm: Arm, language: str, task: str, out: Path) -> Cell | None:
 
 
 def _record(arm: Arm, language: str, cells: dict[str, Cell], out: Path) -> dict[str, Any]:
-    points = cells[MASKED].points
+    points = max((cell.points for cell in cells.values()), key=len)
     system = PROGRESSIVE if arm.recipe.adaptation.progressive else str(arm.system)
     record: dict[str, Any] = {"language": language, "start": str(arm.start), "system": system, "seed": arm.seed}
     record |= {"depth": arm.depth, "steps": [point.step for point in points]}

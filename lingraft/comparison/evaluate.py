@@ -143,6 +143,7 @@ def evaluate_language(
     curve: Path,
     language: str,
     reference: Path | None = None,
+    only_ends: bool = False,
 ) -> EvalResult:
     """Evaluate the learning curves of one language in one arm: on masked tokens and on each task that covers the
     language.
@@ -156,6 +157,7 @@ def evaluate_language(
         curve: folder of the adaptation, with its checkpoints.
         language: tag of the language.
         reference: from `ReferenceJob`, of the same primary; alignment is measured with it.
+        only_ends: whether only the first and the last checkpoint are evaluated.
     """
     inputs = (*target, *([reference] if reference else ()), models.primary, curve / EMBEDDINGS)
     scorers: dict[str, Callable[[], Scorer]] = {}
@@ -170,7 +172,8 @@ def evaluate_language(
     for name, begin in scorers.items():
         title = f"judging of {name!r} in {language!r}: {arm.title}"
         with _evaluation_precision(arm.recipe):
-            found, failed = _result_or_reason(title, inputs, partial(_score_checkpoints, begin, curve / CHECKPOINTS))
+            work = partial(_score_checkpoints, begin, curve / CHECKPOINTS, only_ends)
+            found, failed = _result_or_reason(title, inputs, work)
         points, baseline = found or ((), None)
         if baseline is not None:
             baselines[name] = baseline
@@ -271,6 +274,8 @@ class ArmEvaluation(_Evaluation, frozen=True):
     arm: Arm
     curve: Path
     reference: Path | None = None
+    only_ends: bool = False
+    """Whether only the first and the last checkpoint are evaluated."""
 
     @property
     @override
@@ -281,7 +286,12 @@ class ArmEvaluation(_Evaluation, frozen=True):
     @property
     @override
     def work(self) -> float:
-        return super().work * len(self.recipe.adaptation.checkpoint_steps)
+        return super().work * (2 if self.only_ends else len(self.recipe.adaptation.checkpoint_steps))
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        return {**super().settings, **({"only_ends": True} if self.only_ends else {})}
 
     @override
     def make(self, watch: Watch = unwatched) -> Artifact:
@@ -292,6 +302,7 @@ class ArmEvaluation(_Evaluation, frozen=True):
             curve=self.curve,
             language=self.language,
             reference=self.reference,
+            only_ends=self.only_ends,
         )
         return save_eval_result(found, self.out)
 
@@ -365,9 +376,13 @@ def _result_or_reason(
         return None, f"{title}: {format_error(error)}"
 
 
-def _score_checkpoints(begin: Callable[[], Scorer], checkpoints: Path) -> tuple[tuple[CurvePoint, ...], float | None]:
+def _score_checkpoints(
+    begin: Callable[[], Scorer], checkpoints: Path, only_ends: bool
+) -> tuple[tuple[CurvePoint, ...], float | None]:
     """Return the points of a learning curve, and the score of the trivial answer."""
     folders = sorted(checkpoints.glob("step-*"))
+    if only_ends:
+        folders = [folder for folder in folders if folder in (folders[0], folders[-1])]
     if not folders:
         raise ArtifactError(f"{checkpoints} holds no checkpoints. Remove the adaptation beside it, and run it again.")
     score = begin()

@@ -125,7 +125,9 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
             for arm in _arms_adapting(part, language):
                 models = _finetuned_models(part.primary(arm.primary), out)
                 yield _adaptation_job(arm, language, out)
-                yield _language_evaluation(arm, models.restricted_to(MASKED), language, out)
+                yield _language_evaluation(
+                    arm, models.restricted_to(MASKED), language, out, only_ends=not part.masked_curves
+                )
                 if part.measures_alignment:
                     yield _language_evaluation(arm, models.restricted_to(ALIGNMENT), language, out)
         for task in part.tasks:
@@ -175,7 +177,7 @@ def _adaptation_job(arm: Arm, language: str, out: Path) -> Job:
     )
 
 
-def _language_evaluation(arm: Arm, models: FinetunedModels, language: str, out: Path) -> Job:
+def _language_evaluation(arm: Arm, models: FinetunedModels, language: str, out: Path, only_ends: bool = False) -> Job:
     aligned = models.only == ALIGNMENT
     return ArmEvaluation(
         recipe=arm.recipe,
@@ -185,6 +187,7 @@ def _language_evaluation(arm: Arm, models: FinetunedModels, language: str, out: 
         curve=_adaptation_dir(arm, language, out),
         language=language,
         reference=models.output_dir(_evaluations_dir(arm.primary, out)) if aligned else None,
+        only_ends=only_ends,
         out=models.output_dir(_evaluations_dir(arm.name, out) / language),
     )
 
