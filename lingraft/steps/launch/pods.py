@@ -23,8 +23,13 @@ LABEL = "lingraft.io/call"
 METRICS_PORT = 9400
 METRICS_LABEL = "lingraft.io/metrics"
 """Label of pods that serve metrics at that port while they train, by which Prometheus finds them."""
-STEP = {"app.kubernetes.io/name": "lingraft", "app.kubernetes.io/component": "step", METRICS_LABEL: "true"}
-"""Labels of launched pods, which network policies select."""
+STEP = {
+    "app.kubernetes.io/name": "lingraft",
+    "app.kubernetes.io/component": "step",
+    "sidecar.istio.io/inject": "false",
+    METRICS_LABEL: "true",
+}
+"""Labels of launched pods, which network policies select. A sidecar of Istio would keep a Job from ending."""
 STOP_S = 60
 """Seconds from SIGTERM to SIGKILL; a checkpoint takes 25 at most."""
 

@@ -53,6 +53,10 @@ def test_a_job_passes_the_strict_schema_and_its_pod_the_policy(job: dict[str, An
     assert list(pod_violations(job["spec"]["template"]["spec"], served=False)) == []
 
 
+def test_istio_adds_no_sidecar_which_would_keep_a_job_from_ending(job: dict[str, Any]) -> None:
+    assert job["spec"]["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+
+
 def test_a_train_job_has_only_fields_that_the_trainer_knows(train_job: dict[str, Any]) -> None:
     read = TrainerV1alpha1TrainJob.from_dict(train_job)
     assert read is not None
