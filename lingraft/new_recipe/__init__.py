@@ -250,7 +250,9 @@ def _not_judged(taken: dict[str, TextSample], source: str, labels: Sequence[str]
     """Reasons why a task cannot be judged in some targets, which need no labels to be learned."""
     reasons = {}
     for language, sample in taken.items():
-        if language != source and sample.unlabelled:
+        if language == source:
+            continue
+        if sample.unlabelled:
             reasons[language] = _unlabelled(sample)
         elif strange := sorted({*sample.labels["test"]} - {*labels}):
             reasons[language] = f"it has labels that {source} does not have: {strange}"

@@ -18,6 +18,7 @@ from lingraft.config.tasks import Task
 from lingraft.console import say
 from lingraft.data import documents
 from lingraft.data.languages import warn_of_unknown_codes
+from lingraft.data.text import labelling_tasks
 from lingraft.errors import TextError
 from lingraft.preflight import examples, labels, outputs, resources, samples, sizes
 from lingraft.preflight.languages import load_detector, wrong_text_warnings
@@ -133,7 +134,7 @@ def drop_unlabelled_tasks(recipe: Recipe) -> Recipe:
     If no other task is left, the primary itself is bundled, so that there is an endpoint for masked tokens and
     embeddings. Where only some documents lack labels, the recipe stays as it is, and the check lists them.
     """
-    named = [task.name for task in recipe.tasks if task.kind == "documents"]
+    named = [task.name for task in labelling_tasks(recipe, recipe.source)]
     taken = [samples.take_sample(recipe.text, recipe.split, language) for language in recipe.languages] if named else []
     if not any(sample.documents for sample in taken) or any(sample.has_labels for sample in taken):
         return recipe

@@ -18,7 +18,7 @@ def known_labels(recipe: Recipe, taken: Mapping[str, TextSample]) -> KnownLabels
 
     The source is read if it is not among the samples.
     """
-    tasks = _documents_tasks(recipe)
+    tasks = labelling_tasks(recipe, recipe.source)
     found: dict[str, Sequence[str]] = {task.name: task.labels for task in tasks if task.labels}
     if len(found) < len(tasks):
         source = taken.get(recipe.source)
@@ -42,10 +42,6 @@ def label_problems(recipe: Recipe, sample: TextSample, known_labels: KnownLabels
         )
     for task in tasks:
         yield from _of_task(recipe, task, sample, known_labels.get(task.name))
-
-
-def _documents_tasks(recipe: Recipe) -> list[Task]:
-    return [task for task in recipe.tasks if task.kind == "documents"]
 
 
 def _of_task(recipe: Recipe, task: Task, sample: TextSample, labels: Sequence[str] | None) -> Iterator[str]:

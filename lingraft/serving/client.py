@@ -5,12 +5,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from lingraft.errors import MissingExtraError, RequestError, ServingError
+from lingraft.retry import poll
 from lingraft.serving.tasks.classification import LABEL, PROBABILITY
 from lingraft.serving.tasks.entities import ENTITY, KIND, SCORE
 from lingraft.serving.tasks.handler import LANGUAGE
@@ -150,17 +150,14 @@ def wait_until_ready(server: RunningServer, ready_s: float) -> None:
     Raises:
         ServingError: the server ended early, or was not ready in time; the message has the end of its log.
     """
-    deadline = time.monotonic() + ready_s
     with httpx.Client(timeout=1.0, trust_env=False) as client:
-        while True:
+        for _ in poll(_POLL_S, within_s=ready_s):
             if (status := server.process.poll()) is not None:
                 raise ServingError(f"the server ended with status {status}. It last said:\n{_tail(server.log)}")
             with contextlib.suppress(httpx.TransportError):
                 if client.get(f"{server.url}/v2/health/ready").is_success:
                     return
-            if time.monotonic() > deadline:
-                raise ServingError(f"the server was not ready after {ready_s:g} s. It last said:\n{_tail(server.log)}")
-            time.sleep(_POLL_S)
+    raise ServingError(f"the server was not ready after {ready_s:g} s. It last said:\n{_tail(server.log)}")
 
 
 def _tail(log: IO[bytes]) -> str:

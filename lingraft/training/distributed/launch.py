@@ -28,6 +28,7 @@ from lingraft.artifacts.artifact import Artifact, read_manifest
 from lingraft.artifacts.files import write_json, write_text
 from lingraft.console import say
 from lingraft.errors import LingraftError, PeerLostError, RecipeError, TrainingError
+from lingraft.retry import poll
 from lingraft.signals import EXIT_CODES, Interruption, not_ignored, restore_signal_handlers
 from lingraft.training.metrics import report_skipped_step
 from lingraft.training.schedule import MetricsCallback, TrainingMetrics
@@ -83,10 +84,11 @@ def join_training() -> int:
     """
     shared = Path(os.environ[ranks.NODES_FOLDER_VARIABLE])
     for number in itertools.count():
-        while not (shared / str(number) / CALL_FILE).exists():
+        for _ in poll(_POLL_S):
+            if (shared / str(number) / CALL_FILE).exists():
+                break
             if (shared / _ENDED_FILE).exists():
                 return 0
-            time.sleep(_POLL_S)
         if lost := _launch(_process_count(), shared / str(number)):
             say(lost)
             return 0 if _ends_soon(shared) else 1
@@ -95,10 +97,7 @@ def join_training() -> int:
 
 def _ends_soon(shared: Path) -> bool:
     """Wait for the first machine to end; one that is lost, too, does not."""
-    until = time.monotonic() + _EXPLANATION_S
-    while not (ended := (shared / _ENDED_FILE).exists()) and time.monotonic() < until:
-        time.sleep(_POLL_S)
-    return ended
+    return any((shared / _ENDED_FILE).exists() for _ in poll(_POLL_S, within_s=_EXPLANATION_S))
 
 
 def end_training() -> None:
