@@ -84,7 +84,7 @@ def _bytes_of(folder: Path) -> int:
 
 
 def artifact_of(demo: Path, kind: Kind, language: str) -> Path:
-    """What the demo made of a kind in a language."""
+    """Return the folder of the artifact of a kind that the demo made in a language."""
     for manifest in sorted((demo / "runs").rglob(MANIFEST)):
         found = read_manifest(manifest.parent)
         if (found.kind, found.language) == (kind, language):

@@ -22,7 +22,7 @@ class Arm:
 
     @property
     def depth(self) -> int:
-        """Where it ends."""
+        """Return the depth at which the adaptation ends."""
         return self.recipe.adaptation.depth
 
     @property

@@ -62,7 +62,7 @@ class Plan(NamedTuple):
 
 
 class Models(NamedTuple):
-    """Where everything lies."""
+    """Folders of the models that are measured."""
 
     folder: Path
     plan: Plan

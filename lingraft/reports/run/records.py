@@ -83,7 +83,7 @@ class SampleAnswer(Result):
 
 
 class TrackedRuns(Result):
-    """Where MLflow keeps the runs that a report is about."""
+    """Address and ids of the tracking runs that a report is about."""
 
     uri: str = pydantic.Field(description="Of the tracking store, without credentials.")
     experiment: str = pydantic.Field(description="Id of the experiment.")
