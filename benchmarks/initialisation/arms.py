@@ -71,7 +71,7 @@ def compared(
     ]
     made = comparison_of_arms(sized, arms)
     primaries = tuple(replace(one, task_layers=(one.layers,)) for one in made.primaries)
-    return replace(made, primaries=primaries, measures_alignment=True, masked_curves=False)
+    return replace(made, primaries=primaries, measures_alignment=True, unlabelled_curves=False)
 
 
 def _with_mini(recipe: Recipe) -> Recipe:

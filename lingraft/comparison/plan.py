@@ -158,8 +158,8 @@ class Comparison:
     primaries: tuple[PlannedPrimary, ...]
     measures_alignment: bool = False
     """Whether languages are evaluated on `ALIGNMENT` as well."""
-    masked_curves: bool = True
-    """Whether masked tokens are predicted at every checkpoint; else at the first and the last one."""
+    unlabelled_curves: bool = True
+    """Whether masked tokens and `ALIGNMENT` are measured at every checkpoint; else at the first and the last one."""
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -125,11 +125,9 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
             for arm in _arms_adapting(part, language):
                 models = _finetuned_models(part.primary(arm.primary), out)
                 yield _adaptation_job(arm, language, out)
-                yield _language_evaluation(
-                    arm, models.restricted_to(MASKED), language, out, only_ends=not part.masked_curves
-                )
-                if part.measures_alignment:
-                    yield _language_evaluation(arm, models.restricted_to(ALIGNMENT), language, out)
+                for measure in (MASKED, ALIGNMENT) if part.measures_alignment else (MASKED,):
+                    ends = not part.unlabelled_curves
+                    yield _language_evaluation(arm, models.restricted_to(measure), language, out, only_ends=ends)
         for task in part.tasks:
             yield from _task_jobs(part, task, out)
 
