@@ -16,6 +16,9 @@ NumberFormat = Literal["fp32", "bf16"]
 AutocastFactory = Callable[[], AbstractContextManager[object]]
 """Opens the context in which forward passes run."""
 _FORMATS: tuple[NumberFormat, ...] = ("fp32", "bf16")
+_WITHOUT_BF16 = "AVX2"
+"""Capability of a CPU that computes bfloat16 with instructions for float32: at a tenth of their speed or less. A single
+step may then last many times as long as a probe should."""
 _PROBE_S = 2.0
 """Longest time that both formats are tried for."""
 _CLEAR, _FEWEST_ROUNDS = 1.3, 3
@@ -46,14 +49,16 @@ def choose_precision(
 ) -> tuple[NumberFormat, str]:
     """Resolve a recipe's precision; `auto` times both formats on the very step to be trained.
 
-    The probe lasts two seconds at most, and ends earlier where one format is clearly faster. Gradients of `parameters`
-    are cleared afterwards.
+    The probe lasts about two seconds, and ends earlier where one format is clearly faster. Gradients of `parameters`
+    are cleared afterwards. A CPU without bfloat16 instructions needs no probe.
 
     Returns:
         The format, and a sentence that says why.
     """
     if wanted != "auto":
         return wanted, f"precision {wanted}, as set"
+    if device().type == "cpu" and torch.backends.cpu.get_cpu_capability() == _WITHOUT_BF16:
+        return "fp32", f"precision fp32: this CPU has no bfloat16 instructions ({_WITHOUT_BF16})"
     rates, took_s = _steps_per_s(loss_of)
     for parameter in parameters:
         parameter.grad = None

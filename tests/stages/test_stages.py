@@ -113,6 +113,7 @@ def test_the_probe_of_precision_auto_changes_nothing_but_the_format(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(precision, "_PROBE_S", 0.1)
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "AVX512")
     probed = pretrained(workshop, briefly(workshop.recipe).model_copy(update={"precision": "auto"}), tmp_path / "auto")
     chosen = probed.manifest.record["precision"]
     fixed = pretrained(workshop, briefly(workshop.recipe).model_copy(update={"precision": chosen}), tmp_path / "fixed")

@@ -37,6 +37,7 @@ def test_auto_takes_the_faster_format_by_the_clock_and_ends_early_where_it_is_cl
     """Four rounds: the first one allocates, and three are the fewest that count."""
     layer, now_s = model(), [0.0]
     monkeypatch.setattr(precision, "_PROBE_S", 3600.0)
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "AVX512")
     monkeypatch.setattr("time.perf_counter", lambda: now_s[0])
 
     def loss() -> torch.Tensor:
@@ -48,3 +49,11 @@ def test_auto_takes_the_faster_format_by_the_clock_and_ends_early_where_it_is_cl
     measured = f"bf16 {1 / bf16_s:.1f} against fp32 {1 / fp32_s:.1f} forward and backward passes a second"
     assert reason == f"precision {faster}: {measured} in a probe of 16.0 s"
     assert [parameter.grad for parameter in layer.parameters()] == [None, None]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="looks at the CPU only where it trains")
+def test_auto_is_fp32_without_a_probe_where_the_cpu_has_no_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "AVX2")
+    found, reason = precision.choose_precision("auto", lambda: pytest.fail("probed"), [])
+    assert found == "fp32"
+    assert reason == "precision fp32: this CPU has no bfloat16 instructions (AVX2)"
