@@ -22,7 +22,7 @@ class SplitScan:
 
     errors: list[str] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
-    """Where each label stands first."""
+    """First place of each label."""
     count: int = 0
 
     @property
