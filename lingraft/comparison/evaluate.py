@@ -456,7 +456,7 @@ def _task_scorer(
     task: Task, models: FinetunedModels, layers: int, dirs: LanguageDirs, language: str
 ) -> Callable[[Embeddings | Primary], ScoreWithBaseline]:
     """Return a scorer for a finetuned task's test examples in a language: its official metric, with each seed."""
-    text = load_text(dirs.text, language) if task.kind == "documents" else None
+    text = load_text(dirs.text, language) if task.reads_text else None
     tokenizer = Tokenizer.load(dirs.tokenizer, language)
     [finetuned] = load_tasks(models.available_folders(task.name, layers)).values()
     first = finetuned[0]

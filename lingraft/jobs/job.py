@@ -442,7 +442,7 @@ class FinetuningJob(Job, frozen=True):
     def inputs(self) -> dict[str, Path]:
         """The primary, and the text if the task's examples are documents of it."""
         given = super().inputs
-        return given if self.recipe.task(self.task).kind == "documents" else {"primary": self.primary}
+        return given if self.recipe.task(self.task).reads_text else {"primary": self.primary}
 
     @property
     @override
