@@ -1,6 +1,6 @@
-"""Which of the processes this one is that `torchrun` has started together; without it, one process leads and is alone.
+"""Rank of this process among those that `torchrun` has started together; without it, it is the only one.
 
-Nothing is imported for that: the command line asks before PyTorch is there.
+Nothing is imported for that, since the command line asks before it imports PyTorch.
 """
 
 import os
@@ -8,7 +8,7 @@ import os
 PROCESSES_VARIABLE = "LINGRAFT_PROCESSES"
 """Variable that says on how many processes of this machine to train."""
 ALL_PROCESSES = "all"
-"""Its value for one process an accelerator, or one where there is none."""
+"""Value of LINGRAFT_PROCESSES for one process for each accelerator, or one where there is none."""
 NODES_FOLDER_VARIABLE = "LINGRAFT_NODES_FOLDER"
 """Variable: the folder in which nodes that train together find what to do; Kubeflow's own say how many there are."""
 _NODES = "PET_NNODES"
@@ -18,30 +18,30 @@ _PORT = "PET_MASTER_PORT"
 
 
 def node_count() -> int:
-    """Machines that train together."""
+    """Return the number of machines that train together."""
     return int(os.environ.get(_NODES, "1")) if NODES_FOLDER_VARIABLE in os.environ else 1
 
 
 def node_rank() -> int:
-    """Number of this machine, from 0."""
+    """Return the number of this machine, from 0."""
     return int(os.environ.get(_NODE, "0")) if node_count() > 1 else 0
 
 
 def rendezvous_endpoint() -> str:
-    """Address at which the processes of several machines meet."""
+    """Return the address at which the processes of several machines meet."""
     return f"{os.environ[_ADDRESS]}:{os.environ[_PORT]}" if node_count() > 1 else "localhost:0"
 
 
 def world_size() -> int:
-    """Processes that train together."""
+    """Return the number of processes that train together."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def rank() -> int:
-    """Number of this process, from 0."""
+    """Return the number of this process, from 0."""
     return int(os.environ.get("RANK", "0")) if world_size() > 1 else 0
 
 
 def is_rank_zero() -> bool:
-    """Whether this is the process that writes, tracks and shows progress."""
+    """Return whether this is the process that writes, tracks and shows progress."""
     return rank() == 0

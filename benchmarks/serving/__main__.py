@@ -18,8 +18,9 @@ from benchmarks.serving import adding, body, latency, losses, memory, overhead, 
 from benchmarks.serving.made import BASE, Models, Plan, make
 from benchmarks.speed.machine import commit, described
 from benchmarks.speed.records import Records
-from lingraft.bundle.runtime import installed_runtime, usable_cpus
+from lingraft.bundle.runtime import installed_runtime
 from lingraft.config.encoder import EncoderShape
+from lingraft.data.pool import available_cores
 
 Part = Callable[[], dict[str, Any]]
 
@@ -60,7 +61,7 @@ def machine() -> dict[str, str]:
     """Processor, cores, threads and versions."""
     runtime = installed_runtime()
     packages = {package: version(package) for package in (runtime, "kserve", "sentencepiece")}
-    return described() | packages | {"threads": str(usable_cpus())}
+    return described() | packages | {"threads": str(available_cores())}
 
 
 def _under_watch(part: Part) -> dict[str, Any]:

@@ -28,8 +28,9 @@ from benchmarks.speed.machine import commit, described
 from lingraft.artifacts.artifact import Draft, Kind
 from lingraft.artifacts.files import write_json
 from lingraft.bundle.format import Precision, body_file
-from lingraft.bundle.runtime import Body, usable_cpus
+from lingraft.bundle.runtime import Body
 from lingraft.config.encoder import EncoderShape
+from lingraft.data.pool import available_cores
 from lingraft.export.exported_model import ExportedModel, write_bodies
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.classification import Classifier
@@ -146,7 +147,7 @@ def compared(shape: EncoderShape, vocabulary: int, rounds: int, tokens: int = 12
         rounds: in which each side is measured.
         tokens: of each text.
     """
-    torch.set_num_threads(usable_cpus())
+    torch.set_num_threads(available_cores())
     tokens = min(tokens, shape.block_tokens)
     with tempfile.TemporaryDirectory() as folder:
         given = dict(sides(shape, vocabulary, Path(folder)))

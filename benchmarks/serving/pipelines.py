@@ -16,7 +16,7 @@ import torch
 from benchmarks.serving import words
 from benchmarks.serving.made import LABELS, PRECISIONS, TOPIC, Models
 from benchmarks.serving.streams import SHORTEST, longest
-from lingraft.bundle.runtime import usable_cpus
+from lingraft.data.pool import available_cores
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.requests import InferRequest, InputTensor
@@ -31,7 +31,7 @@ Side = Callable[[], Any]
 
 def measured(models: Models, texts: int, rounds: int, batches: Sequence[int] = BATCHES) -> dict[str, Any]:
     """Texts a second of both sides, and of the pipeline by batch size; medians of the rounds."""
-    torch.set_num_threads(usable_cpus())
+    torch.set_num_threads(available_cores())
     draw = random.Random(2)
     shortest = min(SHORTEST, models.plan.shape.block_tokens)
     asked = words.texts(models.tokenizer, [draw.randint(shortest, longest(models)) for _ in range(texts)])

@@ -114,9 +114,9 @@ class LanguageOutcome(pydantic.BaseModel, frozen=True, extra="forbid"):
 
     language: str
     failed: str | None = None
-    """Why it failed; None if it succeeded."""
+    """Reason of its failure; None if it succeeded."""
     refused: str | None = None
-    """Why the gate did not promote its new embeddings, which are registered all the same."""
+    """Reason of the gate against its new embeddings, which are registered all the same."""
 
     @property
     def summary(self) -> str:

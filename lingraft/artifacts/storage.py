@@ -1,4 +1,4 @@
-"""Where text lies: files and folders here, or in a store that fsspec reaches, such as s3://bucket/corpus."""
+"""Places of text: files and folders here, or in a store that fsspec reaches, such as s3://bucket/corpus."""
 
 import contextlib
 import glob
@@ -66,12 +66,12 @@ class RemotePath:
 
     @property
     def suffix(self) -> str:
-        """End of its name, with the dot."""
+        """End of the name, with the dot."""
         return PurePosixPath(self.path).suffix
 
     @property
     def stem(self) -> str:
-        """Its name without the suffix."""
+        """Name without the suffix."""
         return PurePosixPath(self.path).stem
 
     def exists(self) -> bool:

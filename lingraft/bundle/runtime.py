@@ -3,7 +3,6 @@
 Legend: B batch, T tokens, D width.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lingraft.bundle.format import EMBEDDED, TYPES, VISIBLE
+from lingraft.data.pool import available_cores
 from lingraft.errors import MissingExtraError, ServingError
 
 CPU = "CPUExecutionProvider"
@@ -21,7 +21,6 @@ CUDA = "CUDAExecutionProvider"
 _EXTRAS = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu"}
 _SETTINGS = {CUDA: {"use_tf32": "0"}}
 """Session settings by provider. TF32, CUDA's default for float32, has 10 mantissa bits: self-tests would fail."""
-_QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Body:
         if provider not in onnxruntime.get_available_providers():
             raise _unusable(provider, onnxruntime.get_available_providers())
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = usable_cpus()
+        options.intra_op_num_threads = available_cores()
         session = onnxruntime.InferenceSession(path, options, [(provider, _SETTINGS.get(provider, {}))])
         # ONNX Runtime falls back to the CPU without an error.
         if session.get_providers()[0] != provider:
@@ -100,13 +99,6 @@ def installed_runtime() -> str:
             f"(pip uninstall {' '.join(found)}), then install one: pip install 'lingraft[cpu]' or 'lingraft[gpu]'."
         )
     return found[0]
-
-
-def usable_cpus(quota_file: Path = _QUOTA_FILE) -> int:
-    """Return the number of CPUs that this process may use, by its affinity and its container's quota (cgroup v2)."""
-    cpus = len(os.sched_getaffinity(0))
-    quota_us, _, period_us = quota_file.read_text().partition(" ") if quota_file.is_file() else ("max", "", "")
-    return cpus if quota_us == "max" else max(1, min(cpus, int(quota_us) // int(period_us)))
 
 
 def _unusable(provider: str, providers: Sequence[str]) -> ServingError:

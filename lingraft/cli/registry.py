@@ -303,7 +303,7 @@ def chosen_project(client: "RetryingClient", given: str | None) -> str:
 
 
 def current_user() -> str:
-    """Who asks, where nobody says so."""
+    """Return the user and machine that a decision is recorded under where no requester is named."""
     return f"{getpass.getuser()}@{platform.node()}"
 
 

@@ -1,11 +1,9 @@
-"""Evaluation in the comparison: each checkpoint of an adaptation is swapped into each finetuned model (section 2, step
-4).
+"""Evaluation in the comparison: each checkpoint of an adaptation is swapped into each finetuned model.
 
 A score that cannot be measured is recorded as missing, with its reason; the other scores are measured all the same.
 """
 
 import json
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -40,7 +38,6 @@ from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, PART, Reference, probe_of, reference_tensors
 from lingraft.stages.evaluate import load_tasks
 from lingraft.stages.results import SeedScores
-from lingraft.tables import counted
 from lingraft.tasks.loading import load_examples
 from lingraft.training import masked_lm, precision
 
@@ -194,7 +191,7 @@ def evaluate_language(
         baselines=baselines,
         lost=models.lost(),
         text_bytes=_text_bytes_or_none(models, target, language),
-        machine=device_name(),
+        machine=precision.device_name(),
     )
 
 
@@ -459,7 +456,7 @@ def _task_scorer(
     task: Task, models: FinetunedModels, layers: int, dirs: LanguageDirs, language: str
 ) -> Callable[[Embeddings | Primary], ScoreWithBaseline]:
     """Return a scorer for a finetuned task's test examples in a language: its official metric, with each seed."""
-    text = load_text(dirs.text, language) if task.kind == "documents" else None
+    text = load_text(dirs.text, language) if task.reads_text else None
     tokenizer = Tokenizer.load(dirs.tokenizer, language)
     [finetuned] = load_tasks(models.available_folders(task.name, layers)).values()
     first = finetuned[0]
@@ -498,13 +495,3 @@ def _text_bytes(text: Path, language: str) -> int:
     # The text may be larger than memory.
     with (load_text(text, language).folder / "train.jsonl").open(encoding="utf-8") as lines:
         return sum(len(json.loads(line)["text"].encode()) for line in lines)
-
-
-def device_name() -> str:
-    """Return the name of the device that trains and evaluates, for people."""
-    if precision.device().type == "cuda":
-        return torch.cuda.get_device_name()
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{[*named, platform.machine()][0]}, {counted(torch.get_num_threads(), 'thread')}"

@@ -31,6 +31,7 @@ from lingraft.jobs.job import Job, LanguageDirs, VectorsJob, language_jobs
 from lingraft.reports.paper import report as paper_report
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.reports.paper.report import MARKDOWN_FILE
+from lingraft.retry import poll
 
 REPORT = "report"
 """Folder of the finished report within the results."""
@@ -271,16 +272,16 @@ def claim_in_turn(planned: Iterable[Job]) -> Iterator[Job]:
     waiting = [*planned]
     told = None
     while waiting:
-        with ExitStack() as hold:
-            job = next((one for one in _ready(waiting) if _try_lock(one.made, hold)), None)
-            if job:
-                yield job
-                waiting.remove(job)
-                continue
-        if told != waiting[0]:
-            told = waiting[0]
-            say(f"waiting for another process: {told.title}")
-        time.sleep(_POLL_S)
+        for _ in poll(_POLL_S):
+            with ExitStack() as hold:
+                job = next((one for one in _ready(waiting) if _try_lock(one.made, hold)), None)
+                if job:
+                    yield job
+                    waiting.remove(job)
+                    break
+            if told != waiting[0]:
+                told = waiting[0]
+                say(f"waiting for another process: {told.title}")
 
 
 def _ready(waiting: Sequence[Job]) -> Iterator[Job]:

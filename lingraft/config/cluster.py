@@ -72,7 +72,7 @@ class Profile(Section):
 
     @property
     def processes(self) -> int:
-        """That train together: one an accelerator, and one on each node without any."""
+        """Number of processes that train together: one for each accelerator, or one for each node without any."""
         return self.nodes * (self.accelerator_count if self.accelerator else 1)
 
     @property
@@ -105,7 +105,7 @@ class Profile(Section):
 
 
 class Cluster(Section):
-    """Where the pipelines run on Kubernetes."""
+    """Resources of the pipelines on Kubernetes."""
 
     image: str = Field("ghcr.io/lingraft/train:0.1.0", description="Image of every step.")
     tracking_secret: str = Field("lingraft-mlflow", description="Secret whose keys become MLFLOW_* variables.")
@@ -146,5 +146,5 @@ class Cluster(Section):
 
     @property
     def results_place(self) -> str:
-        """Where results and checkpoints are shared."""
+        """Folder or URI where results and checkpoints are shared."""
         return self.results or f"{self.storage_path}/results"

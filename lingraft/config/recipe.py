@@ -341,7 +341,7 @@ class Recipe(Section):
         return Stage.BUILD_MINI in self.steps_over(self.adaptation.depth)
 
     def require_mini(self) -> MiniBuilding:
-        """How MINIPOST's mini-model is built.
+        """Return the settings by which MINIPOST's mini-model is built.
 
         Raises:
             RecipeError: the recipe's system has none.

@@ -107,16 +107,16 @@ class Task(Section):
     @pydantic.model_validator(mode="after")
     def _has_data(self) -> Self:
         given = [name for name in ("train", "dev", "test") if getattr(self, name)]
-        if self.kind == "documents" and given:
+        if self.reads_text and given:
             raise ValueError(f"{given} cannot be set with kind 'documents', whose examples are the recipe's [text]")
-        if self.kind != "documents" and len(given) < 3:
+        if not self.reads_text and len(given) < 3:
             raise ValueError(f"kind {self.kind!r} needs train, dev and test, but has only {given}")
         return self
 
     @pydantic.model_validator(mode="after")
     def _settings_count(self) -> Self:
         labels = list(self.labels)
-        if labels and self.kind == "questions":
+        if labels and not self.has_labels:
             raise ValueError(f"labels {labels} cannot be set with kind 'questions', whose answers are parts of a text")
         if len(set(labels)) < len(labels) or len(labels) == 1:
             raise ValueError(
@@ -139,6 +139,16 @@ class Task(Section):
                     f"examples.{language} has {sorted(given)}, but kind {self.kind!r} is asked about {list(wanted)}"
                 )
         return self
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether examples are the labelled documents of a language's text, not files or a dataset of their own."""
+        return self.kind == "documents"
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether answers are labels, not parts of a text."""
+        return self.kind != "questions"
 
     def asked(self, language: str) -> dict[str, str]:
         """Texts of a language's example by the names of `INPUTS`."""

@@ -1,4 +1,4 @@
-"""Where a recipe's text comes from, and how its documents are divided."""
+"""Sources of a recipe's text, and the split of its documents."""
 
 from typing import Annotated, Literal, Self
 
@@ -9,7 +9,7 @@ from lingraft.config.section import Language, Section, Share, is_none
 
 
 class Split(Section):
-    """How documents are divided, by a hash of their name, alike in all languages."""
+    """Split of documents by a hash of their name, alike in all languages."""
 
     dev_share: Share = Field(0.1, description="Share of documents for choices made on the way.")
     test_share: Share = Field(0.2, description="Share of documents for reported scores only.")

@@ -12,7 +12,7 @@ from lingraft.config.systems import System
 
 
 class Initialisation(StrEnum):
-    """Where the rows of a language's pieces start from; special pieces are copied by role in every case."""
+    """Start of the rows of a language's pieces; special pieces are copied by role in every case."""
 
     OVERLAP = "overlap"
     """Rows of pieces that the source has too are copied, the rest are drawn from N(0, 0.02) (paper, footnote 1)."""
@@ -30,7 +30,7 @@ class Initialisation(StrEnum):
 
 
 class OptimizerSettings(Section):
-    """How a training moves, and what it survives."""
+    """Settings of the optimizer, of checkpoints, and of what ends a training."""
 
     weight_decay: NonNegativeFloat = Field(0.01, description="AdamW's decay of matrices; biases and norms have none.")
     clip_norm: PositiveFloat = Field(1.0, description="Largest gradient norm; larger ones are scaled down to it.")

@@ -104,9 +104,9 @@ def evaluation_examples(
     model = load_task(task)
     settings = model.settings
     texts_by_language = _by_language(texts, Kind.TEXT)
-    if blocks_by_language or (texts_by_language and settings.kind != "documents"):
+    if blocks_by_language or (texts_by_language and not settings.reads_text):
         raise ExportError(f"task {model.name!r} is judged on its own examples. Leave --blocks and --text out.")
-    if settings.kind == "documents":
+    if settings.reads_text:
         if not texts_by_language:
             raise ExportError(f"task {model.name!r} takes its examples from text. Give --text once a language.")
         return {tag: load_examples(settings, "test", tag, text) for tag, text in texts_by_language.items()}

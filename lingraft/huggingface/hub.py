@@ -1,4 +1,4 @@
-"""Where a checkpoint is: a folder, or an id on the Hugging Face hub that is fetched into the hub's own cache.
+"""Place of a checkpoint: a folder, or an id on the Hugging Face hub that is fetched into the hub's own cache.
 
 Only settings, safetensors and tokenizer files are fetched and read. A pickle can run code as it is opened, so none is.
 """

@@ -20,7 +20,7 @@ class CheckpointError(LingraftError):
 
 
 class TensorNaming(NamedTuple):
-    """How a family of model types names its tensors."""
+    """Names of tensors in a family of model types."""
 
     body: str
     head_dense: str

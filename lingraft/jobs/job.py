@@ -442,7 +442,7 @@ class FinetuningJob(Job, frozen=True):
     def inputs(self) -> dict[str, Path]:
         """The primary, and the text if the task's examples are documents of it."""
         given = super().inputs
-        return given if self.recipe.task(self.task).kind == "documents" else {"primary": self.primary}
+        return given if self.recipe.task(self.task).reads_text else {"primary": self.primary}
 
     @property
     @override
@@ -515,7 +515,7 @@ class InitialisationJob(_LanguageJob, frozen=True):
     def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.stages.initialise import initialise
 
-        with tempfile.TemporaryDirectory() as folder:
+        with self._shared_vectors() as target_vectors:
             return initialise(
                 recipe=self.recipe,
                 primary=self.primary,
@@ -523,16 +523,19 @@ class InitialisationJob(_LanguageJob, frozen=True):
                 out=self.out,
                 blocks=none_if_empty(self.blocks),
                 source_vectors=none_if_empty(self.source_vectors),
-                target_vectors=self._shared_vectors(Path(folder) / "vectors"),
+                target_vectors=target_vectors,
             )
 
-    def _shared_vectors(self, out: Path) -> Path | None:
-        """Copy the language's static vectors from shared results, or compute them there; None without such results."""
+    @contextlib.contextmanager
+    def _shared_vectors(self) -> Iterator[Path | None]:
+        """Yield a copy of the language's shared static vectors, made if missing; None without shared results."""
         blocks = none_if_empty(self.blocks)
         if blocks is None or not self.recipe.adaptation.initialisation.needs_text or not shared_results():
-            return None
-        VectorsJob(recipe=self.recipe, blocks=blocks, tokenizer=self.tokenizer, out=out).get_or_make()
-        return out
+            yield None
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "vectors"
+            yield VectorsJob(recipe=self.recipe, blocks=blocks, tokenizer=self.tokenizer, out=out).get_or_make().folder
 
 
 class AdaptationJob(_LanguageJob, frozen=True):

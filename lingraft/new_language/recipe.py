@@ -197,7 +197,7 @@ def _from_primary(basis: Basis, wanted: Wanted) -> dict[str, Any]:
 
 
 def _precision() -> Precision:
-    """Not chosen by a probe: work that was stopped, and went on later, must lead to what it would have led to."""
+    """Choose a number format without a probe: interrupted work must lead to the same result as uninterrupted work."""
     on_gpu = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16" if on_gpu else "fp32"
 

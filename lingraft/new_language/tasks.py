@@ -52,7 +52,7 @@ class LanguageTask:
         """
         if not self.settings.covers(language):
             raise NotJudgedError(f"its test examples are in {list(self.settings.languages)}, none in {language!r}")
-        if self.settings.kind == "documents":
+        if self.settings.reads_text:
             _require_labels(text, language)
         try:
             examples = load_examples(self.settings, "test", language, text)
@@ -101,7 +101,7 @@ def _without_weights(name: str, models: Sequence[TaskModel], primary: str) -> La
         require_aligned(what, model.aligned_with, primary, "Finetune the task again")
     first = models[0]
     settings = first.settings
-    if settings.kind == "documents":  # whether the new language has labels is seen in its text
+    if settings.reads_text:  # whether the new language has labels is seen in its text
         settings = settings.model_copy(update={"languages": ()})
     best = max(models, key=lambda model: (model.manifest.detail("dev_score", float), model.seed))
     return LanguageTask(

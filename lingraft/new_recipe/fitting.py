@@ -37,7 +37,7 @@ class Machine:
     cores: int
     memory_bytes: int
     gpu: str | None = None
-    """Its name, if there is one."""
+    """Name of the GPU, if there is one."""
     gpu_memory_bytes: int = 0
 
     @classmethod

@@ -153,7 +153,7 @@ def drop_unlabelled_tasks(recipe: Recipe) -> Recipe:
 def _can_be_judged(recipe: Recipe, task: Task, language: str) -> bool:
     if not task.covers(language):
         return False
-    if task.kind == "documents":
+    if task.reads_text:
         sample = samples.take_sample(recipe.text, recipe.split, language)
         return sample.has_labels and not sample.unlabelled
     return not examples.scan_split(task, "test", language).errors

@@ -22,7 +22,7 @@ class SplitScan:
 
     errors: list[str] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
-    """Where each label stands first."""
+    """First place of each label."""
     count: int = 0
 
     @property
@@ -37,9 +37,9 @@ def example_problems(recipe: Recipe, languages: Sequence[str]) -> Iterator[tuple
     The source is checked with its training and dev examples, too; its labels are read even if it is not checked.
     """
     for task in recipe.tasks:
-        if task.kind == "documents":
+        if task.reads_text:
             continue
-        labels_are_given = task.labels or task.kind == "questions"
+        labels_are_given = task.labels or not task.has_labels
         if recipe.source in languages or not labels_are_given:
             train = scan_split(task, "train", recipe.source)
         else:
@@ -69,14 +69,14 @@ def _in_language(
     looked: dict[SplitName, SplitScan] = {}
     if language == recipe.source:
         looked |= {"train": train, "dev": scan_split(task, "dev", language)}
-        if labels is not None and len(labels) < 2 and task.kind != "questions":
+        if labels is not None and len(labels) < 2 and task.has_labels:
             yield f"train: two or more labels are needed to tell apart; there are {list(labels)}. Add some with others."
             labels = None
     if task.covers(language):
         looked["test"] = scan_split(task, "test", language)
     for split, found in looked.items():
         yield from (f"{split}: {error}" for error in found.errors)
-        if task.kind != "questions" and labels is not None:
+        if task.has_labels and labels is not None:
             yield from (
                 f"{split}: {place} has label {label!r}; the task knows {list(labels)}. Correct the label, or add "
                 "training examples that have it."

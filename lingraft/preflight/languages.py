@@ -25,7 +25,7 @@ class OtherLanguage(NamedTuple):
 
     language: str
     evidence: str
-    """How many parts of the sample seem to be in it, or how short the sample is, for messages."""
+    """Number of parts of the sample that seem to be in it, or length of a short sample, for messages."""
 
 
 def load_detector() -> LanguageDetector | None:

@@ -131,7 +131,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class MarkStyle:
-    """How a line or a dot is drawn."""
+    """Style of a line or a dot."""
 
     colour: str
     line: str

@@ -8,7 +8,6 @@ its scores and its checkpoint.
 """
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -208,9 +207,10 @@ class SharedStudy:
         silent_s = self._liveness.unchanged_s(trial.number, trial.user_attrs.get(_BEAT))
         return has_exited(mark) or silent_s >= self.lost_after_s
 
-    def wait(self) -> None:
-        """Sleep until another worker may have changed something."""
-        time.sleep(min(5.0, self.lost_after_s / _BEATS))
+    @property
+    def poll_s(self) -> float:
+        """Seconds after which another worker may have changed something."""
+        return min(5.0, self.lost_after_s / _BEATS)
 
     @contextlib.contextmanager
     def _holding_lease(self, number: int) -> Iterator[None]:

@@ -23,7 +23,8 @@ except ImportError as error:
 WAIT_VARIABLE = "LINGRAFT_STORAGE_WAIT_S"
 """Environment variable: seconds to wait for a locked SQLite file, or for a database server that went away."""
 _WAIT_S = 60.0
-_RACE_WAIT_S = 5.0
+_RACE_WAIT_S = 30.0
+"""Time for the other process to make the tables: a second, but far more on a busy machine or a network drive."""
 _JOURNAL = "journal:///"
 _SQLITE = "sqlite"
 _RACE_ERRORS = "already exists", "UNIQUE constraint failed", "duplicate key"

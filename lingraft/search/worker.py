@@ -20,6 +20,7 @@ from lingraft.config.search import Goal
 from lingraft.console import say
 from lingraft.errors import TrackingError, TrainingError
 from lingraft.reports.paper.efficiency import LearningCurve
+from lingraft.retry import poll
 from lingraft.search import outcome
 from lingraft.search.pruning import should_prune
 from lingraft.search.sampling import sample_untried
@@ -156,15 +157,13 @@ class _SearchWorker:
 
     def work(self) -> None:
         """Run trials, and wait for those of other workers, until all have ended."""
-        while True:
+        for _ in poll(self.study.poll_s):
             self._release_lost()
-            params = self._next_params()
-            if params is not None:
+            while (params := self._next_params()) is not None:
                 if trial := self.study.claim(params):
                     self._run_trial(trial)
-            elif self.study.running():
-                self.study.wait()
-            else:
+                self._release_lost()
+            if not self.study.running():
                 return
 
     def _release_lost(self) -> None:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lingraft.bundle.runtime import CUDA, default_provider, usable_cpus
+from lingraft.bundle.runtime import CUDA, default_provider
 from lingraft.data.language_detection import DetectedLanguage, LanguageDetector
+from lingraft.data.pool import available_cores
 from lingraft.errors import OverloadedError, RequestError, StoppingError
 from lingraft.serving import metrics
 from lingraft.serving.bundle import Bundle
@@ -239,7 +240,7 @@ def queue_limits(settings: ServingSettings) -> QueueLimits:
     on_gpu = default_provider() == CUDA
     return QueueLimits(
         batch_texts=settings.batch_texts,
-        batch_tokens=settings.batch_tokens or (_GPU_TOKENS if on_gpu else _TOKENS_PER_CORE * usable_cpus()),
+        batch_tokens=settings.batch_tokens or (_GPU_TOKENS if on_gpu else _TOKENS_PER_CORE * available_cores()),
         wait_s=settings.wait_ms / 1000,
         waiting_texts=settings.waiting_texts,
         min_fill=MIN_FILL if on_gpu else _CPU_MIN_FILL,

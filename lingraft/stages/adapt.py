@@ -29,7 +29,7 @@ from lingraft.model.flops import step_flops
 from lingraft.model.initialisation.rows import InitialRows
 from lingraft.model.loading import Primary, load_mini, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.stages.initialise import initial_rows, mark_of
+from lingraft.stages.initialise import embeddings_details, initial_rows, mark_of
 from lingraft.training import precision
 from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager
@@ -38,7 +38,7 @@ from lingraft.training.loop import Phase
 from lingraft.training.masked_lm import Measure, accuracy, dev_evaluator, mean_loss
 from lingraft.training.resuming import already_done, require_empty, resumable, save_result, was_saved_before
 from lingraft.training.run import TrainingRun, masked_lm_phase, record_training, training_run
-from lingraft.training.schedule import TRAINING_START, MetricsCallback, PhaseStart, Plateau, TrainingMetrics
+from lingraft.training.schedule import TRAINING_START, MetricsCallback, PhaseStart, Plateau
 
 
 @distributed
@@ -102,9 +102,9 @@ def adapt(
         "blocks": data.fingerprint,
         "mini": artifact_fingerprint(minis[-1]) if minis else None,
         "stops": stops,
+        **({"shallower_minis": [*map(artifact_fingerprint, minis[:-1])]} if minis[1:] else {}),
+        **mark_of(initial),
     }
-    made_from |= {"shallower_minis": [*map(artifact_fingerprint, minis[:-1])]} if minis[1:] else {}
-    made_from |= mark_of(initial)
     with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.EMBEDDINGS, checkpointer, watch):
             return made
@@ -132,36 +132,24 @@ def adapt(
             save_vocabulary(draft, models[-1].vocabulary, pieces)
             record_training(draft, pieces.language, origin["data_hashes"], settings, run)
             draft.facts |= origin
-            draft.facts["details"] |= {
-                "depth": depth,
-                "fresh_layers": steps[-1].fresh_layers,
-                "system": recipe.system,
-                "overlap": rows.copied,
-                "overlap_by_class": rows.counts(),
-                "vocabulary": len(pieces),
-            }
+            draft.facts["details"] |= embeddings_details(recipe, depth, steps[-1], rows)
             draft.facts["details"] |= {"phases": _phase_costs(switch, run)} if switch else {}
 
-        def save_at_stop(reached: int) -> None:
-            if not (checkpoints and reached in stops and ranks.is_rank_zero()):
-                return
-            place = checkpoints / f"step-{reached:08d}"
-            remove_partial_writes(place)
-            if not was_saved_before(place, settings, recipe.encoder.dropout, origin):
-                with artifact.create(place, Kind.EMBEDDINGS) as draft:
-                    fill(draft)
+        def save_at_stop(step: int) -> None:
+            if checkpoints and step in stops and ranks.is_rank_zero():
+                place = checkpoints / f"step-{step:08d}"
+                remove_partial_writes(place)
+                if not was_saved_before(place, settings, recipe.encoder.dropout, origin):
+                    with artifact.create(place, Kind.EMBEDDINGS) as draft:
+                        fill(draft)
 
-        def watch_and_save(point: TrainingMetrics) -> None:
-            watch(point)
-            if point not in run.earlier:
-                save_at_stop(point.step)
-
-        if not run.earlier:
-            save_at_stop(0)
         layers = ", then ".join(str(step.layers) for step in steps)
-        with run.watched(f"adapt {pieces.language} over {layers} layers", watch_and_save) as report:
+        with run.watched(f"adapt {pieces.language} over {layers} layers", watch) as report:
+            if not run.earlier:
+                save_at_stop(0)
             for point in run.points:
                 report(point)
+                save_at_stop(point.step)
         return save_result(out, Kind.EMBEDDINGS, fill, checkpointer)
 
 

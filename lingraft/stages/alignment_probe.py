@@ -137,7 +137,7 @@ class AlignmentProbe:
 
     @property
     def pairs(self) -> int:
-        """How many there are."""
+        """Number of pairs."""
         return len(next(iter(self.source.values())))
 
     @property

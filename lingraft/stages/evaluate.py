@@ -187,7 +187,7 @@ def evaluate_language(
 
 
 def _updates(recipe: Recipe, step: Step, learned: Embeddings) -> float:
-    """How long an adaptation was; of a progressive one as its `steps` count it, in updates over its last depth."""
+    """Return the length of an adaptation in updates over its last depth, as the `steps` of a progressive one do."""
     cost = learned.manifest.cost
     if "phases" not in learned.manifest.details:
         return cost.steps

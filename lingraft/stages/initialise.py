@@ -16,7 +16,7 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind, artifact_fingerprint, require_aligned
 from lingraft.artifacts.files import require_new
 from lingraft.config.recipe import Recipe
-from lingraft.config.systems import Stage
+from lingraft.config.systems import Stage, Step
 from lingraft.config.training import Initialisation
 from lingraft.console import say
 from lingraft.data.bilingual_dictionary import read_word_pairs, translation_hashes
@@ -97,8 +97,7 @@ def initialise(
         rows, data_hashes, facts = initial_rows(recipe, source, pieces), {}, {}
     step = recipe.steps_over(settings.depth)[Stage.ADAPT]
     details: dict[str, Any] = {_INITIALISATION: settings.initialisation, "seed": settings.seed}
-    details |= facts | {"depth": settings.depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
-    details |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
+    details |= facts | embeddings_details(recipe, settings.depth, step, rows)
     with artifact.create(out, Kind.EMBEDDINGS) as draft:
         save_vocabulary(draft, make_vocabulary(rows.table_VD, rows.bias_V, rows.special), pieces)
         write_curve(draft, ())
@@ -141,6 +140,18 @@ def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer, initial: P
         )
     generator = torch.Generator().manual_seed(recipe.adaptation.seed)
     return drawing.initialise_rows(primary.encoder.vocabulary, primary.tokenizer, pieces, how, generator)
+
+
+def embeddings_details(recipe: Recipe, depth: int, step: Step, rows: InitialRows) -> dict[str, Any]:
+    """Return the details that manifests of initial and of learned embeddings have."""
+    return {
+        "depth": depth,
+        "fresh_layers": step.fresh_layers,
+        "system": recipe.system,
+        "overlap": rows.copied,
+        "overlap_by_class": rows.counts(),
+        "vocabulary": len(rows.table_VD),
+    }
 
 
 def quality_of(initial: Path | None) -> AlignmentQuality | None:

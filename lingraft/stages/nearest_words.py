@@ -76,7 +76,7 @@ def _chosen(source_pieces: Pieces, target_pieces: Pieces, blocks_NT: Tensor) -> 
 
 
 def _texts(pieces: Pieces, ids: Iterable[int]) -> dict[int, str]:
-    """How those ids read that are not special, in their order."""
+    """Return the texts of the ids that are not special, in their order."""
     surfaces, special = pieces.surfaces(), set(pieces.special)
     return {index: each.text for index in ids if index not in special and (each := surfaces[index])}
 
@@ -98,7 +98,7 @@ def _word_classes(spaced: bool) -> set[PieceClass]:
 
 
 def _counts(blocks_NT: Tensor, classes: Sequence[PieceClass], spaced: bool) -> tuple[Tensor, Tensor]:
-    """How often each piece occurs (V), and how often no piece continues it (V)."""
+    """Count each piece (V), and each piece that no other continues (V)."""
     continues_V = torch.tensor([spaced and each is PieceClass.CONTINUATION for each in classes])
     alone_NT = ~continues_V[blocks_NT].roll(-1, dims=1)
     alone_NT[:, -1] = True

@@ -125,7 +125,7 @@ _BASIS_LABELS = {
 
 
 class AlignmentScores(Result):
-    """How near the language's hidden states in the primary lie to the source's; needs no labels."""
+    """Nearness of the language's hidden states in the primary to the source's; needs no labels."""
 
     basis: AlignmentBasis
     pairs: int = pydantic.Field(description="Each is looked for among all; 1/pairs is chance.")

@@ -1,4 +1,4 @@
-"""How near a language's hidden states lie to the source language's: retrieval of counterparts, which needs no labels.
+"""Nearness of a language's hidden states to the source language's: retrieval of counterparts, which needs no labels.
 
 Legend: N pairs, B batch, T tokens, D width, V vocabulary, K pieces.
 """

@@ -43,7 +43,7 @@ def run_job(job: Job, run: Path) -> Scores:
             require_inputs_made(job.inputs.values())
         with tracking.stage(run.read_text(), job.name) as stage:
             watch = expose_metrics(job.name, stage.watch) if job.kind in _TRAINED else stage.watch
-            with job.shared(watch) as missing:
+            with job.shared(watch) as missing:  # as get_or_make does, without its frame below optimizer.step()
                 if missing:
                     missing.make(watch)
             made = Artifact.load(job.made, job.kind)

@@ -38,7 +38,7 @@ _BY_NAME = {kind.__name__: kind for kind in STEPS}
 
 
 class UnknownStepError(LingraftError):
-    """There is no step of a name."""
+    """The table has no step of a name."""
 
 
 def load(call: Call) -> Launchable:

@@ -32,7 +32,7 @@ class Example:
     """A text, or a pair of texts, with its class."""
 
     place: str = field(repr=False)
-    """Its name in errors; no part of its `repr`, which does not depend on where the file lies."""
+    """Name in errors; no part of its `repr`, which does not depend on where the file lies."""
     texts: tuple[str, ...]
     label: str
 

@@ -51,7 +51,7 @@ def load_examples(task: Task, split: SplitName, language: str, text: Artifact | 
         RecipeError: the task's evaluation is not defined for the language.
         TextError: they cannot be read, are of another layout or without labels, or there are none.
     """
-    if task.kind == "documents":
+    if task.reads_text:
         if text is None or text.manifest.language != language:
             given = "none" if text is None else f"text in {text.manifest.language!r}"
             raise TextError(

@@ -78,7 +78,7 @@ def load_task(folder: Path) -> TaskModel:
     manifest = artifact.manifest
     settings: Task = manifest.detail("settings", Task)
     labels: list[str] = manifest.detail("labels", list[str])
-    if not labels and settings.kind != "questions":
+    if not labels and settings.has_labels:
         raise ArtifactError(
             f"{folder} is a task of kind {settings.kind!r} without labels: its manifest is damaged. Make the task "
             "again, or fetch it anew."

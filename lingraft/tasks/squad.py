@@ -71,7 +71,7 @@ class Question:
     """A question about a context, with one or more gold answers."""
 
     name: str
-    """Its id in the data set."""
+    """Id of the question in the data set."""
     context: str
     question: str
     answers: tuple[Answer, ...]

@@ -27,9 +27,9 @@ class Found(NamedTuple):
     text: str
     """The passage as it stands in the context."""
     start: int
-    """Its first character in the context."""
+    """Offset of the first character in the context."""
     end: int
-    """One behind its last character."""
+    """Offset behind the last character."""
     score: float
     """Start logit plus end logit."""
 

@@ -26,7 +26,7 @@ class Sentence:
     """Words, and the tag of each."""
 
     place: str = field(repr=False)
-    """Its name in errors; no part of its `repr`, which does not depend on where the file lies."""
+    """Name in errors; no part of its `repr`, which does not depend on where the file lies."""
     words: tuple[str, ...]
     tags: tuple[str, ...]
 

@@ -128,9 +128,9 @@ class _DatabaseProbe(NamedTuple):
     """Result of an attempt to read a database server; both None if it holds MLflow's tables."""
 
     problem: str | None = None
-    """Why the database is not an MLflow store."""
+    """Reason why the database is not an MLflow store."""
     unreachable: str | None = None
-    """Why the database does not answer."""
+    """Reason why the database does not answer."""
 
 
 _STORES: set[str] = set()

@@ -1,15 +1,18 @@
-"""Number format of training: bfloat16 autocast where it is faster on this machine, float32 elsewhere."""
+"""Device and number format of training: bfloat16 autocast where it is faster on this machine, float32 elsewhere."""
 
+import platform
 import statistics
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from lingraft.config.recipe import Precision
+from lingraft.tables import counted
 from lingraft.training.distributed import process_group
 
 NumberFormat = Literal["fp32", "bf16"]
@@ -29,6 +32,16 @@ def device() -> torch.device:
     """Return this process's CUDA device if there is one, else the CPU."""
     process_group.init_process_group()
     return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def device_name() -> str:
+    """Return the name of the device that trains and evaluates, for people."""
+    if device().type == "cuda":
+        return torch.cuda.get_device_name()
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{[*named, platform.machine()][0]}, {counted(torch.get_num_threads(), 'thread')}"
 
 
 def preserve_rng() -> AbstractContextManager[None]:

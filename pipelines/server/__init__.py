@@ -1,4 +1,4 @@
 """A Kubeflow Pipelines server: pipelines uploaded to it, runs started, followed and repeated there."""
 
 IN_CLUSTER = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
-"""Where the server listens for the pods of its cluster."""
+"""Address of the server for the pods of its cluster."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lingraft.bundle.runtime import CUDA, Body, default_provider, installed_runtime, usable_cpus
+from lingraft.bundle.runtime import CUDA, Body, default_provider, installed_runtime
 from lingraft.errors import MissingExtraError, ServingError
 
 
@@ -41,13 +41,6 @@ def test_the_gpu_runtime_alone_means_cuda(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_provider_that_cannot_be_used_is_not_replaced_by_another(bundle: Path) -> None:
     with pytest.raises(ServingError, match="cannot use TensorrtExecutionProvider"):
         Body.open(bundle / "body.onnx", "TensorrtExecutionProvider")
-
-
-@pytest.mark.parametrize(("quota", "cpus"), [("50000 100000", 1), ("100000 100000", 1), ("max 100000", None)])
-def test_threads_keep_to_the_container_s_quota(tmp_path: Path, quota: str, cpus: int | None) -> None:
-    file = tmp_path / "cpu.max"
-    file.write_text(f"{quota}\n")
-    assert usable_cpus(file) == (cpus or usable_cpus(tmp_path / "absent"))
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,9 @@ def test_the_parents_end_is_the_workers_end(how: signal.Signals) -> None:
     assert errors.count("Traceback") == (1 if how is signal.SIGINT else 0)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("max 100000\n", 4), ("150000 100000\n", 2), ("900000 100000\n", 4)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("max 100000\n", 4), ("50000 100000\n", 1), ("150000 100000\n", 2), ("900000 100000\n", 4)]
+)
 def test_a_containers_quota_counts_where_it_is_smaller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: int
 ) -> None:

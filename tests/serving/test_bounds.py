@@ -2,12 +2,13 @@
 
 import pytest
 
-from lingraft.bundle.runtime import CPU, CUDA, usable_cpus
+from lingraft.bundle.runtime import CPU, CUDA
+from lingraft.data.pool import available_cores
 from lingraft.serving import endpoint
 from lingraft.serving.settings import ServingSettings
 
 
-@pytest.mark.parametrize(("provider", "tokens", "full"), [(CPU, 512 * usable_cpus(), 0.9), (CUDA, 16_384, 0.75)])
+@pytest.mark.parametrize(("provider", "tokens", "full"), [(CPU, 512 * available_cores(), 0.9), (CUDA, 16_384, 0.75)])
 def test_a_gpu_has_larger_and_emptier_batches(
     provider: str, tokens: int, full: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

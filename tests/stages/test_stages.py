@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.blocks import load_blocks, open_split
-from lingraft.model.encoder import Encoder, Vocabulary
+from lingraft.model.encoder import Encoder, Layer, Vocabulary
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.stages import finetune, pretrain
 from lingraft.stages.adapt import adaptation_run, mini_of
@@ -101,6 +102,59 @@ def test_a_recipe_may_have_embeddings_begin_as_static_vectors(workshop: Workshop
     torch.testing.assert_close(primary.encoder.positions_TD, drawn.positions_TD, rtol=0, atol=1e-9)
     named = changed(workshop.recipe, "pretraining", embeddings="random")
     assert named.digest() == workshop.recipe.digest()
+
+
+@pytest.fixture
+def layers_trained() -> Iterator[list[Layer]]:
+    """Layers in the order in which they were run for gradients."""
+    found: list[Layer] = []
+
+    def note(module: torch.nn.Module, *_: Any) -> None:
+        if isinstance(module, Layer) and torch.is_grad_enabled():
+            found.append(module)
+
+    hook = register_module_forward_pre_hook(note)
+    yield found
+    hook.remove()
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_pretraining_that_recomputes_learns_the_same_and_runs_layers_twice(
+    workshop: Workshop, tmp_path: Path, layers_trained: list[Layer], dropout: float
+) -> None:
+    recipe = changed(workshop.recipe, "encoder", dropout=dropout)
+    weights, runs = [], []
+    for recompute in (False, True):
+        made = pretrained(workshop, briefly(recipe, recompute=recompute), tmp_path / str(recompute))
+        weights.append(parts(made.folder, Kind.PRIMARY, "body"))
+        runs.append(len(layers_trained))
+        layers_trained.clear()
+    assert same_tensors(*weights)
+    assert runs[1] == 2 * runs[0] > 0
+
+
+def test_finetuning_that_recomputes_learns_the_same_and_runs_layers_twice(
+    workshop: Workshop, tmp_path: Path, layers_trained: list[Layer]
+) -> None:
+    task = workshop.recipe.task("topic")
+    weights, runs = [], []
+    for recompute in (False, True):
+        settings = task.finetuning.model_copy(update={"epochs": 1, "recompute": recompute})
+        tasks = (task.model_copy(update={"finetuning": settings}),)
+        made = finetune.finetune(
+            recipe=workshop.recipe.model_copy(update={"tasks": tasks}),
+            task="topic",
+            primary=workshop.primary,
+            text=workshop.texts["en"],
+            seed=1,
+            out=tmp_path / str(recompute),
+            watch=ignore_metrics,
+        )
+        weights.append(parts(made.folder, Kind.TASK, "body"))
+        runs.append(len(layers_trained))
+        layers_trained.clear()
+    assert same_tensors(*weights)
+    assert runs[1] == 2 * runs[0] > 0
 
 
 def test_training_leaves_the_global_generator_alone(workshop: Workshop, tmp_path: Path) -> None:

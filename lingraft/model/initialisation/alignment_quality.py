@@ -1,4 +1,4 @@
-"""How well two languages' pieces were aligned, and by what. Needs no PyTorch."""
+"""Quality of the alignment of two languages' pieces, and its resource. Needs no PyTorch."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,7 +18,7 @@ class AlignmentQuality:
 
     resource: AlignmentResource
     start: str
-    """Which pairs of pieces it started from."""
+    """Pairs of pieces that it started from."""
     known_pairs: int
     agreement: float
     similarity: float

@@ -17,7 +17,7 @@ class Pieces(Protocol):
     def __len__(self) -> int: ...
 
     def surfaces(self) -> list[Surface | None]:
-        """How every id reads; None for special pieces and those that are no text by themselves."""
+        """Text of every id; None for special pieces and those that are no text by themselves."""
 
 
 class PieceClass(StrEnum):

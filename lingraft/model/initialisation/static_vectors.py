@@ -97,7 +97,7 @@ def _count_pairs(ids_NT: Ids, vocabulary: int, special: SpecialIds) -> scipy.spa
 
 
 def _count_keys(keys_P: Longs, vocabulary: int) -> scipy.sparse.csr_array:
-    """How often each pair (V, V) occurs among sorted keys, smaller id * V + larger id."""
+    """Count each pair (V, V) among sorted keys, smaller id * V + larger id."""
     starts = np.flatnonzero(np.diff(keys_P, prepend=-1))
     counts_P, keys_P = np.diff(starts, append=len(keys_P)), keys_P[starts]
     ends_V = np.searchsorted(keys_P, np.arange(vocabulary + 1) * vocabulary)

@@ -1,4 +1,4 @@
-"""Which source pieces a target piece translates to, learned from sentence pairs or from a dictionary.
+"""Translations of target pieces into source pieces, learned from sentence pairs or from a dictionary.
 
 From sentences by IBM model 1 (Brown et al. 1993): every target piece of a pair was produced by one of the pair's source
 pieces, or by none (NULL), and expectation-maximisation finds how probably by which. It is trained in both directions,
@@ -68,7 +68,7 @@ class BatchTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class TranslationTable:
-    """How probably a target piece translates to each source piece."""
+    """Probabilities of a target piece's translations into each source piece."""
 
     probabilities_TS: scipy.sparse.csr_array
     """Float32; a row sums to 1, or is empty where nothing is known of the piece."""
@@ -276,7 +276,7 @@ def _leave_out_unusable(
 
 
 def _presence(encoded: list[list[int]], cutter: BatchTokenizer) -> scipy.sparse.csr_array:
-    """Which text has which pieces, as 0 and 1 (N, V): none that are special, and none of a text that is not known."""
+    """Mark the pieces of each text by 1 (N, V): none that are special, and none of a text that is not known."""
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
     ids = np.fromiter(chain.from_iterable(encoded), np.int64, int(lengths.sum()))
     rows, size = np.repeat(np.arange(len(encoded)), lengths), len(cutter)
@@ -311,7 +311,7 @@ def _columns_of_1(counts: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
 
 
 def _cooccurrence(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-    """How often two pieces (T, S) are in words of a pair; words of m and n pieces count for (m n)^-3 each."""
+    """Count two pieces (T, S) in words of a pair; words of m and n pieces count for (m n)^-3 each."""
     weighted = [
         scipy.sparse.diags_array(np.diff(side.indptr).astype(np.float64) ** -_WORD_POWER) @ side
         for side in (source_NS, target_NT)
@@ -332,7 +332,7 @@ def _by_row(counts_TS: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
 
 
 def _ibm_model_1(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-    """How often a target piece is expected to come from each source piece (T, S), by model 1 in one direction."""
+    """Expect how often a target piece comes from each source piece (T, S), by model 1 in one direction."""
     candidates_TK = _candidates(source_NS, target_NT)
     # Behind the last source piece stands one that no pair has, where a piece has fewer candidates.
     real_TK = candidates_TK < source_NS.shape[1]

@@ -1,4 +1,4 @@
-"""How much a system spends until it is nearly as good as it need be (paper section 4.2 and appendix A.4).
+"""Compute that a system spends until its score is near enough to the target (paper section 4.2 and appendix A.4).
 
 Everything here takes plain learning curves and numbers, whoever measured them:
 `tests/reports/paper/test_efficiency.py` feeds it the paper's own tables.

@@ -41,7 +41,7 @@ class StepAnswer(pydantic.BaseModel, frozen=True, extra="forbid"):
 
     result: Any = None
     error: str | None = None
-    """Why the step failed; None if it succeeded."""
+    """Reason of the step's failure; None if it succeeded."""
     heals: bool = False
     """Whether the error is transient, so that a later attempt may succeed."""
 
@@ -53,9 +53,9 @@ class AttemptResult:
     answer: StepAnswer | None = None
     """Answer of the step; None if it ended without one."""
     vanished: str | None = None
-    """How the step was lost, if that was no fault of its own."""
+    """Cause of the step's loss, if that was no fault of its own."""
     failed: str | None = None
-    """How the step ended, if it was lost through its own fault, such as taking too much memory."""
+    """Cause of the step's loss through its own fault, such as taking too much memory."""
 
     @property
     def heals(self) -> bool:

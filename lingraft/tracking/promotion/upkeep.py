@@ -18,14 +18,14 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 
 def find_damage(client: RetryingClient, version: Version, found: Sequence[Version]) -> str | None:
-    """Return what is wrong with a version; None if its files, its tags and its primary are right.
+    """Return what is wrong with a version, without its title; None if its files, its tags and its primary are right.
 
     The artifact is downloaded, and every file hashed.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
             kind = Kind(str(version.kind))
-            made = download(client, version, kind, Path(folder) / "artifact")
+            made = download(client, version, kind, Path(folder) / "artifact", title="its artifact")
         except UnreachableError:
             raise
         except ValueError as error:  # our own errors, and an unknown kind

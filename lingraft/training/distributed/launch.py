@@ -14,7 +14,6 @@ import os
 import sys
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -197,8 +196,7 @@ def _follow_events(path: Path, watch: MetricsCallback, ended: threading.Event) -
     """Pass on what rank zero reports; returns the first error, if there was one."""
     error = None
     with path.open(encoding="utf-8") as lines:
-        while True:
-            is_last = ended.is_set()
+        for _ in itertools.chain(poll(_POLL_S, ended=ended), [None]):  # once more for what came before the end
             for line in iter(functools.partial(_whole_line, lines), ""):
                 event = json.loads(line)
                 if "point" in event:
@@ -207,9 +205,7 @@ def _follow_events(path: Path, watch: MetricsCallback, ended: threading.Event) -
                     report_skipped_step()
                 else:
                     error = error or _error_of(event)
-            if is_last:
-                return error
-            time.sleep(_POLL_S)
+    return error
 
 
 def _whole_line(lines: Any) -> str:

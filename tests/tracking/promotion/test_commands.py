@@ -57,8 +57,10 @@ def test_what_is_damaged_in_the_store_is_found_and_does_not_arrive(filled: Proje
     content = bytearray(stored.read_bytes())
     content[-1] ^= 1
     stored.write_bytes(content)
-    with pytest.raises(ArtifactError, match=rf"1 thing is wrong.*\n.*version 2 of '{filled.embeddings}'.*truncated"):
+    title = f"version 2 of '{filled.embeddings}'"
+    with pytest.raises(ArtifactError, match=rf"1 thing is wrong.*\n.*{title}: its artifact at .*truncated") as refused:
         lingraft("verify", "--project", filled.recipe.name)
+    assert str(refused.value).count(title) == 1
     with pytest.raises(ArtifactError, match="truncated or edited"):
         lingraft("pull", filled.embeddings, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
