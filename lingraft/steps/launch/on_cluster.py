@@ -264,7 +264,10 @@ def _killed_for_memory(pods: Sequence[Any]) -> bool:
 def _first_exit_code(pods: Sequence[Any]) -> int | None:
     """Return the exit code of the pod that failed first: where several train together, the others are killed later."""
     failed = [end for pod in pods for end in _ends_of(pod) if end.exit_code]
-    return min(failed, key=lambda end: end.finished_at or _LATE).exit_code if failed else None
+    if not failed:
+        return None
+    # Times are in whole seconds, and who is killed for another's failure may end within the same.
+    return min(failed, key=lambda end: (end.finished_at or _LATE, end.exit_code in _KILLED_EXIT_CODES)).exit_code
 
 
 def _ends_of(pod: Any) -> list[Any]:
