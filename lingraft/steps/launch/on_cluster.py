@@ -17,7 +17,7 @@ from lingraft.retry import poll, retry
 from lingraft.signals import EXIT_CODES, Interruption, interruptible
 from lingraft.steps.launch.calls import AttemptResult, LaunchError, StepAnswer, out_of_memory
 from lingraft.steps.launch.handover import CallAttempt, Handover
-from lingraft.steps.launch.log_stream import LogStream
+from lingraft.steps.launch.log_stream import FAILURES_BEFORE_NOTE, LogStream
 from lingraft.steps.launch.pods import LABEL, STEP, Manifest
 from lingraft.steps.launch.workload import (
     KINDS,
@@ -27,6 +27,7 @@ from lingraft.steps.launch.workload import (
     WorkloadPhase,
     Workloads,
     WorkloadState,
+    format_api_error,
     is_absent,
     is_transient,
     state_of,
@@ -40,8 +41,6 @@ _TIME_LIMIT = "DeadlineExceeded"
 _DELETED = "Deleted"
 """Our own reason of failure, beside those of Kubernetes."""
 _POLL_S = 1.0
-_FAILURES_BEFORE_NOTE = 4
-"""Failed requests in a row after which the log says so."""
 _OUT_OF_MEMORY = "OOMKilled"
 _KILLED_EXIT_CODES = {137, 143, *EXIT_CODES.values()}
 """Exit codes of processes that were killed or asked to stop, by somebody other than the launcher."""
@@ -133,11 +132,12 @@ class ClusterLauncher:
 
     def _final_state(self, workload: Manifest) -> WorkloadState:
         """Wait for the end of a workload; an API server that does not answer is asked on."""
+        name = workload["metadata"]["name"]
         for _ in poll(_POLL_S):
             if (state := state_of(workload)).phase is not WorkloadPhase.RUNNING:
                 return state
             try:
-                workload = self._read(workload["metadata"]["name"])
+                workload = self._read(name)
             except ApiException as error:
                 if is_absent(error):
                     return WorkloadState(WorkloadPhase.FAILED, _DELETED, "somebody deleted it")
@@ -148,7 +148,7 @@ class ClusterLauncher:
         failures = itertools.count(1)
 
         def note(error: Exception, _left_s: float) -> None:
-            if next(failures) == _FAILURES_BEFORE_NOTE:
+            if next(failures) == FAILURES_BEFORE_NOTE:
                 say(f"the API server does not answer, and is asked on: {error}")
 
         return retry(lambda: self._workloads.read(name), is_transient, math.inf, note)
@@ -223,14 +223,12 @@ class ClusterLauncher:
 
 def _refusal(error: ApiException) -> AttemptResult:
     """Return the result of a refusal by the API server: a full quota is transient, a missing right is not."""
-    said = f"{error.reason}: {error.body or ''}".strip()
+    said = format_api_error(error)
     if error.status in {*TRANSIENT, _CONFLICT}:
-        return AttemptResult(
-            StepAnswer(error=f"the API server cannot at the moment ({error.status}): {said}", heals=True)
-        )
+        return AttemptResult(StepAnswer(error=f"the API server cannot at the moment: {said}", heals=True))
     if error.status == _FORBIDDEN and "exceeded quota" in said:
         return AttemptResult(StepAnswer(error=f"the namespace's quota has no room: {said}", heals=True))
-    return AttemptResult(failed=f"Kubernetes refuses ({error.status}): {said}")
+    return AttemptResult(failed=f"Kubernetes refuses: {said}")
 
 
 def _classify_exit(name: str, state: WorkloadState, pods: Sequence[Any], memory: str) -> AttemptResult:

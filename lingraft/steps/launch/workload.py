@@ -19,7 +19,7 @@ TRANSIENT = {410, 429, 500, 502, 503, 504}
 """HTTP statuses with which the API server refuses for a while."""
 UNREACHABLE = (urllib3.exceptions.HTTPError, ConnectionError)
 _NOT_FOUND = 404
-_REQUEST_S = 15
+REQUEST_S = 15
 """Seconds after which a request fails, which detects a dead connection."""
 _KEPT_S = 86_400
 """Seconds for which a finished workload stays, for inspection."""
@@ -175,7 +175,7 @@ class Workloads:
 
     def read(self, name: str) -> Manifest:
         """Return a workload by its name."""
-        return dict(self._objects.get_namespaced_custom_object(*self._where, name, _request_timeout=_REQUEST_S))
+        return dict(self._objects.get_namespaced_custom_object(*self._where, name, _request_timeout=REQUEST_S))
 
     def delete(self, name: str) -> None:
         """Delete a workload; Kubernetes then deletes its pods."""
@@ -189,6 +189,13 @@ def state_of(workload: Manifest) -> WorkloadState:
             phase = WorkloadPhase.SUCCEEDED if condition["type"] == "Complete" else WorkloadPhase.FAILED
             return WorkloadState(phase, condition.get("reason", ""), condition.get("message", ""))
     return WorkloadState(WorkloadPhase.RUNNING)
+
+
+def format_api_error(error: Exception) -> str:
+    """Return in one line why the API server did not do what it was asked for."""
+    if isinstance(error, ApiException):
+        return f"{error.status} {error.reason}: {error.body or ''}".strip()
+    return str(error)
 
 
 def is_absent(error: BaseException | None) -> bool:

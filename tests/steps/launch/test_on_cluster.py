@@ -170,7 +170,7 @@ def test_a_quota_without_room_is_waited_for(bench: Bench, capfd: pytest.CaptureF
 
 def test_a_missing_right_is_named_and_not_waited_for(bench: Bench) -> None:
     bench.server.refusals["POST", "jobs"] = 'User "pipeline" cannot create resource "jobs"'
-    with pytest.raises(LaunchError, match=r"Kubernetes refuses \(403\).*cannot create resource"):
+    with pytest.raises(LaunchError, match=r"Kubernetes refuses: 403 .*cannot create resource"):
         bench.run()
 
 
