@@ -1,12 +1,13 @@
 """Run a step as a Job or TrainJob: create it, or find the one of an earlier launcher, and follow it to its end."""
 
+import contextlib
 import datetime
 import itertools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kubernetes import client, config
 from kubernetes.client.rest import ApiException
@@ -30,8 +31,11 @@ from lingraft.steps.launch.workload import (
     format_api_error,
     is_absent,
     is_transient,
+    is_unauthorized,
     state_of,
 )
+
+Result = TypeVar("Result")
 
 _KUBECONFIG = "KUBECONFIG"
 _CONFLICT = 409
@@ -41,6 +45,8 @@ _TIME_LIMIT = "DeadlineExceeded"
 _DELETED = "Deleted"
 """Our own reason of failure, beside those of Kubernetes."""
 _POLL_S = 1.0
+_TOKEN_LIFE_S = 3607
+"""Seconds for which Kubernetes issues a pod's token; the kubelet replaces it before."""
 _OUT_OF_MEMORY = "OOMKilled"
 _KILLED_EXIT_CODES = {137, 143, *EXIT_CODES.values()}
 """Exit codes of processes that were killed or asked to stop, by somebody other than the launcher."""
@@ -124,6 +130,14 @@ class ClusterLauncher:
             if ended.reason is None:
                 self._handover.collect(attempt)
             return ended
+        except ApiException as error:
+            if not is_unauthorized(error):
+                raise
+            follow = f"kubectl -n {self._namespace} logs --follow --selector {log_stream.selector}"
+            return AttemptResult(
+                failed=f"{name} goes on, but the API server has refused our token for {_TOKEN_LIFE_S:g} s (401). "
+                f"Follow it with {follow}, or run the same again with a valid token, which finds it"
+            )
         except Interruption:
             self._delete_running()  # before the log stream is closed, which waits while the pod lives
             raise
@@ -131,27 +145,42 @@ class ClusterLauncher:
             log_stream.close()
 
     def _final_state(self, workload: Manifest) -> WorkloadState:
-        """Wait for the end of a workload; an API server that does not answer is asked on."""
+        """Wait for the end of a workload."""
         name = workload["metadata"]["name"]
         for _ in poll(_POLL_S):
             if (state := state_of(workload)).phase is not WorkloadPhase.RUNNING:
                 return state
             try:
-                workload = self._read(name)
+                workload = self._ask(lambda: self._workloads.read(name))
             except ApiException as error:
                 if is_absent(error):
                     return WorkloadState(WorkloadPhase.FAILED, _DELETED, "somebody deleted it")
                 raise
         raise AssertionError("poll() does not end")
 
-    def _read(self, name: str) -> Manifest:
-        failures = itertools.count(1)
+    def _ask(self, request: Callable[[], Result]) -> Result:
+        """Return what a request returns, and repeat it while the API server does not answer.
+
+        Raises:
+            ApiException: the request is refused. A token that has expired is read again for `_TOKEN_LIFE_S` before.
+        """
+        failures, expired = itertools.count(1), itertools.count(1)
 
         def note(error: Exception, _left_s: float) -> None:
             if next(failures) == FAILURES_BEFORE_NOTE:
                 say(f"the API server does not answer, and is asked on: {error}")
 
-        return retry(lambda: self._workloads.read(name), is_transient, math.inf, note)
+        def log_in(error: Exception, left_s: float) -> None:
+            if next(expired) == 1:
+                say(f"the token is read again for {left_s:.0f} s, since it has expired: {format_api_error(error)}")
+            with contextlib.suppress(LaunchError):
+                renewed, _ = connect()
+                self._api.configuration, self._api.rest_client = renewed.configuration, renewed.rest_client
+
+        def ask() -> Result:
+            return retry(request, is_transient, math.inf, note)
+
+        return retry(ask, is_unauthorized, _TOKEN_LIFE_S, log_in)
 
     def _find_running(self) -> Manifest | None:
         """Return the workload of an earlier launcher if it still runs or has succeeded."""
@@ -214,7 +243,7 @@ class ClusterLauncher:
             return AttemptResult(
                 failed=f"{name} was ended at {limit}. Raise it, and run the same again: what it kept stays."
             )
-        pods = log_stream.pods()
+        pods = self._ask(log_stream.pods)
         # The answer may come from a machine that lost another, whose pod tells why.
         if answer and not _killed_for_memory(pods):
             return AttemptResult(answer)

@@ -18,6 +18,7 @@ from lingraft.steps.launch.pods import CONTAINER, LABEL, Manifest
 TRANSIENT = {410, 429, 500, 502, 503, 504}
 """HTTP statuses with which the API server refuses for a while."""
 UNREACHABLE = (urllib3.exceptions.HTTPError, ConnectionError)
+_UNAUTHORIZED = 401
 _NOT_FOUND = 404
 REQUEST_S = 15
 """Seconds after which a request fails, which detects a dead connection."""
@@ -201,6 +202,11 @@ def format_api_error(error: Exception) -> str:
 def is_absent(error: BaseException | None) -> bool:
     """Return whether the API server says that the object does not exist."""
     return isinstance(error, ApiException) and error.status == _NOT_FOUND
+
+
+def is_unauthorized(error: BaseException | None) -> bool:
+    """Return whether the API server does not know who asks, as with a token that has expired."""
+    return isinstance(error, ApiException) and error.status == _UNAUTHORIZED
 
 
 def is_transient(error: BaseException | None) -> bool:
