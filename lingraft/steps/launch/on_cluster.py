@@ -205,6 +205,7 @@ class ClusterLauncher:
         name = f"lingraft-{self._handover.key}-{number}"
         attempt = self._handover.attempt()
         self._handover.send(attempt)
+        self._workloads.delete_expired()
         metadata = {
             "name": name,
             "labels": {LABEL: self._handover.key, **STEP},

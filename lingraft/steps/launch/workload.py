@@ -1,5 +1,6 @@
 """Workloads on Kubernetes: a Job, or a TrainJob where several nodes train together."""
 
+import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -178,6 +179,22 @@ class Workloads:
         """Return a workload by its name."""
         return dict(self._objects.get_namespaced_custom_object(*self._where, name, _request_timeout=REQUEST_S))
 
+    def delete_expired(self) -> None:
+        """Delete launched workloads of all calls that ended a day ago; a TrainJob has no field for that, unlike a Job.
+
+        The JobSet's own field does not do: Trainer then makes the JobSet again (kubeflow/trainer#3779).
+        """
+        if self._kind is TRAIN_JOB:
+            found = self._objects.list_namespaced_custom_object(*self._where, label_selector=LABEL)
+            now = datetime.datetime.now(datetime.UTC)
+            for each in found["items"]:
+                if (ended := _ended_at(each)) and now - ended > datetime.timedelta(seconds=_KEPT_S):
+                    try:
+                        self.delete(each["metadata"]["name"])
+                    except ApiException as error:
+                        if not is_absent(error):  # another launcher was faster
+                            raise
+
     def delete(self, name: str) -> None:
         """Delete a workload; Kubernetes then deletes its pods."""
         self._objects.delete_namespaced_custom_object(*self._where, name, propagation_policy="Background")
@@ -185,11 +202,22 @@ class Workloads:
 
 def state_of(workload: Manifest) -> WorkloadState:
     """Return the state of a workload by its conditions, which Job and TrainJob name alike."""
+    if not (condition := _final_condition(workload)):
+        return WorkloadState(WorkloadPhase.RUNNING)
+    phase = WorkloadPhase.SUCCEEDED if condition["type"] == "Complete" else WorkloadPhase.FAILED
+    return WorkloadState(phase, condition.get("reason", ""), condition.get("message", ""))
+
+
+def _final_condition(workload: Manifest) -> Manifest | None:
     for condition in workload.get("status", {}).get("conditions", ()):
         if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
-            phase = WorkloadPhase.SUCCEEDED if condition["type"] == "Complete" else WorkloadPhase.FAILED
-            return WorkloadState(phase, condition.get("reason", ""), condition.get("message", ""))
-    return WorkloadState(WorkloadPhase.RUNNING)
+            return dict(condition)
+    return None
+
+
+def _ended_at(workload: Manifest) -> datetime.datetime | None:
+    condition = _final_condition(workload)
+    return datetime.datetime.fromisoformat(condition["lastTransitionTime"]) if condition else None
 
 
 def format_api_error(error: Exception) -> str:
