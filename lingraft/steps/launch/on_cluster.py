@@ -18,8 +18,9 @@ from lingraft.retry import poll, retry
 from lingraft.signals import EXIT_CODES, Interruption, interruptible
 from lingraft.steps.launch.calls import AttemptResult, LaunchError, StepAnswer, out_of_memory
 from lingraft.steps.launch.handover import CallAttempt, Handover
+from lingraft.steps.launch.health import HealthCheck
 from lingraft.steps.launch.log_stream import FAILURES_BEFORE_NOTE, LogStream
-from lingraft.steps.launch.pods import LABEL, STEP, Manifest
+from lingraft.steps.launch.pods import LABEL, QUEUE_LABEL, STEP, Manifest
 from lingraft.steps.launch.workload import (
     KINDS,
     MANIFESTS,
@@ -30,6 +31,7 @@ from lingraft.steps.launch.workload import (
     WorkloadState,
     format_api_error,
     is_absent,
+    is_suspended,
     is_transient,
     is_unauthorized,
     state_of,
@@ -44,7 +46,10 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 _TIME_LIMIT = "DeadlineExceeded"
 _DELETED = "Deleted"
 """Our own reason of failure, beside those of Kubernetes."""
+_NOT_STARTED = "NotStarted"
+"""The same, of a workload that we delete."""
 _POLL_S = 1.0
+_POLLS_PER_CHECK = 5
 _TOKEN_LIFE_S = 3607
 """Seconds for which Kubernetes issues a pod's token; the kubelet replaces it before."""
 _OUT_OF_MEMORY = "OOMKilled"
@@ -124,8 +129,9 @@ class ClusterLauncher:
         name = workload["metadata"]["name"]
         attempt = self._attempt_of(workload)
         log_stream = LogStream(self._api, self._namespace, self._kind, name)
+        health = HealthCheck(name, self._profile.nodes, self._profile.start_limit_s, self._handover.tracking_run)
         try:
-            state = self._final_state(workload)
+            state = self._final_state(workload, log_stream, health)
             ended = self._result(name, attempt.answer, state, log_stream)
             if ended.reason is None:
                 self._handover.collect(attempt)
@@ -142,14 +148,22 @@ class ClusterLauncher:
             self._delete_running()  # before the log stream is closed, which waits while the pod lives
             raise
         finally:
+            health.close()
             log_stream.close()
 
-    def _final_state(self, workload: Manifest) -> WorkloadState:
-        """Wait for the end of a workload."""
+    def _final_state(self, workload: Manifest, log_stream: LogStream, health: HealthCheck) -> WorkloadState:
+        """Wait for the end of a workload; one that does not start in time is deleted."""
         name = workload["metadata"]["name"]
-        for _ in poll(_POLL_S):
+        for count, _ in enumerate(poll(_POLL_S)):
             if (state := state_of(workload)).phase is not WorkloadPhase.RUNNING:
                 return state
+            if count % _POLLS_PER_CHECK == 0:
+                # A refusal is told by the log stream, which asks for the same.
+                with contextlib.suppress(ApiException, *UNREACHABLE):
+                    pods = log_stream.pods()
+                    if cause := health.check(is_suspended(workload), pods, log_stream.warnings):
+                        self._workloads.delete(name)
+                        return WorkloadState(WorkloadPhase.FAILED, _NOT_STARTED, cause)
             try:
                 workload = self._ask(lambda: self._workloads.read(name))
             except ApiException as error:
@@ -205,10 +219,11 @@ class ClusterLauncher:
         name = f"lingraft-{self._handover.key}-{number}"
         attempt = self._handover.attempt()
         self._handover.send(attempt)
+        queue = {QUEUE_LABEL: self._cluster.queue} if self._cluster.queue else {}
         self._workloads.delete_expired()
         metadata = {
             "name": name,
-            "labels": {LABEL: self._handover.key, **STEP},
+            "labels": {LABEL: self._handover.key, **STEP, **queue},
             "annotations": {ATTEMPT: attempt.name},
         }
         try:
@@ -244,6 +259,8 @@ class ClusterLauncher:
             return AttemptResult(
                 failed=f"{name} was ended at {limit}. Raise it, and run the same again: what it kept stays."
             )
+        if state.reason == _NOT_STARTED:
+            return AttemptResult(failed=state.message)
         pods = self._ask(log_stream.pods)
         # The answer may come from a machine that lost another, whose pod tells why.
         if answer and not _killed_for_memory(pods):

@@ -220,6 +220,11 @@ def _ended_at(workload: Manifest) -> datetime.datetime | None:
     return datetime.datetime.fromisoformat(condition["lastTransitionTime"]) if condition else None
 
 
+def is_suspended(workload: Manifest) -> bool:
+    """Return whether a workload has no pods on purpose, as Kueue keeps it until its queue has room."""
+    return bool(workload.get("spec", {}).get("suspend"))
+
+
 def format_api_error(error: Exception) -> str:
     """Return in one line why the API server did not do what it was asked for."""
     if isinstance(error, ApiException):

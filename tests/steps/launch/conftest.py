@@ -33,4 +33,5 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(ClusterLauncher, "_final_state", watch)
     monkeypatch.setattr(on_cluster, "_POLL_S", 0.05)
+    monkeypatch.setattr(on_cluster, "_POLLS_PER_CHECK", 1)
     return found

@@ -29,8 +29,8 @@ WAITING = {
 class Launcher:
     """One that does a step, in a thread; others that do the same step are of the same folder."""
 
-    def __init__(self, folder: Path, profile: Profile, run: Path | None = None) -> None:
-        cluster = Cluster(storage_path=str(folder), stages={"pretraining": profile})
+    def __init__(self, folder: Path, profile: Profile, run: Path | None = None, queue: str | None = None) -> None:
+        cluster = Cluster(storage_path=str(folder), stages={"pretraining": profile}, queue=queue)
         self.handover = Handover(folder, small_steps.Waits(recipe=Recipe.load(TINY)), run)
         self._launcher = ClusterLauncher(cluster, profile, self.handover)
         self.ended: list[AttemptResult] = []
