@@ -108,7 +108,7 @@ def _silent_nodes(pods: Sequence[Any], now: datetime.datetime) -> Iterator[str]:
     """Yield which nodes do not confirm the end of a pod that was deleted, and what to do about each."""
     for pod in pods:
         due = pod.metadata.deletion_timestamp
-        if not due or now < due + _OVERDUE or pod.status.phase not in ("Pending", "Running"):
+        if not due or now < due + _OVERDUE or pod.status.phase in ("Succeeded", "Failed"):
             continue
         node = pod.spec.node_name
         why = "".join(f", {_words(each)}" for each in pod.status.conditions or () if each.type == "DisruptionTarget")

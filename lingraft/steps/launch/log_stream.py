@@ -1,5 +1,6 @@
 """The log of a step that runs on the cluster, and the cluster's warnings, printed here."""
 
+import datetime
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -91,13 +92,20 @@ class LogStream:
                     self._printed = number + 1
 
     def _warn(self) -> None:
-        for event in self._core.list_namespaced_event(self._namespace, field_selector="type=Warning").items:
+        found = self._core.list_namespaced_event(self._namespace, field_selector="type=Warning")
+        for event in sorted(found.items, key=_time_of):
             about = event.involved_object.name or ""
             if about == self._name or about.startswith(f"{self._name}-"):
                 words = f"{event.involved_object.kind} {about}: {event.reason}: {event.message}"
                 if event.reason not in self.warnings:
                     say(words)
                 self.warnings[event.reason] = words
+
+
+def _time_of(event: Any) -> datetime.datetime:
+    """Return when an event happened last; each of its times is left out by some components of Kubernetes."""
+    time: datetime.datetime = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
+    return time
 
 
 def _lines(log: Any) -> Iterator[str]:
