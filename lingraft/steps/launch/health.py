@@ -1,4 +1,4 @@
-"""What keeps the pods of a workload from starting, or from ending."""
+"""Checks of a launched workload: whether its pods start in time, and whether their nodes confirm their end."""
 
 import contextlib
 import datetime

@@ -47,7 +47,7 @@ _TIME_LIMIT = "DeadlineExceeded"
 _DELETED = "Deleted"
 """Our own reason of failure, beside those of Kubernetes."""
 _NOT_STARTED = "NotStarted"
-"""The same, of a workload that we delete."""
+"""Our own reason of failure for a workload that did not start in time, and that we delete."""
 _POLL_S = 1.0
 _POLLS_PER_CHECK = 5
 _TOKEN_LIFE_S = 3607
