@@ -66,6 +66,9 @@ class Profile(Section):
         False, description="Whether its nodes may vanish: it is then launched from a node that does not, and again."
     )
     retries: int = Field(3, ge=0, description="Attempts after the first, where a node vanished or something may heal.")
+    start_limit_s: PositiveInt = Field(
+        1800, description="Seconds within which launched pods must run, beside their time in a queue of Kueue."
+    )
     time_limit_s: PositiveInt | None = Field(None, description="Seconds after which it is ended; never if absent.")
     ephemeral_storage: Quantity | None = Field(None, description="Disk of the node, in bytes; request and limit.")
     priority_class: str | None = Field(None, description="PriorityClass of its pods; the cluster's own if absent.")
@@ -127,6 +130,9 @@ class Cluster(Section):
     )
     stages: dict[StageName, Profile] = Field({}, description="Profiles of single stages.")
     runtime: str = Field("lingraft-torch", description="ClusterTrainingRuntime of stages on several nodes.")
+    queue: str | None = Field(
+        None, description="LocalQueue of Kueue that admits launched Jobs and TrainJobs; none if absent."
+    )
     parallel_languages: PositiveInt = Field(
         8, description="Languages, depths or seeds trained at the same time, in each loop of a pipeline."
     )

@@ -19,7 +19,7 @@ from lingraft.console import say
 from lingraft.deployment.manifest import API_VERSION, GROUP, LABEL, PLURAL, Manifest
 from lingraft.errors import DeploymentError
 from lingraft.retry import poll
-from lingraft.steps.launch.workload import UNREACHABLE, is_absent, is_transient
+from lingraft.steps.launch.workload import UNREACHABLE, format_api_error, is_absent, is_transient
 
 APPLIED, PREVIOUS = "lingraft.io/applied", "lingraft.io/previous"
 """Annotations: the predictor as it was sent, and the one that had all traffic before, as JSON."""
@@ -162,7 +162,7 @@ class Rollout:
             )
         except (ApiException, *UNREACHABLE) as error:
             raise DeploymentError(
-                f"Kubernetes does not do what was asked of {self.name!r}: {_format_error(error)}"
+                f"Kubernetes does not do what was asked of {self.name!r}: {format_api_error(error)}"
             ) from error
 
     def _newest_pods(self, current: Manifest) -> list[Any]:
@@ -171,7 +171,7 @@ class Rollout:
         try:
             pods = client.CoreV1Api(self.api).list_namespaced_pod(self.namespace, label_selector=f"{LABEL}={self.name}")
         except (ApiException, *UNREACHABLE) as error:
-            self._show_once(f"pods cannot be looked at: {_format_error(error)}")
+            self._show_once(f"pods cannot be looked at: {format_api_error(error)}")
             return []
         return [
             pod
@@ -253,9 +253,3 @@ def _spec(service: Manifest, predictor: Manifest) -> Manifest:
     revision = hashlib.sha256(_to_json(pods).encode()).hexdigest()[:16]
     annotations = predictor.get("annotations", {}) | {REVISION: revision}
     return service["spec"] | {"predictor": predictor | {"annotations": annotations}}
-
-
-def _format_error(error: Exception) -> str:
-    if isinstance(error, ApiException):
-        return f"{error.status} {error.reason}: {error.body or ''}".strip()
-    return str(error)

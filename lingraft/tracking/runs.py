@@ -280,6 +280,19 @@ def tag_run(client: RetryingClient, run_id: str, key: str, value: str) -> None:
     client.api.set_tag(run_id, key, value)
 
 
+def tag_at_once(run_id: str, key: str, value: str | None) -> None:
+    """Set a tag of a run, or delete it (None), where nobody may wait for MLflow.
+
+    Raises:
+        TrackingError: MLflow does not do so at once.
+    """
+    with client_without_retries() as client:
+        if value is None:
+            client.api.delete_tag(run_id, key)
+        else:
+            client.api.set_tag(run_id, key, truncate(value))
+
+
 def tags_of_run(run_id: str) -> dict[str, str]:
     """Return all tags of a run."""
     with retrying_client() as client:

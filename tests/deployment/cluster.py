@@ -74,7 +74,8 @@ class Cluster:
             statuses["conditions"] = [condition]
         annotations = made["spec"]["predictor"].get("annotations", {})
         metadata = {"name": self._pod(), "labels": {LABEL: "lingraft"}, "annotations": annotations}
-        self.server.put("pods", {"metadata": metadata, "status": statuses})
+        spec = {"containers": []} if self.unscheduled else {"containers": [], "nodeName": "one"}
+        self.server.put("pods", {"metadata": metadata, "spec": spec, "status": statuses})
         made["status"] = self.status  # which a change of the object leaves as it is
         if not self.is_slow:
             self.settle(made)

@@ -14,16 +14,7 @@ from typing import Any
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.doctor import Finding, examine
 from lingraft.steps.launch.on_cluster import connect
-from tests.steps.launch import api_kinds
-from tests.steps.launch.api_kinds import Kind
 from tests.steps.launch.api_server import ApiServer
-
-for plural, kind in {
-    "serviceaccounts": "ServiceAccount",
-    "resourcequotas": "ResourceQuota",
-    "limitranges": "LimitRange",
-}.items():
-    api_kinds.KINDS.setdefault(plural, Kind("", "v1", kind))
 
 GPU = Profile(
     accelerator="nvidia.com/gpu", accelerator_count=4, nodes=2, shared_memory="1Gi", node_selector={"pool": "gpu"}

@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from lingraft.cli import app
 from tests.doctor.clinic import CLUSTER, Clinic
-from tests.steps.launch.api_kinds import _REASONS
 from tests.steps.launch.api_server import DROP
 
 TINY = Path(__file__).parents[1] / "tiny.toml"
@@ -99,8 +98,7 @@ def test_an_api_server_that_fails_is_not_taken_for_one_that_lacks_something(clin
 
 
 def test_with_an_expired_token_that_is_all_there_is_to_say(clinic: Clinic) -> None:
-    _REASONS.setdefault(401, "Unauthorized")
-    clinic.server.faults["GET", "namespaces"] = [401]
+    clinic.server.tokens = {"second"}
     (only,) = clinic.findings().values()
     assert only.what == "namespace lingraft"
     assert only.gap == "the API server does not know who asks: Unauthorized"

@@ -79,6 +79,11 @@ class Handover:
         self.key = json_fingerprint({"step": self._call.step, "inputs": hashes, "values": values})[:20]
         self._folder = root / "calls" / self.key
 
+    @property
+    def tracking_run(self) -> str | None:
+        """Id of the pipeline's tracking run, if the step is tracked."""
+        return self._call.run.read_text(encoding="utf-8") if self._call.run else None
+
     def attempt(self, name: str | None = None) -> CallAttempt:
         """Return the attempt of this name; a new one if None."""
         return CallAttempt(self._folder / (name or uuid.uuid4().hex))

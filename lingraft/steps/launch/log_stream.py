@@ -1,6 +1,6 @@
 """The log of a step that runs on the cluster, and the cluster's warnings, printed here."""
 
-import contextlib
+import datetime
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -11,13 +11,15 @@ from kubernetes.client.rest import ApiException
 
 from lingraft.console import say
 from lingraft.retry import poll
-from lingraft.steps.launch.workload import UNREACHABLE, WorkloadKind
+from lingraft.steps.launch.workload import REQUEST_S, UNREACHABLE, WorkloadKind, format_api_error, is_absent
 
 _LAST_WORDS_S = 10.0
+FAILURES_BEFORE_NOTE = 4
+"""Failed requests in a row after which the log says so."""
 
 
 class LogStream:
-    """Prints the log of a workload's main pod, and the cluster's warnings about its pods, each once."""
+    """Prints the log of a workload's main pod, and the cluster's warnings about its pods, once for each reason."""
 
     def __init__(
         self, api: client.ApiClient, namespace: str, kind: WorkloadKind, name: str, every_s: float = 2.0
@@ -38,10 +40,10 @@ class LogStream:
         self._every_s = every_s
         self._ended = threading.Event()
         self._printed = 0
-        self._warned: set[str] = set()
-        self._threads = [
-            threading.Thread(target=self._repeat, args=[show], daemon=True) for show in (self._log, self._warn)
-        ]
+        self.warnings: dict[str, str] = {}
+        """Latest warning about the workload and its pods by reason, such as 'FailedScheduling'."""
+        shown = {f"the log of {name}": self._log, f"warnings about {name}": self._warn}
+        self._threads = [threading.Thread(target=self._repeat, args=each, daemon=True) for each in shown.items()]
         for thread in self._threads:
             thread.start()
 
@@ -53,22 +55,34 @@ class LogStream:
 
     def pods(self) -> list[Any]:
         """Return all pods of the workload."""
-        return list(self._core.list_namespaced_pod(self._namespace, label_selector=self._selector).items)
+        found = self._core.list_namespaced_pod(
+            self._namespace, label_selector=self.selector, _request_timeout=REQUEST_S
+        )
+        return list(found.items)
 
     @property
-    def _selector(self) -> str:
+    def selector(self) -> str:
+        """Label selector of the workload's pods."""
         return self._kind.pods.format(name=self._name)
 
-    def _repeat(self, show: Callable[[], None]) -> None:
-        """Show what is new again and again, and once more after the end."""
+    def _repeat(self, what: str, show: Callable[[], None]) -> None:
+        """Show what is new again and again, and once more after the end; say so if that fails for a while."""
+        failures = 0
         for _ in itertools.chain(poll(self._every_s, ended=self._ended), [None]):
-            with contextlib.suppress(ApiException, *UNREACHABLE):  # there is no pod yet, or no longer
+            try:
                 show()
+                failures = 0
+            except (ApiException, *UNREACHABLE) as error:
+                failures += not is_absent(error)  # the pod may be gone
+                if failures == FAILURES_BEFORE_NOTE:
+                    say(f"{what} cannot be read, and the step goes on. Asking again: {format_api_error(error)}")
 
     def _log(self) -> None:
         """Print the new lines; after a lost connection, the log is read from its start again."""
-        found = self._core.list_namespaced_pod(self._namespace, label_selector=self._selector + self._kind.main_pod)
+        found = self._core.list_namespaced_pod(self._namespace, label_selector=self.selector + self._kind.main_pod)
         for pod in found.items[:1]:
+            if pod.status.phase == "Pending":
+                continue  # there is no log before the container has started
             log = self._core.read_namespaced_pod_log(
                 pod.metadata.name, self._namespace, container=self._kind.container, follow=True, _preload_content=False
             )
@@ -78,12 +92,20 @@ class LogStream:
                     self._printed = number + 1
 
     def _warn(self) -> None:
-        for event in self._core.list_namespaced_event(self._namespace, field_selector="type=Warning").items:
+        found = self._core.list_namespaced_event(self._namespace, field_selector="type=Warning")
+        for event in sorted(found.items, key=_time_of):
             about = event.involved_object.name or ""
-            words = f"{event.involved_object.kind} {about}: {event.reason}: {event.message}"
-            if (about == self._name or about.startswith(f"{self._name}-")) and words not in self._warned:
-                self._warned.add(words)
-                say(words)
+            if about == self._name or about.startswith(f"{self._name}-"):
+                words = f"{event.involved_object.kind} {about}: {event.reason}: {event.message}"
+                if event.reason not in self.warnings:
+                    say(words)
+                self.warnings[event.reason] = words
+
+
+def _time_of(event: Any) -> datetime.datetime:
+    """Return when an event happened last; each of its times is left out by some components of Kubernetes."""
+    time: datetime.datetime = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
+    return time
 
 
 def _lines(log: Any) -> Iterator[str]:

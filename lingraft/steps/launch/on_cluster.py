@@ -1,12 +1,13 @@
 """Run a step as a Job or TrainJob: create it, or find the one of an earlier launcher, and follow it to its end."""
 
+import contextlib
 import datetime
 import itertools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kubernetes import client, config
 from kubernetes.client.rest import ApiException
@@ -17,8 +18,9 @@ from lingraft.retry import poll, retry
 from lingraft.signals import EXIT_CODES, Interruption, interruptible
 from lingraft.steps.launch.calls import AttemptResult, LaunchError, StepAnswer, out_of_memory
 from lingraft.steps.launch.handover import CallAttempt, Handover
-from lingraft.steps.launch.log_stream import LogStream
-from lingraft.steps.launch.pods import LABEL, STEP, Manifest
+from lingraft.steps.launch.health import HealthCheck
+from lingraft.steps.launch.log_stream import FAILURES_BEFORE_NOTE, LogStream
+from lingraft.steps.launch.pods import LABEL, QUEUE_LABEL, STEP, Manifest
 from lingraft.steps.launch.workload import (
     KINDS,
     MANIFESTS,
@@ -27,10 +29,15 @@ from lingraft.steps.launch.workload import (
     WorkloadPhase,
     Workloads,
     WorkloadState,
+    format_api_error,
     is_absent,
+    is_suspended,
     is_transient,
+    is_unauthorized,
     state_of,
 )
+
+Result = TypeVar("Result")
 
 _KUBECONFIG = "KUBECONFIG"
 _CONFLICT = 409
@@ -39,9 +46,12 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 _TIME_LIMIT = "DeadlineExceeded"
 _DELETED = "Deleted"
 """Our own reason of failure, beside those of Kubernetes."""
+_NOT_STARTED = "NotStarted"
+"""Our own reason of failure for a workload that did not start in time, and that we delete."""
 _POLL_S = 1.0
-_FAILURES_BEFORE_NOTE = 4
-"""Failed requests in a row after which the log says so."""
+_POLLS_PER_CHECK = 5
+_TOKEN_LIFE_S = 3607
+"""Seconds for which Kubernetes issues a pod's token; the kubelet replaces it before."""
 _OUT_OF_MEMORY = "OOMKilled"
 _KILLED_EXIT_CODES = {137, 143, *EXIT_CODES.values()}
 """Exit codes of processes that were killed or asked to stop, by somebody other than the launcher."""
@@ -119,39 +129,72 @@ class ClusterLauncher:
         name = workload["metadata"]["name"]
         attempt = self._attempt_of(workload)
         log_stream = LogStream(self._api, self._namespace, self._kind, name)
+        health = HealthCheck(name, self._profile.nodes, self._profile.start_limit_s, self._handover.tracking_run)
         try:
-            state = self._final_state(workload)
+            state = self._final_state(workload, log_stream, health)
             ended = self._result(name, attempt.answer, state, log_stream)
             if ended.reason is None:
                 self._handover.collect(attempt)
             return ended
+        except ApiException as error:
+            if not is_unauthorized(error):
+                raise
+            follow = f"kubectl -n {self._namespace} logs --follow --selector {log_stream.selector}"
+            return AttemptResult(
+                failed=f"{name} goes on, but the API server has refused our token for {_TOKEN_LIFE_S:g} s (401). "
+                f"Follow it with {follow}, or run the same again with a valid token, which finds it"
+            )
         except Interruption:
             self._delete_running()  # before the log stream is closed, which waits while the pod lives
             raise
         finally:
+            health.close()
             log_stream.close()
 
-    def _final_state(self, workload: Manifest) -> WorkloadState:
-        """Wait for the end of a workload; an API server that does not answer is asked on."""
-        for _ in poll(_POLL_S):
+    def _final_state(self, workload: Manifest, log_stream: LogStream, health: HealthCheck) -> WorkloadState:
+        """Wait for the end of a workload; one that does not start in time is deleted."""
+        name = workload["metadata"]["name"]
+        for count, _ in enumerate(poll(_POLL_S)):
             if (state := state_of(workload)).phase is not WorkloadPhase.RUNNING:
                 return state
+            if count % _POLLS_PER_CHECK == 0:
+                # A refusal is told by the log stream, which asks for the same.
+                with contextlib.suppress(ApiException, *UNREACHABLE):
+                    pods = log_stream.pods()
+                    if cause := health.check(is_suspended(workload), pods, log_stream.warnings):
+                        self._workloads.delete(name)
+                        return WorkloadState(WorkloadPhase.FAILED, _NOT_STARTED, cause)
             try:
-                workload = self._read(workload["metadata"]["name"])
+                workload = self._ask(lambda: self._workloads.read(name))
             except ApiException as error:
                 if is_absent(error):
                     return WorkloadState(WorkloadPhase.FAILED, _DELETED, "somebody deleted it")
                 raise
         raise AssertionError("poll() does not end")
 
-    def _read(self, name: str) -> Manifest:
-        failures = itertools.count(1)
+    def _ask(self, request: Callable[[], Result]) -> Result:
+        """Return what a request returns, and repeat it while the API server does not answer.
+
+        Raises:
+            ApiException: the request is refused. A token that has expired is read again for `_TOKEN_LIFE_S` before.
+        """
+        failures, expired = itertools.count(1), itertools.count(1)
 
         def note(error: Exception, _left_s: float) -> None:
-            if next(failures) == _FAILURES_BEFORE_NOTE:
+            if next(failures) == FAILURES_BEFORE_NOTE:
                 say(f"the API server does not answer, and is asked on: {error}")
 
-        return retry(lambda: self._workloads.read(name), is_transient, math.inf, note)
+        def log_in(error: Exception, left_s: float) -> None:
+            if next(expired) == 1:
+                say(f"the token is read again for {left_s:.0f} s, since it has expired: {format_api_error(error)}")
+            with contextlib.suppress(LaunchError):
+                renewed, _ = connect()
+                self._api.configuration, self._api.rest_client = renewed.configuration, renewed.rest_client
+
+        def ask() -> Result:
+            return retry(request, is_transient, math.inf, note)
+
+        return retry(ask, is_unauthorized, _TOKEN_LIFE_S, log_in)
 
     def _find_running(self) -> Manifest | None:
         """Return the workload of an earlier launcher if it still runs or has succeeded."""
@@ -176,9 +219,11 @@ class ClusterLauncher:
         name = f"lingraft-{self._handover.key}-{number}"
         attempt = self._handover.attempt()
         self._handover.send(attempt)
+        queue = {QUEUE_LABEL: self._cluster.queue} if self._cluster.queue else {}
+        self._workloads.delete_expired()
         metadata = {
             "name": name,
-            "labels": {LABEL: self._handover.key, **STEP},
+            "labels": {LABEL: self._handover.key, **STEP, **queue},
             "annotations": {ATTEMPT: attempt.name},
         }
         try:
@@ -214,7 +259,9 @@ class ClusterLauncher:
             return AttemptResult(
                 failed=f"{name} was ended at {limit}. Raise it, and run the same again: what it kept stays."
             )
-        pods = log_stream.pods()
+        if state.reason == _NOT_STARTED:
+            return AttemptResult(failed=state.message)
+        pods = self._ask(log_stream.pods)
         # The answer may come from a machine that lost another, whose pod tells why.
         if answer and not _killed_for_memory(pods):
             return AttemptResult(answer)
@@ -223,14 +270,12 @@ class ClusterLauncher:
 
 def _refusal(error: ApiException) -> AttemptResult:
     """Return the result of a refusal by the API server: a full quota is transient, a missing right is not."""
-    said = f"{error.reason}: {error.body or ''}".strip()
+    said = format_api_error(error)
     if error.status in {*TRANSIENT, _CONFLICT}:
-        return AttemptResult(
-            StepAnswer(error=f"the API server cannot at the moment ({error.status}): {said}", heals=True)
-        )
+        return AttemptResult(StepAnswer(error=f"the API server cannot at the moment: {said}", heals=True))
     if error.status == _FORBIDDEN and "exceeded quota" in said:
         return AttemptResult(StepAnswer(error=f"the namespace's quota has no room: {said}", heals=True))
-    return AttemptResult(failed=f"Kubernetes refuses ({error.status}): {said}")
+    return AttemptResult(failed=f"Kubernetes refuses: {said}")
 
 
 def _classify_exit(name: str, state: WorkloadState, pods: Sequence[Any], memory: str) -> AttemptResult:
@@ -264,7 +309,10 @@ def _killed_for_memory(pods: Sequence[Any]) -> bool:
 def _first_exit_code(pods: Sequence[Any]) -> int | None:
     """Return the exit code of the pod that failed first: where several train together, the others are killed later."""
     failed = [end for pod in pods for end in _ends_of(pod) if end.exit_code]
-    return min(failed, key=lambda end: end.finished_at or _LATE).exit_code if failed else None
+    if not failed:
+        return None
+    # Times are in whole seconds, and who is killed for another's failure may end within the same.
+    return min(failed, key=lambda end: (end.finished_at or _LATE, end.exit_code in _KILLED_EXIT_CODES)).exit_code
 
 
 def _ends_of(pod: Any) -> list[Any]:

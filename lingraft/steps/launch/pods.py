@@ -20,6 +20,7 @@ CACHES = {"LINGRAFT_CACHE": "lingraft", "HF_HOME": "huggingface"}
 """Cache folders on the claim by environment variable, so that downloads outlive the pods."""
 CONTAINER = "step"
 LABEL = "lingraft.io/call"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 METRICS_PORT = 9400
 METRICS_LABEL = "lingraft.io/metrics"
 """Label of pods that serve metrics at that port while they train, by which Prometheus finds them."""

@@ -1,5 +1,6 @@
 """Workloads on Kubernetes: a Job, or a TrainJob where several nodes train together."""
 
+import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,8 +19,9 @@ from lingraft.steps.launch.pods import CONTAINER, LABEL, Manifest
 TRANSIENT = {410, 429, 500, 502, 503, 504}
 """HTTP statuses with which the API server refuses for a while."""
 UNREACHABLE = (urllib3.exceptions.HTTPError, ConnectionError)
+_UNAUTHORIZED = 401
 _NOT_FOUND = 404
-_REQUEST_S = 15
+REQUEST_S = 15
 """Seconds after which a request fails, which detects a dead connection."""
 _KEPT_S = 86_400
 """Seconds for which a finished workload stays, for inspection."""
@@ -175,7 +177,23 @@ class Workloads:
 
     def read(self, name: str) -> Manifest:
         """Return a workload by its name."""
-        return dict(self._objects.get_namespaced_custom_object(*self._where, name, _request_timeout=_REQUEST_S))
+        return dict(self._objects.get_namespaced_custom_object(*self._where, name, _request_timeout=REQUEST_S))
+
+    def delete_expired(self) -> None:
+        """Delete launched workloads of all calls that ended a day ago; a TrainJob has no field for that, unlike a Job.
+
+        The JobSet's own field does not do: Trainer then makes the JobSet again (kubeflow/trainer#3779).
+        """
+        if self._kind is TRAIN_JOB:
+            found = self._objects.list_namespaced_custom_object(*self._where, label_selector=LABEL)
+            now = datetime.datetime.now(datetime.UTC)
+            for each in found["items"]:
+                if (ended := _ended_at(each)) and now - ended > datetime.timedelta(seconds=_KEPT_S):
+                    try:
+                        self.delete(each["metadata"]["name"])
+                    except ApiException as error:
+                        if not is_absent(error):  # another launcher was faster
+                            raise
 
     def delete(self, name: str) -> None:
         """Delete a workload; Kubernetes then deletes its pods."""
@@ -184,16 +202,44 @@ class Workloads:
 
 def state_of(workload: Manifest) -> WorkloadState:
     """Return the state of a workload by its conditions, which Job and TrainJob name alike."""
+    if not (condition := _final_condition(workload)):
+        return WorkloadState(WorkloadPhase.RUNNING)
+    phase = WorkloadPhase.SUCCEEDED if condition["type"] == "Complete" else WorkloadPhase.FAILED
+    return WorkloadState(phase, condition.get("reason", ""), condition.get("message", ""))
+
+
+def _final_condition(workload: Manifest) -> Manifest | None:
     for condition in workload.get("status", {}).get("conditions", ()):
         if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
-            phase = WorkloadPhase.SUCCEEDED if condition["type"] == "Complete" else WorkloadPhase.FAILED
-            return WorkloadState(phase, condition.get("reason", ""), condition.get("message", ""))
-    return WorkloadState(WorkloadPhase.RUNNING)
+            return dict(condition)
+    return None
+
+
+def _ended_at(workload: Manifest) -> datetime.datetime | None:
+    condition = _final_condition(workload)
+    return datetime.datetime.fromisoformat(condition["lastTransitionTime"]) if condition else None
+
+
+def is_suspended(workload: Manifest) -> bool:
+    """Return whether a workload has no pods on purpose, as Kueue keeps it until its queue has room."""
+    return bool(workload.get("spec", {}).get("suspend"))
+
+
+def format_api_error(error: Exception) -> str:
+    """Return in one line why the API server did not do what it was asked for."""
+    if isinstance(error, ApiException):
+        return f"{error.status} {error.reason}: {error.body or ''}".strip()
+    return str(error)
 
 
 def is_absent(error: BaseException | None) -> bool:
     """Return whether the API server says that the object does not exist."""
     return isinstance(error, ApiException) and error.status == _NOT_FOUND
+
+
+def is_unauthorized(error: BaseException | None) -> bool:
+    """Return whether the API server does not know who asks, as with a token that has expired."""
+    return isinstance(error, ApiException) and error.status == _UNAUTHORIZED
 
 
 def is_transient(error: BaseException | None) -> bool:

@@ -23,7 +23,14 @@ _SPACE = rf"(?P<namespace>/namespaces/{NAMESPACE}(?=/))?"
 _PATH = re.compile(rf"{_GROUP}{_SPACE}/(?P<plural>\w+)(?:/(?P<name>[^/]+))?(?P<log>/log)?")
 _PROXY = re.compile(rf"/api/v1/namespaces/{NAMESPACE}/services/(?P<name>[^/]+)/proxy(?P<path>/.*)")
 _PROXY_S = 30
+_PARAMETERS = {"labelSelector", "fieldSelector", "propagationPolicy", "container", "follow", "previous", "tailLines"}
+"""All that requests may say here: nothing watches, asks for a version, or asks for a list in parts."""
+_TRUE = ("true", "True")
 _VERBS = {"POST": "create", "PUT": "update", "DELETE": "delete"}
+
+
+class UnknownPathError(Exception):
+    """Where a path leads nowhere, the server says so in plain words, without a Status."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -54,6 +61,8 @@ class Handler(BaseHTTPRequestHandler):
             self._do(method, self.rfile.read(int(self.headers.get("Content-Length", 0))))
         except RefusalError as refusal:
             self._send(refusal.code, refusal.status)
+        except UnknownPathError:
+            self._send_raw(404, "text/plain", b"404 page not found\n")
 
     def _do(self, method: str, body: bytes) -> None:
         url = urlsplit(self.path)
@@ -62,8 +71,13 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(200, {"major": "1", "minor": "34", **dict.fromkeys(_VERSION, "")})
         if proxied := _PROXY.fullmatch(url.path):
             return self._proxy(unquote(proxied["name"]), proxied["path"])
+        self._require_token()
         found = _known(url.path)
         plural, name = found["plural"], found["name"]
+        if unknown := query.keys() - _PARAMETERS:
+            raise RefusalError(400, f"the tests' server does not serve {', '.join(sorted(unknown))}")
+        if body and self.headers.get("Content-Type") != "application/json":
+            raise RefusalError(415, "the body of the request was in an unknown format")
         self.api.asked.append((method, plural))
         verb = _VERBS.get(method, "get" if name else "list")
         self.api.used.add((found["group"] or "", f"{plural}{found['log'] or ''}", verb))
@@ -79,6 +93,16 @@ class Handler(BaseHTTPRequestHandler):
         answers = {"GET": self._get, "POST": self._post, "PUT": self._put, "DELETE": self._delete}
         return answers[method](plural, name, query, body)
 
+    def _require_token(self) -> None:
+        """Refuse whoever has no token that is known.
+
+        Raises:
+            RefusalError: the token is none, or an old one.
+        """
+        token = self.headers.get("Authorization", "").partition(" ")[2]
+        if self.api.tokens is not None and token not in self.api.tokens:
+            raise RefusalError(401, "Unauthorized")
+
     def _get(self, plural: str, name: str | None, query: Document, _: bytes) -> None:
         """One, or a list; of a list's items only those of custom resources say their kind."""
         if name is not None:
@@ -88,7 +112,8 @@ class Handler(BaseHTTPRequestHandler):
         for item in items if kind.is_built_in else ():
             del item["kind"], item["apiVersion"]
         what = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version}
-        return self._send(200, what | {"metadata": {"resourceVersion": self.api.version}, "items": items})
+        metadata = {"resourceVersion": self.api.version} | ({} if kind.is_built_in else {"continue": ""})
+        return self._send(200, what | {"metadata": metadata, "items": items})
 
     def _post(self, plural: str, _: str | None, __: Document, body: bytes) -> None:
         made = json.loads(body)
@@ -122,9 +147,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def _log(self, name: str, query: Document) -> None:
         """The lines so far, and, for those who follow, all others until the pod has ended."""
-        _require_log(self.api.read("pods", name), query.get("container"))
-        if query.get("follow") not in ("true", "True"):
-            return self._send_raw(200, "text/plain", "\n".join(self.api.logs[name]).encode())
+        _require_log(self.api.read("pods", name), query.get("container"), query.get("previous") in _TRUE)
+        if reason := self.api.silent_kubelets.get(name):
+            raise RefusalError(500, f'Get "https://node:10250/containerLogs/{NAMESPACE}/{name}": {reason}')
+        if query.get("follow") not in _TRUE:
+            lines = self.api.logs[name]
+            wanted = lines[max(0, len(lines) - int(query.get("tailLines", len(lines)))) :]
+            return self._send_raw(200, "text/plain", "\n".join(wanted).encode())
         self._begin()
         sent = 0
         while True:
@@ -170,18 +199,21 @@ def _known(path: str) -> re.Match[str]:
     """A path of a kind that there is, in the namespace if the kind has one.
 
     Raises:
-        RefusalError: it is none.
+        RefusalError: there is no such kind.
+        UnknownPathError: there is no such group of kinds either.
     """
     found = _PATH.fullmatch(path)
     kind = KINDS.get(found["plural"]) if found else None
-    if not found or not kind or (kind.group, kind.version) != (found["group"] or "", found["version"] or "v1"):
+    if not found or (found["group"] or "") not in {each.group for each in KINDS.values()}:
+        raise UnknownPathError
+    if not kind or (kind.group, kind.version) != (found["group"] or "", found["version"] or "v1"):
         raise RefusalError(404, "the server could not find the requested resource")
     if kind.has_namespace and not found["namespace"]:
         raise RefusalError(403, f"{found['plural']} is forbidden: cannot be asked for at the cluster scope")
     return found
 
 
-def _require_log(pod: Document, container: str | None) -> None:
+def _require_log(pod: Document, container: str | None, previous: bool) -> None:
     """Refuse to read a log that is not there.
 
     Raises:
@@ -196,6 +228,11 @@ def _require_log(pod: Document, container: str | None) -> None:
         )
     if container is not None and container not in there_are:
         raise RefusalError(400, f"container {container} is not valid for pod {name}")
-    for each in statuses:
-        if each["name"] == container and "waiting" in each["state"] and not each["restartCount"]:
-            raise RefusalError(400, f'container "{container}" in pod "{name}" is waiting to start')
+    if not spec.get("nodeName"):
+        raise RefusalError(400, f"pod {name} does not have a host assigned")
+    [state, *_] = [each for each in statuses if each["name"] == container] or [{"state": {"waiting": {}}}]
+    if previous and not state.get("restartCount"):
+        raise RefusalError(400, f'previous terminated container "{container}" in pod "{name}" not found')
+    if "waiting" in state["state"] and not state.get("restartCount"):
+        why = state["state"]["waiting"].get("reason", "ContainerCreating")
+        raise RefusalError(400, f'container "{container}" in pod "{name}" is waiting to start: {why}')

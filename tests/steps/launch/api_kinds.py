@@ -6,17 +6,19 @@ As Kubernetes documents it: api-conventions.md, "API concepts", and the validati
 import datetime
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 Document = dict[str, Any]
 NAMESPACE = "lingraft"
 _REASONS = {
     400: "BadRequest",
+    401: "Unauthorized",
     403: "Forbidden",
     404: "NotFound",
     409: "Conflict",
     410: "Expired",
+    415: "UnsupportedMediaType",
     422: "Invalid",
     429: "TooManyRequests",
     500: "InternalError",
@@ -25,6 +27,8 @@ _REASONS = {
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _LONGEST, _LONGEST_LABEL = 253, 63
+_IMMUTABLE = ("completionMode", "completions", "managedBy", "podFailurePolicy", "selector", "successPolicy", "template")
+"""Fields of a Job's specification that an update cannot change while it is not suspended."""
 
 
 class Kind(NamedTuple):
@@ -50,6 +54,9 @@ KINDS = {
     "pods": Kind("", "v1", "Pod", fields=frozenset(("status.phase", "spec.nodeName", "spec.restartPolicy"))),
     "events": Kind("", "v1", "Event", fields=frozenset(_ABOUT)),
     "secrets": Kind("", "v1", "Secret", fields=frozenset(("type",))),
+    "serviceaccounts": Kind("", "v1", "ServiceAccount"),
+    "resourcequotas": Kind("", "v1", "ResourceQuota"),
+    "limitranges": Kind("", "v1", "LimitRange"),
     "persistentvolumeclaims": Kind("", "v1", "PersistentVolumeClaim"),
     "nodes": Kind("", "v1", "Node", has_namespace=False, fields=frozenset(("spec.unschedulable",))),
     "namespaces": Kind("", "v1", "Namespace", has_namespace=False, fields=frozenset(("status.phase",))),
@@ -91,22 +98,33 @@ class RefusalError(Exception):
         """One that is about an object."""
         group = KINDS[plural].group
         what = f"{plural}.{group}" if group else plural
-        return cls(code, f'{what} "{name}" {words}', reason, name=name, group=group, kind=plural)
+        return cls(code, f'{what} "{name}"{words}', reason, name=name, group=group, kind=plural)
 
     @classmethod
-    def invalid(cls, plural: str, name: str, field: str, words: str) -> "RefusalError":
-        """One of an object with a field that cannot be so."""
+    def modified(cls, plural: str, name: str, words: str) -> "RefusalError":
+        """One of an update that is not of what is there."""
+        refusal = cls.about(409, plural, name, words)
+        refusal.status["message"] = f"Operation cannot be fulfilled on {refusal.status['message']}"
+        return refusal
+
+    @classmethod
+    def invalid(cls, plural: str, name: str, faults: Sequence[tuple[str, str]]) -> "RefusalError":
+        """One of an object with fields that cannot be so: all of them, each with the reason."""
         kind = KINDS[plural]
         what = ".".join(filter(None, (kind.kind, kind.group)))
-        required = words.startswith("Required value")
-        cause = {"reason": f"FieldValue{'Required' if required else 'Invalid'}", "message": words, "field": field}
-        message = f'{what} "{name}" is invalid: {field}: {words}'
-        return cls(422, message, name=name, group=kind.group, kind=kind.kind, causes=[cause])
+        causes = [
+            {"reason": f"FieldValue{words.partition(' ')[0]}", "message": words, "field": field}
+            for field, words in faults
+        ]
+        told = [f"{field}: {words}" for field, words in faults]
+        message = f'{what} "{name}" is invalid: {told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"}'
+        return cls(422, message, name=name, group=kind.group, kind=kind.kind, causes=causes)
 
 
-def now() -> str:
-    """The time as objects have it."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def now(later_s: float = 0.0) -> str:
+    """The time as objects have it, in whole seconds; of a deletion it is that at which the grace period ends."""
+    time = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=later_s)
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def completed(plural: str, one: Document, known: Document | None) -> Document:
@@ -119,6 +137,16 @@ def completed(plural: str, one: Document, known: Document | None) -> Document:
             metadata.setdefault(field, before[field])
     if kind.has_namespace:
         metadata["namespace"] = NAMESPACE
+    metadata["managedFields"] = [
+        {
+            "manager": "OpenAPI-Generator",
+            "operation": "Update",
+            "apiVersion": kind.api_version,
+            "time": metadata["creationTimestamp"],
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {f"f:{field}": {} for field in one if field not in ("apiVersion", "kind", "metadata")},
+        }
+    ]
     return one
 
 
@@ -138,8 +166,11 @@ def admit(plural: str, made: Document) -> None:
         raise RefusalError(500, "resourceVersion should not be set on objects to be created")
     if not metadata.get("name") and "generateName" in metadata:
         metadata["name"] = f"{metadata['generateName']}{uuid.uuid4().hex[:5]}"
-    for field, words in _faults(plural, made):
-        raise RefusalError.invalid(plural, metadata.get("name", ""), field, words)
+    for label, value in metadata.get("labels", {}).items():
+        if not isinstance(value, str):
+            raise RefusalError(400, f"json: cannot unmarshal {value!r} into metadata.labels[{label}] of type string")
+    if faults := [*_faults(plural, made)]:
+        raise RefusalError.invalid(plural, metadata.get("name", ""), faults)
     for field in ("uid", "creationTimestamp", "deletionTimestamp", "generation"):
         metadata.pop(field, None)
     made.pop("status", None)
@@ -150,11 +181,12 @@ def _faults(plural: str, made: Document) -> Iterator[tuple[str, str]]:
     name = metadata.get("name", "")
     if not name:
         yield "metadata.name", "Required value: name or generateName is required"
+        return
     longest = _LONGEST_LABEL if plural == "jobs" else _LONGEST
     if not _NAME.fullmatch(name) or len(name) > longest:
         yield "metadata.name", f"Invalid value: {name!r}: a lowercase RFC 1123 subdomain must be shorter and plainer"
     for label, value in metadata.get("labels", {}).items():
-        if not isinstance(value, str) or not _LABEL.fullmatch(value) or len(value) > _LONGEST_LABEL:
+        if not _LABEL.fullmatch(value) or len(value) > _LONGEST_LABEL:
             yield "metadata.labels", f"Invalid value: {label}={value!r}: a valid label is short and plain"
     if plural == "jobs":
         spec = made["spec"]
@@ -167,14 +199,46 @@ def _faults(plural: str, made: Document) -> Iterator[tuple[str, str]]:
 def fill_in(job: Document) -> None:
     """Give a new Job what the server gives it: the labels by which its pods are found, and defaults."""
     spec, name, uid = job["spec"], job["metadata"]["name"], job["metadata"]["uid"]
-    usual = {"backoffLimit": 6, "completionMode": "NonIndexed", "completions": 1, "parallelism": 1, "suspend": False}
+    usual = {
+        "backoffLimit": 6,
+        "completionMode": "NonIndexed",
+        "completions": 1,
+        "manualSelector": False,
+        "parallelism": 1,
+        "podReplacementPolicy": "TerminatingOrFailed",
+        "suspend": False,
+    }
     job["spec"] = spec = usual | spec
+    _fill_in_pod(spec["template"]["spec"])
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     own = {"controller-uid": uid, "job-name": name}
     labels = own | {f"batch.kubernetes.io/{label}": value for label, value in own.items()}
     metadata = spec["template"].setdefault("metadata", {})
     metadata["labels"] = metadata.get("labels", {}) | labels
     job["status"] = {}
+
+
+def _fill_in_pod(pod: Document) -> None:
+    usual = {
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        "terminationGracePeriodSeconds": 30,
+    }
+    for field, value in usual.items():
+        pod.setdefault(field, value)
+    if account := pod.get("serviceAccountName"):
+        pod["serviceAccount"] = account
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        is_fixed = "@" in container["image"] or not container["image"].endswith(":latest")
+        usual = {
+            "imagePullPolicy": "IfNotPresent" if is_fixed else "Always",
+            "resources": {},
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+        }
+        for field, value in usual.items():
+            container.setdefault(field, value)
 
 
 def require_same(plural: str, changed: Document, known: Document) -> None:
@@ -186,15 +250,18 @@ def require_same(plural: str, changed: Document, known: Document) -> None:
     name, version = known["metadata"]["name"], changed["metadata"].get("resourceVersion")
     if version is None and not KINDS[plural].is_built_in:
         words = "Invalid value: 0: must be specified for an update"
-        raise RefusalError.invalid(plural, name, "metadata.resourceVersion", words)
-    words = "the object has been modified; please apply your changes to the latest version and try again"
+        raise RefusalError.invalid(plural, name, [("metadata.resourceVersion", words)])
+    words = ": the object has been modified; please apply your changes to the latest version and try again"
     if version not in (None, known["metadata"]["resourceVersion"]):
-        raise RefusalError.about(409, plural, name, f"could not be updated: {words}")
-    if changed["metadata"].get("uid", known["metadata"]["uid"]) != known["metadata"]["uid"]:
-        raise RefusalError.about(409, plural, name, "could not be updated: Precondition failed: UID in precondition")
-    for field in ("template", "selector", "completionMode") if plural == "jobs" else ():
-        if changed["spec"].get(field) != known["spec"].get(field):
-            raise RefusalError.invalid(plural, name, f"spec.{field}", "Invalid value: field is immutable")
+        raise RefusalError.modified(plural, name, words)
+    given, there = changed["metadata"].get("uid", known["metadata"]["uid"]), known["metadata"]["uid"]
+    if given != there:
+        words = f": Precondition failed: UID in precondition: {given}, UID in object meta: {there}"
+        raise RefusalError.modified(plural, name, words)
+    immutable = _IMMUTABLE if plural == "jobs" else ()
+    if other := [field for field in immutable if changed["spec"].get(field) != known["spec"].get(field)]:
+        faults = [(f"spec.{field}", "Invalid value: field is immutable") for field in other]
+        raise RefusalError.invalid(plural, name, faults)
 
 
 def chosen(plural: str, one: Document, labels: str, fields: str) -> bool:
@@ -203,9 +270,10 @@ def chosen(plural: str, one: Document, labels: str, fields: str) -> bool:
     Raises:
         RefusalError: objects of this kind are not chosen by that field.
     """
-    wanted = dict(pair.split("=") for pair in labels.split(",") if pair)
     found = one["metadata"].get("labels", {})
-    return wanted.items() <= found.items() and all(_has(plural, one, pair) for pair in fields.split(",") if pair)
+    pairs = [pair.partition("=") for pair in labels.split(",") if pair]
+    by_label = all(label in found and value == (found[label] if equals else "") for label, equals, value in pairs)
+    return by_label and all(_has(plural, one, pair) for pair in fields.split(",") if pair)
 
 
 def _has(plural: str, one: Document, pair: str) -> bool:

@@ -5,6 +5,7 @@ It is small, but what stands behind it is real: a pod is a process of this machi
 
 import json
 import threading
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,6 +48,10 @@ class ApiServer:
         self.deleted: Callable[[str, Document], None] = lambda _plural, _gone: None
         self.allows: Callable[[Document], bool] = lambda _asked: True
         """Whether somebody may do something."""
+        self.tokens: set[str] | None = None
+        """Tokens of those who may ask; None: anybody may."""
+        self.silent_kubelets: dict[str, str] = {}
+        """Errors of the kubelets that are asked for logs, by pod."""
         self.services: dict[str, str] = {}
         """Address by 'name:port' of a service, whose pods the proxy asks there."""
         self.used: set[tuple[str, str, str]] = set()
@@ -66,8 +71,9 @@ class ApiServer:
             "current-context": "tests",
             "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "us", "namespace": NAMESPACE}}],
             "clusters": [{"name": "tests", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
-            "users": [{"name": "us", "user": {}}],
+            "users": [{"name": "us", "user": {"tokenFile": str(folder / "token")}}],
         }
+        (folder / "token").write_text("first", encoding="utf-8")
         path = folder / "kubeconfig"
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
         try:
@@ -100,7 +106,7 @@ class ApiServer:
             admit(plural, made)
             name = made["metadata"]["name"]
             if (plural, name) in self.objects:
-                raise RefusalError.about(409, plural, name, "already exists", "AlreadyExists")
+                raise RefusalError.about(409, plural, name, " already exists", "AlreadyExists")
             completed(plural, made, None)
             if plural == "jobs":
                 fill_in(made)
@@ -121,6 +127,9 @@ class ApiServer:
             changed |= {"status": known["status"]} if "status" in known else {}
             older = known["metadata"]["generation"]
             changed["metadata"]["generation"] = older + (changed.get("spec") != known.get("spec"))
+            completed(plural, changed, known)
+            if changed == known:
+                return _copy(known)  # an update that changes nothing makes no version
             answer = _copy(self.put(plural, changed))
         self.created(plural, changed)
         return answer
@@ -133,7 +142,7 @@ class ApiServer:
         """
         if known := self.objects.get((plural, name)):
             return known
-        raise RefusalError.about(404, plural, name, "not found")
+        raise RefusalError.about(404, plural, name, " not found")
 
     def delete(self, plural: str, name: str, policy: str) -> Document:
         """Remove what a client deletes; Foreground waits for those that depend on it, which is for ever here.
@@ -144,7 +153,10 @@ class ApiServer:
         known = self.read(plural, name)
         kind, metadata = KINDS[plural], known["metadata"]
         if policy == "Foreground" or metadata.get("finalizers"):
-            self.put(plural, known | {"metadata": metadata | {"deletionTimestamp": now()}})
+            going = {"deletionTimestamp": now(), "deletionGracePeriodSeconds": 0}
+            waits = {"foregroundDeletion"} if policy == "Foreground" else {*()}
+            finalizers = sorted({*metadata.get("finalizers", ()), *waits})
+            self.put(plural, known | {"metadata": metadata | going | {"finalizers": finalizers}})
             self.deleted(plural, known)
             return self.read(plural, name)
         # Jobs of batch/v1 leave their pods alone unless they are told otherwise.
@@ -164,7 +176,8 @@ class ApiServer:
     def end(self, plural: str, name: str, kind: str, reason: str = "", message: str = "") -> None:
         """Give a workload its last condition; a Job has one before it that says what will be."""
         coming = {"Failed": "FailureTarget", "Complete": "SuccessCriteriaMet"}
-        facts = {"status": "True", "reason": reason, "message": message, "lastTransitionTime": now()}
+        facts = {"status": "True", "reason": reason, "message": message}
+        facts |= {"lastTransitionTime": now(), **({"lastProbeTime": now()} if plural == "jobs" else {})}
         conditions: list[Document] = []
         with self._lock:
             for each in (coming[kind], kind) if plural == "jobs" else (kind,):
@@ -172,12 +185,14 @@ class ApiServer:
                     conditions = [*conditions, {"type": each, **facts}]
                     self.put(plural, workload | {"status": {"conditions": conditions}})
 
-    def warn(self, name: str, reason: str, message: str) -> None:
-        """Add an event about a pod or a workload."""
-        about = {"kind": "Job", "name": name}
-        metadata = {"name": f"{name}.{len(self.objects)}"}
+    def warn(self, name: str, reason: str, message: str, kind: str = "Job") -> None:
+        """Add an event about a pod or a workload, as the scheduler does: without the times of older events."""
+        about = {"kind": kind, "name": name, "namespace": NAMESPACE}
+        metadata = {"name": f"{name}.{uuid.uuid4().hex[:16]}"}
         event = {"involvedObject": about, "reason": reason, "message": message, "type": "Warning"}
-        self.put("events", {"metadata": metadata, **event})
+        times = {"eventTime": f"{now()[:-1]}.000000Z", "firstTimestamp": None, "lastTimestamp": None}
+        reporter = {"reportingComponent": "default-scheduler", "reportingInstance": "one", "source": {}}
+        self.put("events", {"metadata": metadata, **event, **times, **reporter})
 
     def of(self, plural: str, labels: str = "", fields: str = "") -> list[Document]:
         """Objects that selectors choose."""
@@ -186,7 +201,7 @@ class ApiServer:
             return [_copy(one) for one in found if chosen(plural, one, labels, fields)]
 
     def _count(self, changed: Document) -> None:
-        """Give an object its next version,"""
+        """Give an object its next version."""
         self._version += 1
         changed["metadata"]["resourceVersion"] = self.version
 

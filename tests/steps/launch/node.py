@@ -1,7 +1,6 @@
 """A node of the tests' cluster: runs the pods of Jobs and TrainJobs as processes of this machine, and may vanish."""
 
 import contextlib
-import datetime
 import importlib
 import os
 import signal
@@ -14,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.fixtures import forked
-from tests.steps.launch.api_kinds import Document
+from tests.steps.launch.api_kinds import Document, now
 from tests.steps.launch.api_server import ApiServer
 from tests.training.distributed.launch import free_port
 
 _LOOK_EVERY_S = 0.02
+_GRACE_S = 60
+_NAME = "node-7"
+"""As the cluster calls it."""
 
 
 @dataclass
@@ -121,9 +123,10 @@ class Node:
         known = {name: value for name, value in environment.items() if value is not None}
         pod = {
             "metadata": {"name": name, "labels": dict(labels)},
-            "spec": {"containers": [{"name": container["name"]}]},
+            "spec": {"containers": [{"name": container["name"], "image": "x"}], "nodeName": _NAME},
         }
-        self.server.put("pods", pod | {"status": {"phase": "Running"}})
+        running = _container_status(pod, {"running": {"startedAt": now()}})
+        self.server.put("pods", pod | {"status": {"phase": "Running", "containerStatuses": [running]}})
         command, log = container["command"], self.folder / f"{name}.log"
         assert command[:2] == ["python", "-m"]
         child = forked.start(run, command[2], command[3:], known, log=log)
@@ -157,14 +160,12 @@ class Node:
             return
         ended = {
             "exitCode": code if code >= 0 else 128 - code,
-            "finishedAt": datetime.datetime.now(datetime.UTC).isoformat(),
+            "finishedAt": now(),
             "reason": pod.get("reason of death", "Error" if code else "Completed"),
         }
-        container = pod["spec"]["containers"][0]["name"]
-        status = {"name": container, "image": "", "imageID": "", "ready": False, "restartCount": 0}
         pod["status"] |= {
             "phase": "Failed" if code else "Succeeded",
-            "containerStatuses": [status | {"state": {"terminated": ended}}],
+            "containerStatuses": [_container_status(pod, {"terminated": ended})],
         }
         self.server.put("pods", pod)
         if "deletionTimestamp" in pod["metadata"]:
@@ -176,7 +177,7 @@ class Node:
             if plural not in ("jobs", "trainjobs") or not name.startswith(gone["metadata"]["name"]):
                 continue
             if pod := self.server.objects.get(("pods", name)):
-                pod["metadata"]["deletionTimestamp"] = datetime.datetime.now(datetime.UTC).isoformat()
+                pod["metadata"] |= {"deletionTimestamp": now(_GRACE_S), "deletionGracePeriodSeconds": _GRACE_S}
                 if process.ended.is_set():
                     self.server.remove("pods", name)
             if not process.ended.is_set():
@@ -184,6 +185,14 @@ class Node:
 
     def _value(self, one: Document) -> str | None:
         return str(one["value"]) if "value" in one else self.secrets.get(one["valueFrom"]["secretKeyRef"]["key"])
+
+
+def _container_status(pod: Document, state: Document) -> Document:
+    """What the kubelet reports of a pod's one container."""
+    name = pod["spec"]["containers"][0]["name"]
+    is_ready = "running" in state
+    status = {"name": name, "image": "x", "imageID": "x", "ready": is_ready, "started": is_ready, "restartCount": 0}
+    return status | {"state": state, "lastState": {}}
 
 
 def run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Any:

@@ -1,5 +1,6 @@
 """Steps as Jobs and TrainJobs of a cluster whose pods are real processes: killed, stopped, refused and found again."""
 
+import datetime
 import os
 import signal
 import threading
@@ -9,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes import client
 
 from lingraft import ranks
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.cluster import Profile
+from lingraft.steps.launch import on_cluster
 from lingraft.steps.launch.calls import LaunchError
+from lingraft.steps.launch.workload import WorkloadPhase, WorkloadState
 from tests.steps.launch.api_server import DROP
 from tests.steps.launch.bench import LONG, SHORT, Bench, a_bench, launched
 from tests.tracking_stores import quiet
@@ -166,7 +170,7 @@ def test_a_quota_without_room_is_waited_for(bench: Bench, capfd: pytest.CaptureF
 
 def test_a_missing_right_is_named_and_not_waited_for(bench: Bench) -> None:
     bench.server.refusals["POST", "jobs"] = 'User "pipeline" cannot create resource "jobs"'
-    with pytest.raises(LaunchError, match=r"Kubernetes refuses \(403\).*cannot create resource"):
+    with pytest.raises(LaunchError, match=r"Kubernetes refuses: 403 .*cannot create resource"):
         bench.run()
 
 
@@ -215,3 +219,19 @@ def test_a_step_that_is_cancelled_ends_its_job_which_keeps_where_it_is(bench: Be
     assert {pod.wait(60) for pod in bench.node.processes.values()} == {75}
     assert bench.jobs() == []
     assert bench.steps_kept() > 20
+
+
+def test_of_pods_that_fail_within_the_same_second_the_one_that_nobody_killed_tells_why() -> None:
+    second = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+    def pod(code: int) -> client.V1Pod:
+        ended = client.V1ContainerStateTerminated(exit_code=code, finished_at=second)
+        state = client.V1ContainerState(terminated=ended)
+        status = client.V1ContainerStatus(
+            name="node", image="x", image_id="x", ready=False, restart_count=0, state=state
+        )
+        return client.V1Pod(status=client.V1PodStatus(phase="Failed", container_statuses=[status]))
+
+    failed = WorkloadState(WorkloadPhase.FAILED, "JobsFailed", "")
+    ended = on_cluster._classify_exit("job", failed, [pod(143), pod(1)], "4Gi")
+    assert (ended.vanished, "exit code 1)" in str(ended.failed)) == (None, True)

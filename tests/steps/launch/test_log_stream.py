@@ -1,0 +1,79 @@
+"""The log of a step and the cluster's warnings, and what is said where they cannot be read."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft.config.cluster import Profile
+from lingraft.steps.launch import log_stream, on_cluster
+from lingraft.steps.launch.log_stream import LogStream
+from lingraft.steps.launch.workload import JOB
+from tests.steps.launch.api_server import ApiServer
+from tests.steps.launch.launchers import WAITING, Launcher, put_pod
+from tests.training.distributed.project import wait_for
+
+RUNNING = WAITING | {"state": {"running": {}}}
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["the kubelet is silent", "a right is missing"])
+def test_a_log_that_cannot_be_read_is_said_and_shown_later(
+    server: ApiServer, capfd: pytest.CaptureFixture[str], is_refused: bool
+) -> None:
+    pod = put_pod(server, "job", {"phase": "Running", "containerStatuses": [RUNNING]})
+    server.logs[pod] = ["step 6/6"]
+    if is_refused:
+        server.refusals["GET", "pods"] = 'User "we" cannot list resource "pods"'
+    else:
+        server.silent_kubelets[pod] = "dial tcp: i/o timeout"
+    stream = LogStream(on_cluster.connect()[0], "lingraft", JOB, "job", every_s=0.01)
+    told: list[str] = []
+    wait_for(lambda: bool(told.append(capfd.readouterr().err) or "".join(told)))
+    assert "the log of job cannot be read, and the step goes on. Asking again: " in "".join(told)
+    assert ("cannot list" if is_refused else "i/o timeout") in "".join(told)
+    server.refusals.clear()
+    server.silent_kubelets.clear()
+    server.end("jobs", "job", "Complete")
+    put_pod(server, "job", {"phase": "Succeeded", "containerStatuses": [RUNNING]})
+    stream.close()
+    shown = capfd.readouterr()
+    assert shown.out == "step 6/6\n"
+    assert "cannot be read" not in shown.err
+
+
+def test_the_latest_warning_of_a_reason_is_the_one_that_happened_last(server: ApiServer) -> None:
+    for pod, time in (("a", "2026-01-01T00:00:09Z"), ("b", "2026-01-01T00:00:01Z")):
+        metadata = {"name": f"job-{pod}.1"}
+        about = {"kind": "Pod", "name": f"job-{pod}", "namespace": "lingraft"}
+        event = {"involvedObject": about, "type": "Warning", "reason": "Failed", "message": time}
+        server.put("events", {"metadata": metadata, **event, "lastTimestamp": time})
+    stream = LogStream(on_cluster.connect()[0], "lingraft", JOB, "job", every_s=0.01)
+    wait_for(lambda: bool(stream.warnings))
+    stream.close()
+    assert stream.warnings == {"Failed": "Pod job-a: Failed: 2026-01-01T00:00:09Z"}
+
+
+def test_a_log_that_is_not_there_yet_is_no_failure(server: ApiServer, capfd: pytest.CaptureFixture[str]) -> None:
+    put_pod(server, "job", {"phase": "Pending", "containerStatuses": [WAITING]})
+    stream = LogStream(on_cluster.connect()[0], "lingraft", JOB, "job", every_s=0.01)
+    wait_for(lambda: len(server.asked) > 4 * log_stream.FAILURES_BEFORE_NOTE)
+    stream.close()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("followed")
+def test_warnings_are_told_once_for_each_reason_whatever_pods_are_called(
+    server: ApiServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse_pods(plural: str, made: dict[str, Any]) -> None:
+        name = made["metadata"]["name"]
+        for pod in ("x7k2p", "q9r4s") if plural == "jobs" else ():
+            server.warn(name, "FailedCreate", f'pods "{name}-{pod}" is forbidden: exceeded quota')
+            server.warn(f"{name}-{pod}", "FailedMount", "no claim", kind="Pod")
+
+    server.created = refuse_pods
+    launcher = Launcher(tmp_path, Profile(spot=True, start_limit_s=2))
+    ended = launcher.waits()
+    told = capfd.readouterr().err
+    assert (told.count("FailedCreate"), told.count("FailedMount")) == (1, 1)
+    assert "q9r4s" in str(ended.failed)  # the newest

@@ -1,0 +1,184 @@
+"""What keeps a launched step from starting or ending, or us from following it, is told with what to do."""
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from lingraft.config.cluster import Profile
+from lingraft.config.recipe import Recipe
+from lingraft.steps import data
+from lingraft.steps.launch import health, on_cluster
+from lingraft.steps.launch.calls import AttemptResult, StepAnswer
+from lingraft.tracking.runs import tags_of_run
+from tests.steps.launch.api_kinds import now
+from tests.steps.launch.api_server import ApiServer
+from tests.steps.launch.launchers import RESULT, WAITING, Launcher, names, put_pod, succeed
+from tests.tracking_stores import quiet, sqlite_store
+from tests.training.distributed.project import wait_for
+from tests.workshop import TINY
+
+SPOT = Profile(spot=True)
+DONE = AttemptResult(StepAnswer(result=RESULT))
+
+
+def the_job(server: ApiServer, followed: list[str]) -> str:
+    """Name of the only Job, as soon as it is followed."""
+    wait_for(lambda: bool(followed))
+    [name] = names(server, "jobs")
+    return name
+
+
+def test_a_token_that_has_expired_is_read_again(server: ApiServer, followed: list[str], tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, SPOT)
+    name = the_job(server, followed)
+    server.tokens = {"second"}
+    asked = len(server.asked)
+    (tmp_path / "token").write_text("second", encoding="utf-8")
+    wait_for(lambda: len(server.asked) > asked)
+    succeed(server, launcher, "jobs", name)
+    assert launcher.waits() == DONE
+    assert names(server, "jobs") == [name]
+
+
+def test_a_token_that_nobody_replaces_ends_the_launcher_and_not_the_job(
+    server: ApiServer, followed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_cluster, "_TOKEN_LIFE_S", 1)
+    launcher = Launcher(tmp_path, SPOT)
+    name = the_job(server, followed)
+    server.tokens = {"second"}
+    ended = launcher.waits()
+    assert f"{name} goes on" in str(ended.failed)
+    assert f"kubectl -n lingraft logs --follow --selector batch.kubernetes.io/job-name={name}" in str(ended.failed)
+    assert names(server, "jobs") == [name]
+
+
+UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/9 nodes have room"}
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        (None, "FailedCreate: no PriorityClass with name x was found"),
+        ({"phase": "Pending", "containerStatuses": [WAITING]}, "ImagePullBackOff: no image x"),
+        ({"phase": "Pending", "conditions": [UNSCHEDULED]}, "Unschedulable: 0/9 nodes have room"),
+    ],
+    ids=["no pod", "no image", "no node"],
+)
+def test_what_does_not_start_in_time_is_deleted_and_its_error_names_the_cause(
+    server: ApiServer, followed: list[str], tmp_path: Path, status: dict[str, Any] | None, cause: str
+) -> None:
+    def react(plural: str, made: dict[str, Any]) -> None:
+        if plural == "jobs" and status is None:
+            server.warn(made["metadata"]["name"], "FailedCreate", "no PriorityClass with name x was found")
+        elif plural == "jobs" and status is not None:
+            put_pod(server, made["metadata"]["name"], status)
+
+    server.created = react
+    launcher = Launcher(tmp_path, Profile(spot=True, start_limit_s=2))
+    ended = launcher.waits()
+    [name] = followed
+    assert f"{name} did not start within 2 s, and was deleted: " in str(ended.failed)
+    assert cause in str(ended.failed)
+    assert "start_limit_s" in str(ended.failed)
+    assert names(server, "jobs") == []
+
+
+def test_time_in_a_queue_does_not_count(
+    server: ApiServer, followed: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def suspend(plural: str, made: dict[str, Any]) -> None:
+        if plural == "jobs":  # as Kueue's webhook does
+            made["spec"]["suspend"] = "kueue.x-k8s.io/queue-name" in made["metadata"]["labels"]
+
+    server.created = suspend
+    launcher = Launcher(tmp_path, Profile(spot=True, start_limit_s=1), queue="research")
+    name = the_job(server, followed)
+    assert server.objects["jobs", name]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"
+    launcher._thread.join(2)
+    assert launcher.ended == []
+    server.objects["jobs", name]["spec"]["suspend"] = False
+    assert "did not start within 1 s" in str(launcher.waits().failed)
+    assert capfd.readouterr().err.count("is suspended, and starts when its queue admits it") == 1
+
+
+@quiet
+def test_a_node_that_does_not_answer_is_told_in_log_and_tracking_run_until_it_does(
+    server: ApiServer, followed: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    with sqlite_store(tmp_path):
+        data.open_run(Recipe.load(TINY).to_json(), "source", run)
+        launcher = Launcher(tmp_path, SPOT, run)
+        name = the_job(server, followed)
+        evicted = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "message": "taint"}
+        status = {"phase": "Running", "conditions": [evicted]}
+        pod = put_pod(server, name, status, deletionTimestamp=now(-3600), deletionGracePeriodSeconds=60)
+        target = {"type": "FailureTarget", "status": "True", "reason": "PodFailurePolicy", "message": ""}
+        server.put("jobs", server.objects["jobs", name] | {"status": {"conditions": [target]}})
+
+        def note() -> str | None:
+            return tags_of_run(run.read_text()).get(f"{health.NOTE_TAG}.{name}")
+
+        wait_for(lambda: note() is not None)
+        assert launcher.ended == []
+        told = str(note())
+        assert told.startswith(
+            f"node node-7 does not answer: pod {pod} is Terminating (Running, DeletionByTaintManager"
+        )
+        assert "kubectl delete node node-7" in told
+        assert "kubectl taint nodes node-7 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in told
+        server.remove("pods", pod)  # as is done where the node was deleted
+        wait_for(lambda: note() is None)
+        server.end("jobs", name, "Failed", "BackoffLimitExceeded")
+        assert "lost its node" in str(launcher.waits().vanished)
+    assert capfd.readouterr().err.count("node node-7 does not answer") == 1
+    assert names(server, "jobs") == [name]
+
+
+def a_pod(deleted: datetime.timedelta | None, phase: str = "Running") -> client.V1Pod:
+    """A pod, and how long ago it was to have ended."""
+    due = datetime.datetime.now(datetime.UTC) - deleted if deleted is not None else None
+    metadata = client.V1ObjectMeta(name="pod", deletion_timestamp=due)
+    spec = client.V1PodSpec(node_name="node-7", containers=[])
+    return client.V1Pod(metadata=metadata, spec=spec, status=client.V1PodStatus(phase=phase))
+
+
+MINUTE = datetime.timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("deleted", "phase", "is_told"),
+    [
+        (None, "Running", False),
+        (MINUTE / 2, "Running", False),
+        (2 * MINUTE, "Running", True),
+        (2 * MINUTE, "Failed", False),
+    ],
+    ids=["runs", "may be ending", "silent", "has ended"],
+)
+def test_only_pods_that_should_have_ended_are_told_of_and_once_a_minute(
+    deleted: datetime.timedelta | None,
+    phase: str,
+    is_told: bool,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pod = a_pod(deleted, phase)
+    check = health.HealthCheck("job", nodes=1, start_limit_s=60, tracking_run=None)
+    for _ in range(3):
+        assert check.check(is_suspended=False, pods=[pod], warnings={}) is None
+    assert capfd.readouterr().err.count("does not answer") == is_told
+    monkeypatch.setattr(health, "_NOTE_EVERY_S", 0)
+    check.check(is_suspended=False, pods=[pod], warnings={})
+    assert capfd.readouterr().err.count("does not answer") == is_told
+
+
+def test_two_pods_must_start_where_two_train_together() -> None:
+    check = health.HealthCheck("job", nodes=2, start_limit_s=0, tracking_run=None)
+    assert "job did not start" in str(check.check(is_suspended=False, pods=[a_pod(None)], warnings={}))
+    assert check.check(is_suspended=False, pods=[a_pod(None)] * 2, warnings={}) is None
+    assert check.check(is_suspended=False, pods=[], warnings={}) is None
