@@ -6,15 +6,35 @@ from components.step import step
 
 
 @step
-def check_inputs(recipe: str, pipeline: str, languages: list, drop_languages: list):
-    """Check text, labels, task examples, sizes, outputs and languages to drop before anything is computed."""
+def check_inputs(
+    settings: str,
+    file: str,
+    pipeline: str,
+    languages: list,
+    drop_languages: list,
+    recipe: dsl.Output[dsl.Artifact],
+):
+    """Check text, labels, task examples, sizes, outputs and languages to drop before anything is computed.
+
+    The other steps read the recipe from its output, whose metadata are the recipe's file and digest.
+    """
+    from pathlib import Path
+
     from lingraft.steps import data
 
-    data.check_inputs(recipe, pipeline, languages, drop_languages)
+    facts = data.check_inputs(
+        recipe=settings,
+        file=file,
+        pipeline=pipeline,
+        languages=languages,
+        drop_languages=drop_languages,
+        out=Path(recipe.path),
+    )
+    recipe.metadata.update(facts)
 
 
 @step
-def open_run(recipe: str, pipeline: str, run: dsl.Output[dsl.Artifact]):
+def open_run(recipe: dsl.Input[dsl.Artifact], pipeline: str, kfp_run: str, run: dsl.Output[dsl.Artifact]):
     """Begin the tracking run that all steps of this pipeline run stand under.
 
     It is an artifact, because kfp.local gives a parameter that another step made the loop's item inside a loop.
@@ -23,38 +43,59 @@ def open_run(recipe: str, pipeline: str, run: dsl.Output[dsl.Artifact]):
 
     from lingraft.steps import data
 
-    data.open_run(recipe, pipeline, Path(run.path))
+    data.open_run(Path(recipe.path).read_text(), pipeline, Path(run.path), kfp_run)
+
+
+@step
+def close_run(project: str, kfp_run: str, status: dsl.PipelineTaskFinalStatus):
+    """End the tracking runs that an aborted pipeline run has left open; those that its steps have ended stay.
+
+    Nothing depends on the status, but it is the input by which `kfp.local` knows the step of an exit handler.
+    """
+    from lingraft.steps import data
+
+    data.close_run(project, kfp_run)
 
 
 @step
 def prepare_text(
-    recipe: str, run: dsl.Input[dsl.Artifact], language: str, text: dsl.Output[dsl.Dataset], isolated: bool = False
+    recipe: dsl.Input[dsl.Artifact],
+    run: dsl.Input[dsl.Artifact],
+    language: str,
+    text: dsl.Output[dsl.Dataset],
+    isolated: bool = False,
 ):
     """Read, split and write one language's text."""
+    from pathlib import Path
+
     from lingraft.jobs.job import TextJob
     from lingraft.steps.launch import launcher
 
-    launcher.run(TextJob(recipe=recipe, language=language, out=text.path), run.path, isolated)
+    launcher.run(TextJob(recipe=Path(recipe.path).read_text(), language=language, out=text.path), run.path, isolated)
 
 
 @step
 def train_tokenizer(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     text: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Output[dsl.Artifact],
     isolated: bool = False,
 ):
     """Train one language's SentencePiece tokenizer."""
+    from pathlib import Path
+
     from lingraft.jobs.job import TokenizerJob
     from lingraft.steps.launch import launcher
 
-    launcher.run(TokenizerJob(recipe=recipe, text=text.path, out=tokenizer.path), run.path, isolated)
+    launcher.run(
+        TokenizerJob(recipe=Path(recipe.path).read_text(), text=text.path, out=tokenizer.path), run.path, isolated
+    )
 
 
 @step
 def build_blocks(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     text: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
@@ -62,8 +103,10 @@ def build_blocks(
     isolated: bool = False,
 ):
     """Pack one language's text into blocks of token ids."""
+    from pathlib import Path
+
     from lingraft.jobs.job import BlocksJob
     from lingraft.steps.launch import launcher
 
-    job = BlocksJob(recipe=recipe, text=text.path, tokenizer=tokenizer.path, out=blocks.path)
+    job = BlocksJob(recipe=Path(recipe.path).read_text(), text=text.path, tokenizer=tokenizer.path, out=blocks.path)
     launcher.run(job, run.path, isolated)

@@ -8,18 +8,20 @@ from components.step import step
 
 
 @step
-def depths_of(recipe: str, language: str, compare: bool, depths: dsl.Output[dsl.Artifact]) -> list:
+def depths_of(recipe: dsl.Input[dsl.Artifact], language: str, compare: bool, depths: dsl.Output[dsl.Artifact]) -> list:
     """Depths to adapt a language over: the recipe's, the searched one, and all layers for comparison."""
+    from pathlib import Path
+
     from lingraft.steps.language import DepthChoice
     from lingraft.steps.launch import launcher
 
-    choice = DepthChoice(recipe=recipe, language=language, compare=compare, out=depths.path)
+    choice = DepthChoice(recipe=Path(recipe.path).read_text(), language=language, compare=compare, out=depths.path)
     return launcher.run(choice, isolated=True)
 
 
 @step
 def initialise(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     primary: dsl.Input[dsl.Model],
     tokenizer: dsl.Input[dsl.Artifact],
@@ -29,11 +31,13 @@ def initialise(
     isolated: bool = False,
 ):
     """Write one language's embeddings as they are before training, for all that starts from them."""
+    from pathlib import Path
+
     from lingraft.jobs.job import InitialisationJob
     from lingraft.steps.launch import launcher
 
     job = InitialisationJob(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         primary=primary.path,
         tokenizer=tokenizer.path,
         blocks=blocks.path,
@@ -45,7 +49,7 @@ def initialise(
 
 @step
 def adapt(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     depth: int,
     primary: dsl.Input[dsl.Model],
@@ -58,11 +62,13 @@ def adapt(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Learn one language's embeddings over the bottom layers, body frozen."""
+    from pathlib import Path
+
     from lingraft.jobs.job import AdaptationJob
     from lingraft.steps.launch import launcher
 
     job = AdaptationJob(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         depth=depth,
         primary=primary.path,
         mini=mini.path,
@@ -76,7 +82,7 @@ def adapt(
 
 @step
 def evaluate_language(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     primary: dsl.Input[dsl.Model],
     mini: dsl.Input[dsl.Model],
@@ -91,11 +97,13 @@ def evaluate_language(
     confusion: dsl.Output[dsl.ClassificationMetrics],
 ):
     """Swap a language's embeddings into the primary and the tasks, and judge both on its test split."""
+    from pathlib import Path
+
     from lingraft.steps.language import EvaluateLanguage
     from lingraft.steps.launch import launcher
 
     job = EvaluateLanguage(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         primary=primary.path,
         mini=mini.path,
         task_folder=tasks.path,
@@ -113,7 +121,7 @@ def evaluate_language(
 
 @step
 def register_language(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     language: str,
     tasks: dsl.Input[dsl.Model],
@@ -131,7 +139,7 @@ def register_language(
     from lingraft.steps.launch import launcher
 
     registration = LanguageRegistration(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         tasks=tasks.path,
         embeddings=[item.path for item in embeddings],
         evaluations=[item.path for item in evaluations],
@@ -144,7 +152,7 @@ def register_language(
 
 @step
 def export_bundle(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     task: str,
     primary: dsl.Input[dsl.Model],
@@ -157,11 +165,13 @@ def export_bundle(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Export one body with the champion's languages and this run's, and promote the bundle if the gate lets it pass."""
+    from pathlib import Path
+
     from lingraft.steps.language import BundleExport
     from lingraft.steps.launch import launcher
 
     export = BundleExport(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         task=task,
         primary=primary.path,
         tasks=tasks.path,
@@ -176,7 +186,7 @@ def export_bundle(
 
 @step
 def write_report(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],
     results: dsl.Input[List[dsl.Artifact]],  # noqa: UP006
@@ -190,7 +200,7 @@ def write_report(
     from lingraft.steps import language
 
     html = language.report(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         run=Path(run.path),
         evaluation=Path(evaluation.path),
         results=[Path(item.path) for item in results],

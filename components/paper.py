@@ -9,7 +9,7 @@ from components.step import step
 
 @step
 def prepare_language(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     language: str,
     text: dsl.Output[dsl.Dataset],
@@ -17,18 +17,24 @@ def prepare_language(
     blocks: dsl.Output[dsl.Dataset],
 ):
     """Read a language's text, train its tokenizer, and pack its blocks."""
+    from pathlib import Path
+
     from lingraft.steps.launch import launcher
     from lingraft.steps.paper import LanguagePreparation
 
     preparation = LanguagePreparation(
-        recipe=recipe, language=language, text=text.path, tokenizer=tokenizer.path, blocks=blocks.path
+        recipe=Path(recipe.path).read_text(),
+        language=language,
+        text=text.path,
+        tokenizer=tokenizer.path,
+        blocks=blocks.path,
     )
     launcher.run(preparation, run.path, isolated=True)
 
 
 @step
 def pretrain(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     name: str,
     blocks: dsl.Input[dsl.Dataset],
@@ -43,7 +49,7 @@ def pretrain(
     from lingraft.steps.launch import launcher
 
     job = jobs.pretraining(
-        primary=jobs.planned_primary(recipe, name),
+        primary=jobs.planned_primary(Path(recipe.path).read_text(), name),
         blocks=Path(blocks.path),
         tokenizer=Path(tokenizer.path),
         out=Path(primary.path),
@@ -53,25 +59,31 @@ def pretrain(
 
 @step
 def build_vectors(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     blocks: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
     vectors: dsl.Output[dsl.Artifact],
 ):
     """Compute static vectors of the source language's pieces, which new languages are aligned with."""
+    from pathlib import Path
+
     from lingraft.jobs.job import VectorsJob
     from lingraft.steps.launch import launcher
 
     job = VectorsJob(
-        recipe=recipe, blocks=blocks.path, tokenizer=tokenizer.path, out=vectors.path, records_failure=True
+        recipe=Path(recipe.path).read_text(),
+        blocks=blocks.path,
+        tokenizer=tokenizer.path,
+        out=vectors.path,
+        records_failure=True,
     )
     launcher.run(job, run.path, isolated=True)
 
 
 @step
 def build_mini(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     arm: str,
     primary: dsl.Input[dsl.Model],
@@ -86,14 +98,17 @@ def build_mini(
     from lingraft.steps.launch import launcher
 
     job = jobs.mini_building(
-        arm=jobs.planned_arm(recipe, arm), primary=Path(primary.path), blocks=Path(blocks.path), out=Path(mini.path)
+        arm=jobs.planned_arm(Path(recipe.path).read_text(), arm),
+        primary=Path(primary.path),
+        blocks=Path(blocks.path),
+        out=Path(mini.path),
     )
     metrics.metadata.update(launcher.run(job, run.path, isolated=True))
 
 
 @step
 def finetune(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     name: str,
     job: str,
@@ -108,7 +123,7 @@ def finetune(
     from lingraft.comparison import jobs
     from lingraft.steps.launch import launcher
 
-    planned = jobs.planned_primary(recipe, name)
+    planned = jobs.planned_primary(Path(recipe.path).read_text(), name)
     wanted = jobs.finetuning(
         planned=planned,
         wanted=planned.finetuning(job),
@@ -121,7 +136,7 @@ def finetune(
 
 @step
 def judge_source(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     name: str,
     primary: dsl.Input[dsl.Model],
@@ -134,11 +149,13 @@ def judge_source(
     finetuned: dsl.Input[List[dsl.Model]] = None,  # noqa: UP006
 ):
     """Gather a primary's finetunings, and judge them in the source language."""
+    from pathlib import Path
+
     from lingraft.steps.launch import launcher
     from lingraft.steps.paper import SourceJudging
 
     judging = SourceJudging(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         name=name,
         primary=primary.path,
         finetuned=[item.path for item in finetuned or ()],
@@ -153,7 +170,7 @@ def judge_source(
 
 @step
 def initialise(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     name: str,
     language: str,
@@ -170,7 +187,7 @@ def initialise(
     from lingraft.steps.launch import launcher
 
     job = jobs.initialisation(
-        planned=jobs.planned_primary(recipe, name),
+        planned=jobs.planned_primary(Path(recipe.path).read_text(), name),
         language=language,
         primary=Path(primary.path),
         blocks=Path(blocks.path),
@@ -183,7 +200,7 @@ def initialise(
 
 @step
 def adapt(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     arm: str,
     language: str,
@@ -201,7 +218,7 @@ def adapt(
     from lingraft.steps.launch import launcher
 
     job = jobs.adaptation(
-        arm=jobs.planned_arm(recipe, arm),
+        arm=jobs.planned_arm(Path(recipe.path).read_text(), arm),
         language=language,
         primary=Path(primary.path),
         blocks=Path(blocks.path),
@@ -214,7 +231,7 @@ def adapt(
 
 @step
 def adapt_over_mini(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     arm: str,
     language: str,
@@ -233,7 +250,7 @@ def adapt_over_mini(
     from lingraft.steps.launch import launcher
 
     job = jobs.adaptation(
-        arm=jobs.planned_arm(recipe, arm),
+        arm=jobs.planned_arm(Path(recipe.path).read_text(), arm),
         language=language,
         primary=Path(primary.path),
         blocks=Path(blocks.path),
@@ -247,7 +264,7 @@ def adapt_over_mini(
 
 @step
 def judge_language(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     arm: str,
     language: str,
@@ -261,11 +278,13 @@ def judge_language(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Swap every checkpoint of a language into the primary and all finetuned bodies, and judge them."""
+    from pathlib import Path
+
     from lingraft.steps.launch import launcher
     from lingraft.steps.paper import LanguageJudging
 
     judging = LanguageJudging(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         arm=arm,
         language=language,
         primary=primary.path,
@@ -297,7 +316,7 @@ def gather(
 
 @step
 def write_report(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     results: dsl.Input[dsl.Artifact],
     report: dsl.Output[dsl.Artifact],
@@ -308,5 +327,5 @@ def write_report(
 
     from lingraft.steps import paper
 
-    html = paper.report(recipe, Path(run.path), Path(results.path), Path(report.path))
+    html = paper.report(Path(recipe.path).read_text(), Path(run.path), Path(results.path), Path(report.path))
     Path(page.path).write_text(html, encoding="utf-8")

@@ -9,7 +9,7 @@ from components.step import step
 
 @step
 def try_depths(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     worker: int,
     primary: dsl.Input[dsl.Model],
@@ -23,11 +23,13 @@ def try_depths(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Try depths, as one of several workers that share a storage, until all have been tried."""
+    from pathlib import Path
+
     from lingraft.steps.launch import launcher
     from lingraft.steps.search import DepthTrials
 
     trials = DepthTrials(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         worker=worker,
         primary=primary.path,
         blocks=blocks.path,
@@ -43,7 +45,7 @@ def try_depths(
 
 @step
 def search_depth(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     primary: dsl.Input[dsl.Model],
     blocks: dsl.Input[dsl.Dataset],
@@ -64,7 +66,7 @@ def search_depth(
     from lingraft.steps.search import DepthSearch
 
     conclusion = DepthSearch(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         primary=primary.path,
         blocks=blocks.path,
         tokenizer=tokenizer.path,

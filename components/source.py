@@ -9,7 +9,7 @@ from components.step import step
 
 @step
 def pretrain(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     blocks: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
@@ -17,32 +17,40 @@ def pretrain(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train the primary with all its MLM heads in the source language."""
+    from pathlib import Path
+
     from lingraft.jobs.job import PretrainingJob
     from lingraft.steps.launch import launcher
 
-    job = PretrainingJob(recipe=recipe, blocks=blocks.path, tokenizer=tokenizer.path, out=primary.path)
+    job = PretrainingJob(
+        recipe=Path(recipe.path).read_text(), blocks=blocks.path, tokenizer=tokenizer.path, out=primary.path
+    )
     metrics.metadata.update(launcher.run(job, run.path))
 
 
 @step
 def build_vectors(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     blocks: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
     vectors: dsl.Output[dsl.Artifact],
 ):
     """Compute static vectors of the source language's pieces, which new languages are aligned with."""
+    from pathlib import Path
+
     from lingraft.jobs.job import VectorsJob
     from lingraft.steps.launch import launcher
 
-    job = VectorsJob(recipe=recipe, blocks=blocks.path, tokenizer=tokenizer.path, out=vectors.path)
+    job = VectorsJob(
+        recipe=Path(recipe.path).read_text(), blocks=blocks.path, tokenizer=tokenizer.path, out=vectors.path
+    )
     launcher.run(job, run.path)
 
 
 @step
 def build_mini(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     primary: dsl.Input[dsl.Model],
     blocks: dsl.Input[dsl.Dataset],
@@ -50,16 +58,20 @@ def build_mini(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (step 1b)."""
+    from pathlib import Path
+
     from lingraft.jobs.job import MiniBuildingJob
     from lingraft.steps.launch import launcher
 
-    job = MiniBuildingJob.registered(recipe=recipe, primary=primary.path, blocks=blocks.path, out=mini.path)
+    job = MiniBuildingJob.registered(
+        recipe=Path(recipe.path).read_text(), primary=primary.path, blocks=blocks.path, out=mini.path
+    )
     metrics.metadata.update(launcher.run(job, run.path))
 
 
 @step
 def finetune(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     job: str,
     primary: dsl.Input[dsl.Model],
@@ -68,16 +80,20 @@ def finetune(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Finetune the body on one task in the source language, embeddings frozen, with one seed: `<task>/<seed>`."""
+    from pathlib import Path
+
     from lingraft.jobs.job import FinetuningJob
     from lingraft.steps.launch import launcher
 
-    wanted = FinetuningJob.of_id(job, recipe=recipe, primary=primary.path, text=text.path, out=task.path)
+    wanted = FinetuningJob.of_id(
+        job, recipe=Path(recipe.path).read_text(), primary=primary.path, text=text.path, out=task.path
+    )
     metrics.metadata.update(launcher.run(wanted, run.path))
 
 
 @step
 def evaluate_source(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     primary: dsl.Input[dsl.Model],
     text: dsl.Input[dsl.Dataset],
@@ -88,11 +104,13 @@ def evaluate_source(
     tasks: dsl.Input[List[dsl.Model]] = None,  # noqa: UP006
 ):
     """Judge the primary and its finetuned tasks on the source language's test split."""
+    from pathlib import Path
+
     from lingraft.jobs.job import SourceEvaluationJob
     from lingraft.steps.launch import launcher
 
     job = SourceEvaluationJob(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         primary=primary.path,
         tasks=[task.path for task in tasks or ()],
         text=text.path,
@@ -106,7 +124,7 @@ def evaluate_source(
 
 @step
 def register_source(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     primary: dsl.Input[dsl.Model],
     evaluation: dsl.Input[dsl.Artifact],
@@ -119,7 +137,7 @@ def register_source(
     from lingraft.steps import source
 
     source.register_source(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         run=Path(run.path),
         primary=Path(primary.path),
         tasks=[Path(task.path) for task in tasks or ()],
@@ -130,7 +148,7 @@ def register_source(
 
 @step
 def fetch_source(
-    recipe: str,
+    recipe: dsl.Input[dsl.Artifact],
     run: dsl.Input[dsl.Artifact],
     primary: dsl.Output[dsl.Model],
     tasks: dsl.Output[dsl.Model],
@@ -144,7 +162,7 @@ def fetch_source(
     from lingraft.steps import source
 
     source.fetch_source(
-        recipe=recipe,
+        recipe=Path(recipe.path).read_text(),
         run=Path(run.path),
         primary=Path(primary.path),
         tasks=Path(tasks.path),

@@ -123,7 +123,8 @@ class _Examination:
         cluster, claim = self.cluster, f"volume claim {self.cluster.storage_claim}"
         training = {"training": cluster.training} | {str(stage): profile for stage, profile in cluster.stages.items()}
         launched = sorted({profile.launched for profile in training.values() if profile.launched})
-        profiles = {"light": cluster.light} | ({"launcher": cluster.launcher} if launched else {}) | training
+        own = {"light": cluster.light} | ({"data": cluster.data} if cluster.data else {})
+        profiles = own | ({"launcher": cluster.launcher} if launched else {}) | training
         yield from self._kinds("TrainJob" in launched)
         remedy = "Apply an overlay, or name yours in cluster.storage_claim of the recipe."
         yield from _checked(claim, remedy, self._claim(claim))

@@ -13,7 +13,7 @@ import typer
 from lingraft.cli.options import run_app
 from lingraft.cli.registry import DropOption, NewLabelsOption, NewPrimaryOption
 from lingraft.errors import LingraftError
-from pipelines.catalogue import PIPELINES, languages_of, pipeline_builder
+from pipelines.catalogue import COMPARE, PIPELINES, languages_of, pipeline_builder
 from pipelines.server import commands
 from pipelines.server.commands import RecipeOption
 
@@ -28,7 +28,7 @@ OutOption = Annotated[Path, typer.Option("--out", help="Folder for everything th
 TextOption = Annotated[
     Path | None, typer.Option("--text", help="Text of your own: a folder with one file or folder per language.")
 ]
-CompareOption = Annotated[bool, typer.Option("--compare", help="Adapt over all layers as well, to compare with.")]
+CompareOption = Annotated[bool, typer.Option("--compare", help=COMPARE)]
 
 
 @app.command("compile")
@@ -47,7 +47,7 @@ def compile_all(recipe: RecipeOption, out: OutOption = Path("compiled")) -> None
         for name, pipeline in PIPELINES.items():
             file = out / f"{name}.yaml"
             if wanted.get(name, settings):
-                compiler.Compiler().compile(pipeline(settings), str(file))
+                compiler.Compiler().compile(pipeline(settings, recipe.name), str(file))
                 print(file)
             elif file.exists():
                 file.unlink()
@@ -82,12 +82,11 @@ def run(
     from lingraft import preflight
     from pipelines import local
 
-    built = make(settings)
+    built = make(settings, recipe.name)
     preflight.require_ready(settings, out, languages_of(pipeline, settings))
     arguments = {"compare": compare, **allowed} if pipeline == "language" else {}
-    outputs = local.run(built, out, **arguments)
-    if "report" in outputs:
-        print(f"Report: {outputs['report'].path}")
+    if report := local.run(built, out, **arguments):
+        print(f"Report: {report}")
 
 
 @app.command()

@@ -10,7 +10,7 @@ from kfp.dsl import pipeline_channel
 from lingraft import ranks
 from lingraft.config.cluster import Cluster, Profile, StageName
 from lingraft.steps.launch import launcher
-from lingraft.steps.launch.pods import METRICS_LABEL, METRICS_PORT, USER_ID, secrets, variables
+from lingraft.steps.launch.pods import METRICS_LABEL, METRICS_PORT, USER_ID, annotations, secrets, variables
 from lingraft.training import metrics
 
 
@@ -29,18 +29,25 @@ def tolerated(profile: Profile) -> list[dict[str, str]]:
 
 
 def configure_light(task: dsl.PipelineTask, step_settings: StepSettings) -> dsl.PipelineTask:
-    """Configure a step that only moves or reads data."""
+    """Configure a step that checks, looks up, registers or reports."""
     return _place(task, step_settings.cluster, step_settings.cluster.light, {})
+
+
+def configure_data(task: dsl.PipelineTask, step_settings: StepSettings) -> dsl.PipelineTask:
+    """Configure a step that reads all text of a language."""
+    return _place(task, step_settings.cluster, step_settings.cluster.data_profile, {})
 
 
 def configure_training(task: dsl.PipelineTask, step_settings: StepSettings, stage: StageName) -> dsl.PipelineTask:
     """Configure a step that trains, with one process for each accelerator.
 
-    Profiles that KFP cannot express or survive are launched from a small step: preemptible nodes, several nodes,
-    ephemeral storage, priority classes, time limits.
+    Profiles that KFP cannot express or survive are launched from a small step: accelerators, preemptible nodes,
+    several nodes, ephemeral storage, priority classes, time limits.
     """
     cluster = step_settings.cluster
     profile = step_settings.cluster.profile_of(stage)
+    for name, value in annotations(cluster.launcher if profile.launched else profile).items():
+        kubernetes.add_pod_annotation(task, name, value)
     if profile.launched:
         task.set_env_variable(launcher.STAGE, stage)
         return _place(task, cluster, cluster.launcher, {})

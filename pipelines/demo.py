@@ -63,8 +63,9 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
         local.run(pipeline, out, progress)
     # A whole run makes a new primary and new tasks on purpose.
     allowed = {"new_primary": whole, "new_labels": whole, "drop_languages": [*drop_languages]}
-    outputs = local.run(language, out, progress, compare=compare, **allowed)
-    records = RunRecords.load(Path(outputs["report"].path))
+    first_report = local.run(language, out, progress, compare=compare, **allowed)
+    assert first_report is not None
+    records = RunRecords.load(first_report)
     print(f"\n{brief_table(records)}\n")
     bundles = _fetch_bundles(recipe, out / "bundle")
     tasks = [task for task in recipe.tasks if task.name in bundles]

@@ -71,7 +71,9 @@ class StepProcess:
                 "packages_to_install, in the environment that they are started in."
             )
         self._function = arguments[arguments.index("--function_to_execute") + 1]
-        self._given = json.loads(arguments[arguments.index("--executor_input") + 1])["inputs"]
+        told = json.loads(arguments[arguments.index("--executor_input") + 1])
+        self._given = told["inputs"]
+        self._outputs = told["outputs"].get("artifacts", {})
         _start_server()
         self._output, theirs = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_run, args=(program, [*arguments], dict(environment), theirs))
@@ -103,6 +105,11 @@ class StepProcess:
         """Id of its process, and of its process group."""
         assert self._process.pid is not None
         return self._process.pid
+
+    def output(self, name: str) -> Path | None:
+        """Return the path of one of its output artifacts; None if it has none of that name."""
+        found = self._outputs.get(name)
+        return Path(found["artifacts"][0]["uri"]) if found else None
 
     def lines(self) -> Iterator[str]:
         """Yield the output lines of the step and its child processes, until the last of them has ended."""

@@ -39,6 +39,10 @@ _NUMBER_FORMAT = re.compile(r"^\s*precision (fp32|bf16)\b")
 _OUTCOME = re.compile(rf"^\s*{OUTCOME_PREFIX}")
 _TRAINING = re.compile(r": step (\d+)/(\d+), .*, (\d+) s left$")
 _REUSED = re.compile(r": made before from the same, taken from ")
+_CLOSING = "close_run"
+"""Function of the exit handler's step, which ends the tracking run."""
+_REPORT = "report"
+"""Output of the steps that write reports. Pipelines have no outputs: none may come from within an exit handler."""
 _COLOUR = re.compile(r"\x1b\[\d+m")
 _LOST_TERMINAL = signal.SIGHUP, signal.SIGQUIT
 _PATIENCE_S = 30
@@ -90,6 +94,8 @@ class _RunningSteps:
 
     def __init__(self, screen: _Screen, progress: TotalProgress) -> None:
         self.signal_number = 0
+        self.report: Path | None = None
+        """Folder of the report that a step has written."""
         self._screen = screen
         self._progress = progress
         self._running: set[int] = set()
@@ -98,11 +104,12 @@ class _RunningSteps:
         """Number formats that the screen has shown."""
 
     def run(self, full_command: Sequence[str], env_vars: object = None) -> int:
-        """Run a step to its end, as `kfp.local` would; after a stop signal no step starts.
+        """Run a step to its end, as `kfp.local` would; after a stop signal only the exit handler's step starts.
 
         Variables that a step has on the cluster, such as folders on its claim, are ignored here.
         """
-        if self.signal_number:
+        stoppable = _CLOSING not in full_command
+        if self.signal_number and stoppable:
             return EXIT_CODES[signal.Signals(self.signal_number)]
         try:
             step = StepProcess(full_command, os.environ)
@@ -110,7 +117,8 @@ class _RunningSteps:
             print(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
             return 1
         self._running.add(step.pid)
-        self._unsignalled.add(step.pid)
+        if stoppable:
+            self._unsignalled.add(step.pid)
         if self.signal_number:  # while it was started
             self._signal_once(step.pid)
         counted = self._progress.start(step.name, step.title)
@@ -122,6 +130,7 @@ class _RunningSteps:
                 self._show_progress(counted, line.strip())
                 reused |= bool(_REUSED.search(line))
             print()
+            self.report = step.output(_REPORT) or self.report
             return step.wait()
         finally:
             self._progress.end(counted, reused)
@@ -191,8 +200,8 @@ def set_up(out: Path) -> None:
 
 def run(
     pipeline: base_component.BaseComponent, out: Path, progress: TotalProgress | None = None, **arguments: Any
-) -> dict[str, Any]:
-    """Run a pipeline on this machine, and return its outputs.
+) -> Path | None:
+    """Run a pipeline on this machine, and return the folder of the report that it wrote; None if it writes none.
 
     Args:
         pipeline: from `pipelines.build`, or loaded from compiled YAML.
@@ -211,7 +220,7 @@ def run(
     progress = progress or TotalProgress(planned_steps(pipeline, arguments))
     with _screen_and_log(out / f"{pipeline.name}.log") as screen, _stoppable(_RunningSteps(screen, progress)) as steps:
         try:
-            outputs: dict[str, Any] = pipeline(**arguments).outputs
+            pipeline(**arguments)
         except RuntimeError as error:
             if steps.signal_number:
                 raise _interruption(steps, screen) from error
@@ -219,7 +228,7 @@ def run(
             raise PipelineFailedError(f"{reason}\nThe whole log: {out / f'{pipeline.name}.log'}") from error
     if steps.signal_number:
         raise _interruption(steps, screen)
-    return outputs
+    return steps.report
 
 
 def _interruption(steps: _RunningSteps, screen: _Screen) -> Interruption:

@@ -5,20 +5,15 @@ from typing import Any, NamedTuple
 from kfp import dsl
 from kfp.dsl import base_component
 
-from components import data, paper
+from components import paper
 from lingraft.comparison.plan import Arm, Comparison, PlannedPrimary, plan_comparison
 from lingraft.config.cluster import StageName
 from lingraft.config.recipe import Recipe
-from pipelines.cluster import StepSettings, configure_light, configure_training
+from pipelines.cluster import StepSettings, configure_data, configure_light, configure_training
+from pipelines.opening import describe, opened
 from pipelines.settable import settable
 
 _TEXT_OUTPUTS = ("text", "tokenizer", "blocks")
-
-
-class PaperOutputs(NamedTuple):
-    """Outputs of the comparison's pipeline."""
-
-    report: dsl.Artifact
 
 
 class _PrimaryOutputs(NamedTuple):
@@ -29,56 +24,48 @@ class _PrimaryOutputs(NamedTuple):
     evaluation: Any
 
 
-def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
+def paper_pipeline(settings: Recipe, file: str = "") -> base_component.BaseComponent:
     """Every system in every language on every task, with learning curves; what fails is a hole in the tables."""
     comparison = plan_comparison(settings)
     targets = list(settings.targets)
 
-    @dsl.pipeline(name=f"{settings.name}-paper", description=paper_pipeline.__doc__)
-    @settable(settings.cluster, *_stages(comparison))
-    def pipeline(
-        step_settings: StepSettings, recipe: str = settings.to_json(), languages: list = targets
-    ) -> PaperOutputs:
-        checked = configure_light(
-            data.check_inputs(recipe=recipe, pipeline="paper", languages=languages, drop_languages=[]), step_settings
-        )
-        run = (
-            configure_light(data.open_run(recipe=recipe, pipeline="paper"), step_settings).after(checked).outputs["run"]
-        )
-        common = {"recipe": recipe, "run": run}
-        source = _text_steps(common, settings.source, step_settings)
-        bodies = {
-            planned.name: _primary_steps(planned, common, source, step_settings) for planned in comparison.primaries
-        }
-        vectors = _vectors(settings, common, source, step_settings)
-        minis = {
-            arm.name: _mini(arm, common, bodies[arm.primary], source, step_settings)
-            for arm in comparison.arms
-            if arm.recipe.builds_mini
-        }
-        with dsl.ParallelFor(languages, parallelism=step_settings.cluster.parallel_languages) as language:
-            target = _text_steps(common, language, step_settings)
-            in_language = common | {"language": language}
-            starts = _initial_embeddings(bodies, in_language, vectors, target, step_settings) if vectors else {}
-            judged = {
-                arm.name: _arm_steps(
-                    arm=arm,
-                    common=in_language,
-                    bodies=bodies[arm.primary],
-                    mini=minis.get(arm.name),
-                    start=starts.get(arm.primary),
-                    target=target,
-                    step_settings=step_settings,
-                )
-                for arm in comparison.arms
+    @dsl.pipeline(name=f"{settings.name}-paper", description=describe(paper_pipeline.__doc__, settings, file))
+    @settable(settings.cluster, *_stages(comparison), languages=Recipe.model_fields["targets"].description)
+    def pipeline(step_settings: StepSettings, languages: list = targets) -> None:
+        with opened(settings, file, "paper", step_settings, languages) as (recipe, run):
+            common = {"recipe": recipe, "run": run}
+            source = _text_steps(common, settings.source, step_settings)
+            bodies = {
+                planned.name: _primary_steps(planned, common, source, step_settings) for planned in comparison.primaries
             }
-        results = bodies[comparison.arms[0].primary].evaluation
-        for arm in comparison.arms:
-            parts = {"source": bodies[arm.primary].evaluation, "judged": dsl.Collected(judged[arm.name])}
-            gathered = configure_light(paper.gather(before=results, **parts), step_settings)
-            results = _titled(gathered, f"gather {arm.name}").outputs["results"]
-        reported = configure_light(paper.write_report(**common, results=results), step_settings)
-        return PaperOutputs(reported.outputs["report"])
+            vectors = _vectors(settings, common, source, step_settings)
+            minis = {
+                arm.name: _mini(arm, common, bodies[arm.primary], source, step_settings)
+                for arm in comparison.arms
+                if arm.recipe.builds_mini
+            }
+            with dsl.ParallelFor(languages, parallelism=step_settings.cluster.parallel_languages) as language:
+                target = _text_steps(common, language, step_settings)
+                in_language = common | {"language": language}
+                starts = _initial_embeddings(bodies, in_language, vectors, target, step_settings) if vectors else {}
+                judged = {
+                    arm.name: _arm_steps(
+                        arm=arm,
+                        common=in_language,
+                        bodies=bodies[arm.primary],
+                        mini=minis.get(arm.name),
+                        start=starts.get(arm.primary),
+                        target=target,
+                        step_settings=step_settings,
+                    )
+                    for arm in comparison.arms
+                }
+            results = bodies[comparison.arms[0].primary].evaluation
+            for arm in comparison.arms:
+                parts = {"source": bodies[arm.primary].evaluation, "judged": dsl.Collected(judged[arm.name])}
+                gathered = configure_light(paper.gather(before=results, **parts), step_settings)
+                results = _titled(gathered, f"gather {arm.name}").outputs["results"]
+            configure_light(paper.write_report(**common, results=results), step_settings)
 
     return pipeline
 
@@ -93,7 +80,7 @@ def _stages(comparison: Comparison) -> tuple[StageName, ...]:
 
 def _text_steps(common: dict[str, Any], language: Any, step_settings: StepSettings) -> dict[str, Any]:
     """Prepare a language, and return its text, tokenizer and blocks."""
-    made = configure_light(paper.prepare_language(**common, language=language), step_settings)
+    made = configure_data(paper.prepare_language(**common, language=language), step_settings)
     return {name: made.outputs[name] for name in _TEXT_OUTPUTS}
 
 
@@ -132,7 +119,7 @@ def _vectors(settings: Recipe, common: dict[str, Any], source: dict[str, Any], s
     """Compute static vectors of the source if languages are aligned with them; else return None."""
     if not settings.adaptation.initialisation.needs_text:
         return None
-    built = configure_light(
+    built = configure_data(
         paper.build_vectors(**common, blocks=source["blocks"], tokenizer=source["tokenizer"]), step_settings
     )
     return built.outputs["vectors"]
@@ -149,7 +136,7 @@ def _initial_embeddings(
     pieces = {"blocks": target["blocks"], "tokenizer": target["tokenizer"], "vectors": vectors}
     starts = {}
     for name, body in bodies.items():
-        made = configure_light(paper.initialise(**common, name=name, primary=body.primary, **pieces), step_settings)
+        made = configure_data(paper.initialise(**common, name=name, primary=body.primary, **pieces), step_settings)
         starts[name] = _titled(made, f"initialise {name}").outputs["initial"]
     return starts
 

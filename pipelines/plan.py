@@ -17,6 +17,7 @@ _ITERATIONS_AT_ONCE = 2
 """Iterations of a loop that `kfp.local` runs in parallel."""
 _STAGES = {"pretrain": Stage.PRETRAIN, "build-mini": Stage.BUILD_MINI, "adapt": Stage.ADAPT}
 """Trainings by the names of their steps."""
+_CHECK = "check-inputs"
 _FINETUNE = "finetune"
 _JUDGE_SOURCE = "evaluate-source"
 _JUDGE_LANGUAGE = "evaluate-language"
@@ -42,7 +43,7 @@ def planned_steps(pipeline: base_component.BaseComponent, arguments: Mapping[str
     root = spec.get("root", {})
     defined = root.get("inputDefinitions", {}).get("parameters", {})
     values = {name: each["defaultValue"] for name, each in defined.items() if "defaultValue" in each} | {**arguments}
-    recipe = Recipe.parse(values["recipe"]) if "recipe" in values else None
+    recipe = _recipe(spec)
     compares = recipe and values.get("compare") and recipe.adaptation.depth != recipe.encoder.layers
     flops = _flops(recipe) if recipe else {}
     steps = [*_steps(spec, root, values, 1, 2 if compares else 1)]
@@ -53,6 +54,14 @@ def planned_steps(pipeline: base_component.BaseComponent, arguments: Mapping[str
         flops["adapt"] = None
     like = {_JUDGE_LANGUAGE: (_JUDGE_SOURCE, _LANGUAGE_BY_SOURCE)}
     return [PlannedStep(name, flops.get(name, 0.0), at_once, like.get(name)) for name, at_once in steps]
+
+
+def _recipe(spec: Mapping[str, Any]) -> Recipe | None:
+    """Return the recipe of a pipeline, a constant of the step that checks inputs; None if there is no such step."""
+    dags = (component["dag"] for component in spec.get("components", {}).values() if "dag" in component)
+    checks = (dag["tasks"][_CHECK] for dag in dags if _CHECK in dag["tasks"])
+    given = next((check["inputs"]["parameters"]["settings"] for check in checks), None)
+    return Recipe.parse(given["runtimeValue"]["constant"]) if given else None
 
 
 def _steps(

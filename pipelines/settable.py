@@ -7,17 +7,29 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lingraft.config.cluster import Cluster, StageName
+from lingraft.config.cluster import Cluster, Profile, StageName
 from pipelines.cluster import StepSettings, tolerated
 
 
-def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def settable(
+    cluster: Cluster, *stages: StageName, **described: str | None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds parameters such as `pretraining_memory`, with the recipe's values as defaults.
 
     The decorated function gets its settings of steps as `step_settings`. Amounts are strings, since the driver of KFP
-    reads no numbers where it creates pods. Launched stages have no such parameters: their resources are in `recipe`.
+    reads no numbers where it creates pods. Launched stages have no such parameters: their resources are in the recipe.
+
+    Args:
+        cluster: the recipe's cluster, with the profiles of the stages.
+        stages: stages of the pipeline.
+        described: descriptions of the function's own parameters.
     """
     defaults = {name: value for stage in stages for name, value in _asked(cluster, stage).items()}
+    descriptions = described | {
+        f"{stage}_{name}": f"{field.description} Here for the stage {stage!r}."
+        for stage in stages
+        for name, field in Profile.model_fields.items()
+    }
 
     def decorate(pipeline: Callable[..., Any]) -> Callable[..., Any]:
         own = inspect.signature(pipeline)
@@ -36,6 +48,9 @@ def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., An
                 return pipeline(**given, step_settings=StepSettings(cluster, asks))
 
         with_step_settings.__signature__ = signature  # type: ignore[attr-defined]
+        # KFP reads descriptions of parameters from a docstring.
+        lines = [f"    {name}: {descriptions[name]}" for name in signature.parameters]
+        with_step_settings.__doc__ = "\n".join(["Make the pipeline's steps.", "", "Args:", *lines])
         return with_step_settings
 
     return decorate

@@ -15,7 +15,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from lingraft.errors import ArtifactError
+from lingraft.errors import ArtifactError, DiskFullError
 
 _CHUNK_BYTES = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -50,7 +50,8 @@ def explain_write_errors(path: Path) -> Iterator[None]:
     The body may read inputs too: one that is absent stays a FileNotFoundError.
 
     Raises:
-        ArtifactError: the disk is full, read-only, or not ours to write to, or something is in the way.
+        DiskFullError: the disk is full.
+        ArtifactError: the disk is read-only, or not ours to write to, or something is in the way.
     """
     with _explain_errors(path, _REFUSALS):
         yield
@@ -74,8 +75,10 @@ def _explain_errors(path: Path, refusals: Set[int]) -> Iterator[None]:
         number = _errno_of(error)
         if number not in refusals:
             raise
-        free = "Free space there, or choose" if number in _FULL else "Choose"
-        raise ArtifactError(f"cannot write {path}: {error}. {free} another output that you may write to.") from error
+        full = number in _FULL
+        remedy = "Free space there, or choose" if full else "Choose"
+        kind = DiskFullError if full else ArtifactError
+        raise kind(f"cannot write {path}: {error}. {remedy} another output that you may write to.") from error
 
 
 def _errno_of(error: OSError | SafetensorError) -> int | None:

@@ -69,7 +69,7 @@ def cost(
     ] = None,
     utilisation: Annotated[
         float | None,
-        typer.Option(help="Share of the peak, of accelerators that state none; 0.4 is assumed (V100: the paper's)."),
+        typer.Option(help="Share of the peak, of accelerators that state none; 0.26 is assumed (V100: the paper's)."),
     ] = None,
     measured: Annotated[
         Path | None,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 import pydantic
 from pydantic import AfterValidator, Field, PositiveInt
 
-from lingraft.config.section import Section
+from lingraft.config.section import Section, is_none
 
 StageName = Literal["pretraining", "mini", "finetuning", "adaptation", "judging", "search"]
 _UNITS = {"": 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -70,6 +70,13 @@ class Profile(Section):
         1800, description="Seconds within which launched pods must run, beside their time in a queue of Kueue."
     )
     time_limit_s: PositiveInt | None = Field(None, description="Seconds after which it is ended; never if absent.")
+    # Left out where absent, so that recipes without it keep their digest.
+    launch: bool | None = Field(
+        None,
+        exclude_if=is_none,
+        description="Whether a small step launches it as a Job, and again if its node is drained; if absent, where it "
+        "asks for accelerators, or for what KFP's own pods cannot have.",
+    )
     ephemeral_storage: Quantity | None = Field(None, description="Disk of the node, in bytes; request and limit.")
     priority_class: str | None = Field(None, description="PriorityClass of its pods; the cluster's own if absent.")
 
@@ -80,14 +87,24 @@ class Profile(Section):
 
     @property
     def launched(self) -> Literal["Job", "TrainJob"] | None:
-        """Kind of workload that a small step launches, if a pod of KFP cannot have this profile."""
+        """Kind of workload that a small step launches; None if the step is a pod of KFP's own."""
         if self.nodes > 1:
             return "TrainJob"
-        beyond_kfp = self.spot or self.time_limit_s or self.ephemeral_storage or self.priority_class
-        return "Job" if beyond_kfp else None
+        launches = self.launch if self.launch is not None else bool(self.accelerator)
+        return "Job" if launches or self._beyond_kfp else None
+
+    @property
+    def _beyond_kfp(self) -> list[str]:
+        """Keys that a pod of KFP cannot have."""
+        keys = ("spot", "time_limit_s", "ephemeral_storage", "priority_class")
+        return [key for key in keys if getattr(self, key)] + (["nodes"] if self.nodes > 1 else [])
 
     @pydantic.model_validator(mode="after")
     def _is_possible(self) -> Self:
+        if self.launch is False and self._beyond_kfp:
+            raise ValueError(
+                f"{self._beyond_kfp} are only for what is launched, and launch is false: leave out the one or the other"
+            )
         if self.accelerator is None and self.accelerator_count > 1:
             raise ValueError(f"{self.accelerator_count} accelerators need the name of one, such as 'nvidia.com/gpu'")
         if self.nodes > 1 and self.priority_class:
@@ -123,7 +140,12 @@ class Cluster(Section):
     results: str | None = Field(
         None, description="Folder or URI of results and checkpoints that steps share; on the claim if absent."
     )
-    light: Profile = Field(Profile(), description="Steps that only move or read data.")
+    light: Profile = Field(Profile(), description="Steps that check, look up, register and report.")
+    data: Profile | None = Field(
+        None,
+        exclude_if=is_none,
+        description="Steps that read all text, from cleaning to initial embeddings; as light if absent.",
+    )
     training: Profile = Field(Profile(), description="Steps that train, and have no profile of their own.")
     launcher: Profile = Field(
         Profile(cpu="500m", memory="1Gi"), description="Small steps that launch others: on nodes that do not vanish."
@@ -141,12 +163,19 @@ class Cluster(Section):
         """Return the profile of a stage."""
         return self.stages.get(stage, self.training)
 
+    @property
+    def data_profile(self) -> Profile:
+        """Profile of steps that read all text."""
+        return self.data or self.light
+
     @pydantic.model_validator(mode="after")
     def _stays(self) -> Self:
-        for name in ("light", "launcher"):
-            if wanted := getattr(self, name).launched:
+        for name in ("light", "data", "launcher"):
+            profile = getattr(self, name)
+            if profile and (wanted := profile.launched):
                 raise ValueError(
-                    f"the profile {name!r} asks for what only a {wanted} has, but is that of a step of KFP"
+                    f"the profile {name!r} is for steps of KFP itself, but would be launched as a {wanted}: leave out "
+                    "accelerators, and what only a launched step can have"
                 )
         return self
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lingraft.tracking.client import retrying_client as retrying_client
     from lingraft.tracking.registry import register as register
     from lingraft.tracking.runs import StageRun as StageRun
+    from lingraft.tracking.runs import close_abandoned as close_abandoned
     from lingraft.tracking.runs import close_run as close_run
     from lingraft.tracking.runs import describe as describe
     from lingraft.tracking.runs import log_artifact as log_artifact

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 RECIPE_FILE = "recipe.json"
 """Name of the recipe among the artifacts of a pipeline's run."""
+KFP_RUN = "kfp_run"
+"""Tag of a pipeline's run: id of the run in Kubeflow Pipelines."""
 _SQLITE = "sqlite:///"
 _REQUEST = "lingraft.request"
 """Tag that identifies a run by the request that created it, if the answer to that request was lost."""
@@ -163,8 +165,14 @@ def mention_artifact(made: Artifact) -> Iterator[None]:
         raise type(error)(f"{error} The {made.manifest.kind} in {made.folder} is whole.") from error
 
 
-def open_run(recipe: Recipe, pipeline: str) -> str:
-    """Create the run of a pipeline, and return its id, which is the parent of the stages' runs."""
+def open_run(recipe: Recipe, pipeline: str, kfp_run: str = "") -> str:
+    """Create the run of a pipeline, and return its id, which is the parent of the stages' runs.
+
+    Args:
+        recipe: recipe of the pipeline.
+        pipeline: name of the pipeline.
+        kfp_run: id of the run in Kubeflow Pipelines; empty outside of it.
+    """
     note = (
         f"The pipeline `{pipeline}` of `{recipe.name}`, from `{recipe.source}` to "
         f"{', '.join(f'`{target}`' for target in recipe.targets)}. Its stages are runs of their own below this one. "
@@ -176,7 +184,7 @@ def open_run(recipe: Recipe, pipeline: str) -> str:
         recipe=recipe.model_dump(mode="json"),
         parameters=recipe.model_dump(),
         note=note,
-        more_tags={"recipe": recipe.digest()},
+        more_tags={"recipe": recipe.digest()} | ({KFP_RUN: kfp_run} if kfp_run else {}),
     )
 
 
@@ -273,6 +281,29 @@ def close_run(run_id: str, failed: bool = False) -> None:
     """End the run of a pipeline, also one that a failed stage has marked while other stages went on."""
     with retrying_client() as client:
         client.api.set_terminated(run_id, "FAILED" if failed else "FINISHED")
+
+
+def close_abandoned(project: str, kfp_run: str) -> list[str]:
+    """Mark the runs of a pipeline and of its stages that are still open as killed, and return the ids of these runs.
+
+    Args:
+        project: name of the recipe.
+        kfp_run: id of the pipeline's run in Kubeflow Pipelines.
+    """
+    with retrying_client() as client:
+        experiment = client.api.get_experiment_by_name(project)
+        if experiment is None:  # the pipeline ended before it had a run
+            return []
+        within = [experiment.experiment_id]
+        parents = client.api.search_runs(within, f"tags.`{KFP_RUN}` = '{kfp_run}'")
+        runs = [*parents]
+        for parent in parents:
+            stages = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{parent.info.run_id}'"
+            runs += client.api.search_runs(within, stages, max_results=SEARCH_MAX_RESULTS_DEFAULT)
+        abandoned = [str(run.info.run_id) for run in runs if run.info.status == "RUNNING"]
+        for run_id in abandoned:
+            client.api.set_terminated(run_id, "KILLED")
+    return abandoned
 
 
 def tag_run(client: RetryingClient, run_id: str, key: str, value: str) -> None:

@@ -22,7 +22,7 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.cache import list_differences
 from lingraft.artifacts.files import make_folder, write_json
 from lingraft.console import say
-from lingraft.errors import ArtifactError, LingraftError, TrainingError
+from lingraft.errors import ArtifactError, DiskFullError, LingraftError, TrainingError
 from lingraft.retry import retry
 from lingraft.training.distributed import process_group
 from lingraft.training.state import TrainingState
@@ -200,16 +200,37 @@ class CheckpointManager:
             self.save(ended, last=True)
         self.wait()
 
+    def write_with_room(self, write: Callable[[], None]) -> None:
+        """Write something; if the disk is full, remove all checkpoints but the newest one, and write once more.
+
+        Raises:
+            DiskFullError: the disk is full all the same.
+        """
+        try:
+            write()
+        except DiskFullError as error:
+            older = sorted(self.folder.glob("step-*"))[:-1]
+            if not older:
+                raise
+            say(f"{error} To make room, {', '.join(place.name for place in older)} is given up.")
+            for place in older:
+                _discard(place)
+            write()
+
     def _write(self, step: int, last: bool, tensors: dict[str, Tensor], facts: dict[str, Any]) -> bool:
         """Write a checkpoint and return whether it is on disk; where it is not, nothing else has changed."""
         place = self.folder / f"step-{step:08d}"
+
+        def write() -> None:
+            with artifact.create(place, Kind.TRAINING) as draft:
+                draft.tensors(_PART, tensors)
+                write_json(draft.folder / _FACTS_FILE, facts)  # a file, for manifests have no hash of their own
+
         try:
             _require_finite(tensors, step)
             make_folder(self.folder)
             if not place.exists():
-                with artifact.create(place, Kind.TRAINING) as draft:
-                    draft.tensors(_PART, tensors)
-                    write_json(draft.folder / _FACTS_FILE, facts)  # a file, for manifests have no hash of their own
+                self.write_with_room(write)
         except _NOT_WRITTEN as error:
             say(f"no checkpoint after step {step}: {error}{'' if last else ' Training goes on.'}")
             return False

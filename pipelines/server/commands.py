@@ -79,7 +79,7 @@ def submit(
 
     settings = _with_image(Recipe.load(recipe), image)
     _require_pinned(settings, unpinned)
-    made = pipeline_builder(pipeline)(settings)
+    made = pipeline_builder(pipeline)(settings, recipe.name)
     connection = _connection(host, namespace, token_file, ca, ui)
     client = connection.client()
     with tempfile.TemporaryDirectory() as folder:

@@ -26,10 +26,7 @@ class Bench:
     folder: Path
     shop: Workshop
     run: dsl.Artifact
-
-    @property
-    def recipe(self) -> str:
-        return self.shop.recipe.to_json()
+    recipe: dsl.Artifact
 
     def output(self, name: str, kind: type[dsl.Artifact] = dsl.Artifact) -> dsl.Artifact:
         """An artifact that is yet to be written."""
@@ -46,8 +43,10 @@ def bench(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("bench")
     with sqlite_store(folder), pytest.MonkeyPatch.context() as patch:
         steps_in_process(patch)
-        made = Bench(folder, workshop, dsl.Artifact(name="run", uri=str(folder / "run")))
-        data.open_run.python_func(made.recipe, "source", made.run)
+        recipe = dsl.Artifact(name="recipe", uri=str(folder / "recipe.json"))
+        made = Bench(folder, workshop, dsl.Artifact(name="run", uri=str(folder / "run")), recipe)
+        data.check_inputs.python_func(workshop.recipe.to_json(), "tiny.toml", "source", [], [], recipe)
+        data.open_run.python_func(recipe, "source", "run-1", made.run)
         yield made
 
 

@@ -42,7 +42,8 @@ def test_a_component_trains_within_few_frames(
 
     monkeypatch.setattr(Optimizer, "step", watched)
     steps_in_process(monkeypatch)
-    recipe = changed(workshop.recipe, "adaptation", steps=1, warmup_steps=0).to_json()
+    recipe = dsl.Artifact(uri=str(tmp_path / "recipe.json"))
+    Path(recipe.path).write_text(changed(workshop.recipe, "adaptation", steps=1, warmup_steps=0).to_json())
     nothing = tmp_path / "nothing"
     nothing.mkdir()
     folders = {
@@ -57,7 +58,7 @@ def test_a_component_trains_within_few_frames(
     }
     artifacts = {name: dsl.Artifact(uri=str(folder)) for name, folder in folders.items()}
     with sqlite_store(tmp_path):
-        data.open_run.python_func(recipe, "language", artifacts["run"])
+        data.open_run.python_func(recipe, "language", "run-1", artifacts["run"])
         language.adapt.python_func(recipe, depth=1, **artifacts, metrics=dsl.Metrics())
     [frames] = seen
     assert len(frames) <= MOST_FRAMES, "\n".join(frames)

@@ -25,6 +25,7 @@ def test_quantities_are_worth_what_kubernetes_says(quantity: str, worth: float) 
         ({"accelerator_count": 4}, "4 accelerators need the name of one"),
         ({"shared_memory": "4Gi"}, "shared_memory 4Gi counts as memory, of which there are 4Gi"),
         ({"accelerator": "nvidia.com/gpu", "accelerator_count": 2}, "2 processes need shared_memory"),
+        ({**GPU, "launch": False, "spot": True}, r"\['spot'\] are only for what is launched, and launch is false"),
         ({**GPU, "nodes": 2, "priority_class": "high"}, "priority class of several nodes is their runtime's"),
     ],
 )
@@ -37,7 +38,9 @@ def test_an_impossible_profile_is_refused(values: dict[str, Any], said: str) -> 
     ("values", "kind"),
     [
         ({}, None),
-        (GPU | {"accelerator_count": 8}, None),
+        (GPU | {"accelerator_count": 8}, "Job"),
+        (GPU | {"launch": False}, None),
+        ({"launch": True}, "Job"),
         ({"spot": True}, "Job"),
         ({"ephemeral_storage": "10Gi"}, "Job"),
         ({"priority_class": "lingraft-training"}, "Job"),
@@ -50,8 +53,15 @@ def test_what_kfp_cannot_do_is_launched(values: dict[str, Any], kind: str | None
 
 
 def test_steps_of_kfp_itself_cannot_be_launched() -> None:
-    with pytest.raises(ValueError, match="'light' asks for what only a Job has"):
-        Cluster(light=Profile(spot=True))
+    for name, profile in (("light", Profile(spot=True)), ("data", Profile(launch=True)), ("launcher", Profile(**GPU))):
+        with pytest.raises(ValueError, match=f"'{name}' is for steps of KFP itself, but would be launched as a Job"):
+            Cluster.model_validate({name: profile})
+
+
+def test_recipes_without_the_newer_keys_keep_their_digest() -> None:
+    assert not {"launch", "data"} & {*Profile().model_dump(), *Cluster().model_dump()}
+    assert Cluster(light=Profile(cpu="1")).data_profile.cpu == "1"
+    assert Cluster(data=Profile(cpu="9")).data_profile.cpu == "9"
 
 
 def test_a_stage_without_a_profile_has_that_of_training() -> None:

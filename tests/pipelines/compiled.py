@@ -44,8 +44,8 @@ def stand_in(patch: pytest.MonkeyPatch) -> None:
         patch.setitem(PIPELINES, name, _of_one_step(name))
 
 
-def _of_one_step(name: str) -> Callable[[Recipe], base_component.BaseComponent]:
-    def make(settings: Recipe) -> base_component.BaseComponent:
+def _of_one_step(name: str) -> Callable[..., base_component.BaseComponent]:
+    def make(settings: Recipe, file: str = "") -> base_component.BaseComponent:
         @dsl.pipeline(name=f"{settings.name}-{name}")
         def pipeline(
             recipe: str = settings.to_json(),
@@ -53,7 +53,7 @@ def _of_one_step(name: str) -> Callable[[Recipe], base_component.BaseComponent]:
             node_selector: dict = _ANYWHERE,
             compare: bool = False,
         ) -> None:
-            data.open_run(recipe=recipe, pipeline=name)
+            data.check_inputs(settings=recipe, file="", pipeline=name, languages=[], drop_languages=[])
 
         return pipeline
 

@@ -95,10 +95,10 @@ def main() -> None:
         local.run(build.language_pipeline(recipe), out, languages=["sw"])
         with tracking.retrying_client() as client:
             served = languages_in_production(client, recipe.name, bundle_name(recipe, recipe.tasks[0].name))
-        outputs = local.run(build.language_pipeline(recipe), out)
+        report = local.run(build.language_pipeline(recipe), out)
     seen = Seen(
         screen=screen.getvalue(),
-        report=outputs["report"].path,
+        report=str(report),
         failure=failure,
         faulty_log=log,
         learned=learned,

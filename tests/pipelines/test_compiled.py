@@ -16,13 +16,14 @@ import pytest
 import yaml
 
 from lingraft.artifacts import cache, sync
-from lingraft.config.cluster import Cluster, Profile
+from lingraft.config.cluster import Cluster, Profile, parse_quantity
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.tasks import Task, TaskFile
 from lingraft.config.training import MiniBuilding
 from lingraft.errors import ArtifactError
 from lingraft.steps.launch import launcher
+from lingraft.steps.launch.pods import UNDISTURBED
 from pipelines.__main__ import compile_all
 from pipelines.catalogue import PIPELINES
 from tests.pipelines.compiled import ROOT, Document, compiled, read, shipped, stand_in
@@ -35,6 +36,8 @@ TRAINING_STEPS = {
     *("pretrain", "build-mini", "finetune", "evaluate-source", "try-depths", "search-depth", "adapt"),
     *("evaluate-language", "adapt-over-mini", "judge-source", "judge-language"),
 }
+DATA_STEPS = {"prepare-text", "train-tokenizer", "build-blocks", "build-vectors", "initialise", "prepare-language"}
+"""Steps that read all text of a language."""
 
 
 def _steps(documents: list[Document]) -> dict[str, tuple[Document, Document]]:
@@ -59,9 +62,21 @@ def _unset(value: Any, parameters: Document) -> Any:
     return parameters[named[1]]["defaultValue"] if named else value
 
 
+def _kind(step: str) -> str:
+    """A step's name, whichever time it stands in its pipeline."""
+    return re.sub(r"-\d+$", "", step)
+
+
 def _trains(step: str) -> bool:
-    """Whether a step trains or judges, whichever time it stands in its pipeline."""
-    return re.sub(r"-\d+$", "", step) in TRAINING_STEPS
+    """Whether a step trains or judges."""
+    return _kind(step) in TRAINING_STEPS
+
+
+def _profile(cluster: Cluster, step: str) -> Profile:
+    """What a step's own pod asks for."""
+    if _trains(step):
+        return cluster.launcher if cluster.training.launched else cluster.training
+    return cluster.data_profile if _kind(step) in DATA_STEPS else cluster.light
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +135,10 @@ ORDER = {
         train-tokenizer: open-run prepare-text
         build-blocks: open-run prepare-text train-tokenizer
         pretrain: build-blocks open-run train-tokenizer
-        for-loop-2, 20 at most 14: open-run prepare-text pretrain
+        for-loop-3, 20 at most 14: open-run prepare-text pretrain
           finetune:
-        evaluate-source: build-blocks for-loop-2 open-run prepare-text pretrain
-        register-source: evaluate-source for-loop-2 open-run pretrain
+        evaluate-source: build-blocks for-loop-3 open-run prepare-text pretrain
+        register-source: evaluate-source for-loop-3 open-run pretrain
     """,
     "depth-search": """
         check-inputs:
@@ -133,30 +148,30 @@ ORDER = {
         train-tokenizer: open-run prepare-text
         build-blocks: open-run prepare-text train-tokenizer
         initialise: build-blocks fetch-source open-run train-tokenizer
-        for-loop-2, 3 at most 3: build-blocks fetch-source initialise open-run prepare-text train-tokenizer
+        for-loop-3, 3 at most 3: build-blocks fetch-source initialise open-run prepare-text train-tokenizer
           try-depths:
-        search-depth: build-blocks fetch-source for-loop-2 initialise open-run prepare-text train-tokenizer
+        search-depth: build-blocks fetch-source for-loop-3 initialise open-run prepare-text train-tokenizer
     """,
     "language": """
         check-inputs:
         open-run: check-inputs
         fetch-source: open-run
-        for-loop-1, languages at most 14: fetch-source open-run
+        for-loop-2, languages at most 14: fetch-source open-run
           prepare-text:
           depths-of:
           train-tokenizer: prepare-text
           build-blocks: prepare-text train-tokenizer
           initialise: build-blocks train-tokenizer
-          for-loop-2, depths-of-Output at most 14: build-blocks depths-of initialise prepare-text train-tokenizer
+          for-loop-3, depths-of-Output at most 14: build-blocks depths-of initialise prepare-text train-tokenizer
             adapt:
             evaluate-language: adapt
-          register-language: for-loop-2
-        export-bundle: fetch-source for-loop-1 open-run
-        export-bundle-2: fetch-source for-loop-1 open-run
-        export-bundle-3: fetch-source for-loop-1 open-run
-        export-bundle-4: fetch-source for-loop-1 open-run
-        write-report: export-bundle export-bundle-2 export-bundle-3 export-bundle-4 fetch-source for-loop-1 open-run
-        require-languages: for-loop-1 open-run write-report
+          register-language: for-loop-3
+        export-bundle: fetch-source for-loop-2 open-run
+        export-bundle-2: fetch-source for-loop-2 open-run
+        export-bundle-3: fetch-source for-loop-2 open-run
+        export-bundle-4: fetch-source for-loop-2 open-run
+        write-report: export-bundle export-bundle-2 export-bundle-3 export-bundle-4 fetch-source for-loop-2 open-run
+        require-languages: for-loop-2 open-run write-report
     """,
     "paper": """
         check-inputs:
@@ -166,16 +181,16 @@ ORDER = {
         pretrain-2: open-run prepare-language
         pretrain-3: open-run prepare-language
         build-mini: open-run prepare-language pretrain
-        for-loop-2, 20 at most 14: open-run prepare-language pretrain
+        for-loop-3, 20 at most 14: open-run prepare-language pretrain
           finetune:
-        for-loop-4, 20 at most 14: open-run prepare-language pretrain-2
+        for-loop-5, 20 at most 14: open-run prepare-language pretrain-2
           finetune-2:
-        for-loop-6, 40 at most 14: open-run prepare-language pretrain-3
+        for-loop-7, 40 at most 14: open-run prepare-language pretrain-3
           finetune-3:
-        judge-source: for-loop-2 open-run prepare-language pretrain
-        judge-source-2: for-loop-4 open-run prepare-language pretrain-2
-        judge-source-3: for-loop-6 open-run prepare-language pretrain-3
-        for-loop-7, languages at most 14: build-mini judge-source judge-source-2 judge-source-3 open-run pretrain"""
+        judge-source: for-loop-3 open-run prepare-language pretrain
+        judge-source-2: for-loop-5 open-run prepare-language pretrain-2
+        judge-source-3: for-loop-7 open-run prepare-language pretrain-3
+        for-loop-8, languages at most 14: build-mini judge-source judge-source-2 judge-source-3 open-run pretrain"""
     """ pretrain-2 pretrain-3
           prepare-language-2:
           adapt: prepare-language-2
@@ -186,19 +201,25 @@ ORDER = {
           judge-language-2: adapt-2 prepare-language-2
           judge-language-4: adapt-3 prepare-language-2
           judge-language-3: adapt-over-mini prepare-language-2
-        gather: for-loop-7 judge-source
-        gather-2: for-loop-7 gather judge-source-2
-        gather-3: for-loop-7 gather-2 judge-source
-        gather-4: for-loop-7 gather-3 judge-source-3
+        gather: for-loop-8 judge-source
+        gather-2: for-loop-8 gather judge-source-2
+        gather-3: for-loop-8 gather-2 judge-source
+        gather-4: for-loop-8 gather-3 judge-source-3
         write-report: gather-4 open-run
     """,
 }
 """Steps of the base recipe's pipelines, each with those that it waits for."""
 
 
+def _waits(task: Document) -> set[str]:
+    """The steps that a step waits for; the check of inputs counts only for what is before the tracking run."""
+    waits = {*task.get("dependentTasks", [])}
+    return waits - {"check-inputs"} if "open-run" in waits else waits
+
+
 def _outline(specification: Document, component: Document, indent: int = 8) -> Iterator[str]:
     tasks = component["dag"]["tasks"]
-    waits = {name: sorted(task.get("dependentTasks", [])) for name, task in tasks.items()}
+    waits = {name: sorted(_waits(task)) for name, task in tasks.items()}
     for name in TopologicalSorter(waits).static_order():
         loop = ""
         if iterator := tasks[name].get("parameterIterator"):
@@ -214,55 +235,87 @@ def _outline(specification: Document, component: Document, indent: int = 8) -> I
 @pytest.mark.parametrize("pipeline", ORDER)
 def test_the_base_recipes_steps_stand_in_their_order(pipeline: str) -> None:
     specification, _ = read(shipped("base") / f"{pipeline}.yaml")
-    assert [*_outline(specification, specification["root"])] == ORDER[pipeline].splitlines()[1:-1]
+    assert [*_outline(specification, _body(specification))] == ORDER[pipeline].splitlines()[1:-1]
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "stages", "own"),
+    ("pipeline", "own"),
     [
-        ("source", ["pretraining", "finetuning", "judging"], {"language": "en"}),
-        ("depth-search", ["search"], {"target": "tr"}),
+        ("source", {"language": "en"}),
+        ("depth-search", {"target": "tr"}),
         (
             "language",
-            ["adaptation", "judging"],
             {"compare": False, "drop_languages": [], "new_primary": False, "new_labels": False, "languages": None},
         ),
-        ("paper", ["pretraining", "mini", "finetuning", "adaptation", "judging"], {"languages": None}),
+        ("paper", {"languages": None}),
     ],
 )
-def test_the_base_recipes_parameters_have_its_values(pipeline: str, stages: list[str], own: dict[str, Any]) -> None:
+def test_the_base_recipes_parameters_have_its_values(pipeline: str, own: dict[str, Any]) -> None:
+    """What launched stages ask of nodes is in the recipe, and no parameter."""
     base = Recipe.load(ROOT / "recipes/base.toml")
-    gpu_nodes = {"key": "nvidia.com/gpu", "operator": "Exists", "value": "", "effect": "NoSchedule"}
-    asked = {
-        "cpu": "16",
-        "memory": "128Gi",
-        "accelerator": "nvidia.com/gpu",
-        "accelerator_count": "1",
-        "node_selector": {"lingraft.io/pool": "gpu"},
-        "tolerations": [gpu_nodes],
-    }
-    expected = {f"{stage}_{name}": value for stage in stages for name, value in asked.items()} | own
-    if "languages" in own:
-        expected["languages"] = [*base.targets]
+    expected = own | ({"languages": [*base.targets]} if "languages" in own else {})
     specification, _ = read(shipped("base") / f"{pipeline}.yaml")
     parameters = specification["root"]["inputDefinitions"]["parameters"]
-    assert {name: given["defaultValue"] for name, given in parameters.items() if name != "recipe"} == expected
+    assert {name: given["defaultValue"] for name, given in parameters.items()} == expected
+
+
+def test_every_parameter_is_described(documents: list[Document]) -> None:
+    parameters = documents[0]["root"]["inputDefinitions"]["parameters"]
+    assert all(given["description"].endswith((".", ").")) for given in parameters.values())
+    for name, given in parameters.items():
+        if name.endswith("_memory"):
+            stage = name.removesuffix("_memory")
+            told = f"{Profile.model_fields['memory'].description} Here for the stage {stage!r}."
+            assert given["description"] == told
 
 
 def test_every_step_is_retried_as_often_as_its_profile_says(steps: dict[str, Any], recipe: Recipe) -> None:
     for step, (container, _) in steps.items():
-        profile = recipe.cluster.training if _trains(step) else recipe.cluster.light
+        profile = _profile(recipe.cluster, step)
         assert {"name": launcher.RETRIES, "value": str(profile.retries)} in container["env"]
 
 
-def test_a_pipelines_default_recipe_is_the_whole_recipe(documents: list[Document], recipe: Recipe) -> None:
-    default = documents[0]["root"]["inputDefinitions"]["parameters"]["recipe"]["defaultValue"]
-    assert Recipe.parse(default) == recipe
+def _body(specification: Document) -> Document:
+    """The steps of a pipeline, all of which are within its exit handler."""
+    return specification["components"]["comp-exit-handler-1"]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All strings of a document."""
+    if isinstance(value, str):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(inner)
+
+
+def test_the_recipe_is_given_to_one_step_and_to_all_others_as_its_artifact(
+    documents: list[Document], case: tuple[str, str], recipe: Recipe
+) -> None:
+    specification, _ = documents
+    check = _body(specification)["dag"]["tasks"]["check-inputs"]["inputs"]["parameters"]
+    assert Recipe.parse(check["settings"]["runtimeValue"]["constant"]) == recipe
+    assert check["file"]["runtimeValue"]["constant"] == f"{case[0]}.toml"
+    assert sum('"mlm_heads"' in text for text in _texts(specification)) == 1
+    assert f"Recipe: {case[0]}.toml, digest {recipe.digest()[:12]}." in specification["pipelineInfo"]["description"]
+
+
+def test_an_exit_handler_ends_the_tracking_run_however_the_steps_end(documents: list[Document], recipe: Recipe) -> None:
+    tasks = documents[0]["root"]["dag"]["tasks"]
+    assert tasks.keys() == {"exit-handler-1", "close-run"}
+    closing = tasks["close-run"]
+    assert closing["dependentTasks"] == ["exit-handler-1"]
+    assert closing["triggerPolicy"] == {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}
+    given = closing["inputs"]["parameters"]
+    assert given["project"]["runtimeValue"]["constant"] == recipe.name
+    opened = _body(documents[0])["dag"]["tasks"]["open-run"]["inputs"]["parameters"]
+    assert given["kfp_run"] == opened["kfp_run"]
+    # Drivers look for the group that has ended by this name.
+    assert tasks["exit-handler-1"]["taskInfo"]["name"] == given["status"]["taskFinalStatus"]["producerTask"]
 
 
 def test_every_step_runs_the_recipes_image_within_its_profile(steps: dict[str, Any], recipe: Recipe) -> None:
     for step, (container, _) in steps.items():
-        profile = recipe.cluster.training if _trains(step) else recipe.cluster.light
+        profile = _profile(recipe.cluster, step)
         assert container["image"] == recipe.cluster.image
         resources = container["resources"]
         assert (resources["resourceCpuRequest"], resources["resourceCpuLimit"]) == (profile.cpu,) * 2
@@ -296,35 +349,41 @@ def test_every_step_reaches_tracking_and_storage(steps: dict[str, Any], recipe: 
 def test_no_step_is_left_out_because_it_ran_before(documents: list[Document]) -> None:
     specification, _ = documents
     dags = [part["dag"] for part in (specification["root"], *specification["components"].values()) if "dag" in part]
-    tasks = [task for dag in dags for name, task in dag["tasks"].items() if not name.startswith("for-loop")]
+    tasks = [
+        task for dag in dags for name, task in dag["tasks"].items() if not name.startswith(("for-loop", "exit-handler"))
+    ]
     assert tasks
     assert not [task for task in tasks if task["cachingOptions"].get("enableCache")]
 
 
-def test_only_training_steps_of_the_base_recipe_ask_for_a_gpu() -> None:
+def test_what_trains_in_the_base_recipe_is_launched_as_a_job_from_a_small_step_that_stays() -> None:
+    base = Recipe.load(ROOT / "recipes/base.toml")
+    assert base.cluster.training.accelerator
+    assert base.cluster.training.launched == "Job"
     found = {step: parts for file in shipped("base").iterdir() for step, parts in _steps(read(file)).items()}
-    gpu = {step: parts for step, parts in found.items() if "accelerator" in parts[0]["resources"]}
-    assert gpu.keys() == {step for step in found if _trains(step)}
-    assert gpu.keys() >= TRAINING_STEPS
-    for container, place in gpu.values():
-        accelerator = container["resources"]["accelerator"]
-        assert (accelerator["resourceType"], accelerator["resourceCount"]) == ("nvidia.com/gpu", "1")
-        (shared,) = place["emptyDirMounts"]
-        assert (shared["mountPath"], shared["medium"], shared["sizeLimit"]) == ("/dev/shm", "Memory", "16Gi")
-    light = [place for step, (_, place) in found.items() if not _trains(step)]
-    assert light
-    assert not [place for place in light if place.keys() & {"nodeSelector", "tolerations", "emptyDirMounts"}]
+    assert found.keys() >= TRAINING_STEPS
+    for step, (container, place) in found.items():
+        assert (launcher.STAGE in {one["name"] for one in container["env"]}) == _trains(step)
+        assert "accelerator" not in container["resources"]
+        assert not place.keys() & {"nodeSelector", "emptyDirMounts"}
+        # A run whose launcher is evicted has failed; steps of minutes are done again.
+        assert place.get("podMetadata", {}).get("annotations", {}) == (UNDISTURBED if _trains(step) else {})
 
 
 def test_the_base_recipe_trains_on_the_nodes_that_the_manifests_name() -> None:
     patch = yaml.safe_load((ROOT / "manifests/overlays/prod/endpoint.yaml").read_text(encoding="utf-8"))
     served = {operation["path"].rpartition("/")[2]: operation["value"] for operation in patch}
-    specification, _ = read(shipped("base") / "source.yaml")
-    parameters = specification["root"]["inputDefinitions"]["parameters"]
-    assert parameters["pretraining_node_selector"]["defaultValue"] == served["nodeSelector"]
-    [toleration] = parameters["pretraining_tolerations"]["defaultValue"]
+    training = Recipe.load(ROOT / "recipes/base.toml").cluster.training
+    assert training.node_selector == served["nodeSelector"]
+    [toleration] = training.tolerations
     [theirs] = served["tolerations"]
-    assert toleration.items() >= theirs.items()
+    assert toleration.model_dump().items() >= theirs.items()
+
+
+def test_steps_that_read_text_ask_for_more_than_those_that_look_things_up() -> None:
+    cluster = Recipe.load(ROOT / "recipes/base.toml").cluster
+    assert parse_quantity(cluster.light.memory) * 4 <= parse_quantity(cluster.data_profile.memory)
+    assert parse_quantity(cluster.light.cpu) * 4 <= parse_quantity(cluster.data_profile.cpu)
 
 
 def _loops(specification: Document) -> list[Document]:
@@ -368,7 +427,7 @@ def test_every_task_is_finetuned_with_every_seed_and_bundled_like_a_primary_that
 ) -> None:
     (loop,) = (
         task["parameterIterator"]["items"]["raw"]
-        for task in changed["source"][0]["root"]["dag"]["tasks"].values()
+        for task in _body(changed["source"][0])["dag"]["tasks"].values()
         if "parameterIterator" in task
     )
     jobs = [f"help-topic/{seed}" for seed in (1, 2, 3)]
@@ -376,7 +435,7 @@ def test_every_task_is_finetuned_with_every_seed_and_bundled_like_a_primary_that
     assert json.loads(loop) == jobs
     exports = [
         task["inputs"]["parameters"]["task"]["runtimeValue"]["constant"]
-        for name, task in changed["language"][0]["root"]["dag"]["tasks"].items()
+        for name, task in _body(changed["language"][0])["dag"]["tasks"].items()
         if name.startswith("export-bundle")
     ]
     assert exports == ["help-topic", "mood", "xnli", "primary"]
@@ -401,7 +460,7 @@ def test_only_minipost_has_a_step_that_builds_a_mini_model(demo: Recipe, tmp_pat
     (container, _), profile = _steps(built["source"])["build-mini"], post.cluster.training
     assert container["resources"]["resourceCpuLimit"] == profile.cpu
     assert _steps(built["language"]).keys() == joint["language"].keys()
-    tasks = built["source"][0]["root"]["dag"]["tasks"]
+    tasks = _body(built["source"][0])["dag"]["tasks"]
     assert "build-mini" in tasks["register-source"]["dependentTasks"]  # which makes it champion
 
 
@@ -413,6 +472,7 @@ def test_what_a_stage_asks_of_a_node_can_be_set_for_a_run(demo: Recipe, tmp_path
         accelerator_count=2,
         shared_memory="2Gi",
         node_selector={"pool": "big"},
+        launch=False,
     )
     cluster = demo.cluster.model_copy(update={"stages": {"pretraining": gpus, "judging": Profile(spot=True)}})
     asking = demo.model_copy(update={"cluster": cluster})
@@ -439,16 +499,25 @@ def test_what_a_stage_asks_of_a_node_can_be_set_for_a_run(demo: Recipe, tmp_path
     counted = _PARAMETER.fullmatch(resources["accelerator"]["resourceCount"])
     assert counted
     assert counted[1] == "pretraining_accelerator_count"
+    within = "pipelinechannel--"  # KFP's prefix for what a group of steps gets from its pipeline
     placed = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-pretrain"]
-    assert placed["nodeSelector"] == {"nodeSelectorJson": {"componentInputParameter": "pretraining_node_selector"}}
-    assert placed["tolerations"] == [{"tolerationJson": {"componentInputParameter": "pretraining_tolerations"}}]
+    assert placed["nodeSelector"] == {
+        "nodeSelectorJson": {"componentInputParameter": f"{within}pretraining_node_selector"}
+    }
+    assert placed["tolerations"] == [
+        {"tolerationJson": {"componentInputParameter": f"{within}pretraining_tolerations"}}
+    ]
+    assert placed["podMetadata"]["annotations"] == UNDISTURBED
+    (shared,) = placed["emptyDirMounts"]
+    assert (shared["mountPath"], shared["medium"], shared["sizeLimit"]) == ("/dev/shm", "Memory", "2Gi")
 
 
-def test_a_step_that_trains_answers_prometheus(steps: dict[str, Any]) -> None:
+def test_a_step_that_trains_answers_prometheus(steps: dict[str, Any], recipe: Recipe) -> None:
     for step, (container, place) in steps.items():
         labels = place.get("podMetadata", {}).get("labels", {})
-        assert ({"name": "LINGRAFT_METRICS_PORT", "value": "9400"} in container["env"]) == _trains(step)
-        assert (labels == {"lingraft.io/metrics": "true"}) == _trains(step)
+        trains = _trains(step) and not recipe.cluster.training.launched
+        assert ({"name": "LINGRAFT_METRICS_PORT", "value": "9400"} in container["env"]) == trains
+        assert (labels == {"lingraft.io/metrics": "true"}) == trains
 
 
 def test_a_stage_on_spot_nodes_is_launched_from_a_small_step(demo: Recipe, tmp_path: Path) -> None:

@@ -33,7 +33,9 @@ from lingraft.errors import ArtifactError, LingraftError, RecipeError
 from lingraft.signals import Interruption
 from pipelines import build, local
 from pipelines.__main__ import run
+from pipelines.cluster import StepSettings
 from pipelines.forkserver import IMPORTS, StepProcess, _run, title_of
+from pipelines.opening import opened
 from tests.fixtures.forked import moments
 from tests.pipelines.finished import TINY, runs_of, tiny
 from tests.tracking_stores import quiet, sqlite_store
@@ -96,6 +98,34 @@ def test_a_failing_step_ends_in_its_own_message_and_marks_its_runs(tmp_path: Pat
         "blocks-en": "FINISHED",
         "pretrain": "FAILED",
     }
+
+
+@step
+def dies(run: dsl.Input[dsl.Artifact]) -> None:
+    import os
+    import signal
+    from pathlib import Path
+
+    from lingraft import tracking
+
+    with tracking.stage(Path(run.path).read_text(), "dies"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_an_exit_handler_ends_the_tracking_runs_that_a_killed_step_has_left_open(tmp_path: Path) -> None:
+    recipe = tiny(tmp_path)
+
+    @dsl.pipeline(name="aborted")
+    def pipeline() -> None:
+        with opened(recipe, "tiny.toml", "language", StepSettings(recipe.cluster, {}), ["de"]) as (_, run):
+            dies(run=run)
+
+    with sqlite_store(tmp_path) as uri, pytest.raises(local.PipelineFailedError):
+        local.run(pipeline, tmp_path / "out")
+    parent, stages = runs_of(MlflowClient(uri), "tiny")["language"]
+    assert (parent.info.status, stages["dies"].info.status) == ("KILLED", "KILLED")
+    assert parent.info.end_time is not None
+    assert parent.data.tags["kfp_run"]
 
 
 def test_a_pipeline_whose_inputs_are_wrong_says_all_that_is_and_opens_no_run(tmp_path: Path) -> None:
@@ -228,19 +258,43 @@ def deaf(mark: str) -> None:
     time.sleep(600)
 
 
+def stop_at(mark: Path) -> None:
+    """Ask this process to stop when there is a file."""
+
+    def ask() -> None:
+        while not mark.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=ask, daemon=True).start()
+
+
+def test_a_stop_ends_the_tracking_run_also_of_a_step_that_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = tiny(tmp_path)
+
+    @dsl.pipeline(name="stopped")
+    def pipeline(mark: str) -> None:
+        with opened(recipe, "tiny.toml", "language", StepSettings(recipe.cluster, {}), ["de"]) as (_, run):
+            deaf(mark=mark).after(run.task)
+
+    monkeypatch.setattr(local, "_PATIENCE_S", 1)
+    stop_at(tmp_path / "mark")
+    with sqlite_store(tmp_path) as uri, pytest.raises(Interruption):
+        local.run(pipeline, tmp_path / "out", mark=str(tmp_path / "mark"))
+    parent, _ = runs_of(MlflowClient(uri), "tiny")["language"]
+    assert parent.info.status == "KILLED"
+
+
 def test_a_step_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @dsl.pipeline(name="deaf")
     def pipeline(mark: str) -> None:
         deaf(mark=mark)
 
-    def ask() -> None:
-        while not (tmp_path / "mark").exists():
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGTERM)
-
     monkeypatch.setattr(local, "_PATIENCE_S", 1)
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP)]
-    threading.Thread(target=ask, daemon=True).start()
+    stop_at(tmp_path / "mark")
     with pytest.raises(Interruption) as caught:
         local.run(pipeline, tmp_path / "out", mark=str(tmp_path / "mark"))
     assert caught.value.exit_code == 75

@@ -77,7 +77,8 @@ def test_languages_are_known_when_it_is_run(documents: list[dict[str, Any]], set
     specification = documents[0]
     inputs = specification["root"]["inputDefinitions"]["parameters"]
     assert inputs["languages"]["defaultValue"] == list(settings.targets)
-    assert Recipe.parse(inputs["recipe"]["defaultValue"]) == settings
+    [check] = [task for task in dags(specification) if component_of(task) == "check-inputs"]
+    assert Recipe.parse(constants(check, "settings")) == settings
     loops = [task for task in dags(specification) if "parameterIterator" in task]
     assert {loop["iteratorPolicy"]["parallelismLimit"] for loop in loops} == {3}
     inputs = [loop["parameterIterator"]["items"].get("inputParameter") for loop in loops]
@@ -105,9 +106,10 @@ def test_it_runs_to_its_report_though_a_language_fails(tmp_path: Path) -> None:
     pipeline = components.load_component_from_file(str(tmp_path / "paper.yaml"))
     with mock.patch.dict(os.environ), contextlib.redirect_stdout(screen):
         os.environ.pop("MLFLOW_TRACKING_URI", None)
-        outputs = local.run(pipeline, tmp_path / "out")
+        report = local.run(pipeline, tmp_path / "out")
         parent, stages = runs_of(MlflowClient(os.environ["MLFLOW_TRACKING_URI"]), settings.name)["paper"]
-    records = PaperRecords.load(Path(outputs["report"].path))
+    records = PaperRecords.load(report)
+    assert report is not None
     wanted = {(system, language) for system in ("BL_BASE", "MINIPOST") for language in ("de", "sw")}
     assert {(cell.system, cell.language) for cell in records.cells} == wanted
     for cell in records.cells:

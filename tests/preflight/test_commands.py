@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,9 +52,9 @@ def test_a_language_run_needs_no_text_of_the_source_and_ends_with_its_report(
     text = made_up.write(tmp_path / "text", ("de", "tr"))
     begun: list[Path] = []
 
-    def begin(_: object, out: Path, **__: object) -> dict[str, SimpleNamespace]:
+    def begin(_: object, out: Path, **__: object) -> Path:
         begun.append(out)
-        return {"report": SimpleNamespace(path="the report")}
+        return Path("the report")
 
     monkeypatch.setattr(local, "run", begin)
     run("language", recipe=TINY, out=tmp_path / "out", text=text)
@@ -77,7 +76,8 @@ def test_a_demo_on_text_without_labels_goes_on_without_the_task(
     monkeypatch.setattr(local, "run", stop)
     with pytest.raises(local.PipelineFailedError, match="far enough"):
         demo(recipe=TINY, out=tmp_path / "out", text=tmp_path)
-    recipe = Recipe.parse(begun[0].root.input_definitions.parameters["recipe"].default_value.string_value)
+    check = begun[0].components["comp-exit-handler-1"].dag.tasks["check-inputs"].inputs.parameters["settings"]
+    recipe = Recipe.parse(check.runtime_value.constant.string_value)
     assert (recipe.tasks, recipe.serve_primary) == ((), True)
     assert "No document has a label, so the recipe's tasks of kind 'documents', ['topic'], are left out." in (
         capsys.readouterr().err
@@ -107,13 +107,13 @@ def test_the_papers_comparison_begins_only_if_all_is_there_or_holes_are_allowed(
 
 @pytest.mark.parametrize(("pipeline", "refused"), [("source", True), ("language", False), ("paper", False)])
 def test_a_pipelines_first_step_refuses_what_cannot_go_on(
-    pipeline: str, refused: bool, text: Path, capsys: pytest.CaptureFixture[str]
+    pipeline: str, refused: bool, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made_up.write(text, ("tr",))
     recipe = Recipe.load(TINY).with_folder(text)
     languages = [] if pipeline == "source" else ["de", "tr"]
     try:
-        data.check_inputs(recipe.to_json(), pipeline, languages)
+        data.check_inputs(recipe.to_json(), "tiny.toml", pipeline, languages, [], tmp_path / "recipe.json")
     except NotReadyError as error:
         told = str(error)
     else:
@@ -125,9 +125,14 @@ def test_a_pipelines_first_step_refuses_what_cannot_go_on(
 
 def test_a_comparison_needs_its_source_and_a_language_run_does_not(tmp_path: Path) -> None:
     recipe = Recipe.load(TINY).with_folder(made_up.write(tmp_path / "text", ("de", "tr")))
-    data.check_inputs(recipe.to_json(), "language", ["de", "tr"])
+    given = recipe.to_json(), "tiny.toml"
+    facts = data.check_inputs(*given, "language", ["de", "tr"], [], tmp_path / "recipe.json")
+    assert facts == {"file": "tiny.toml", "digest": recipe.digest()}
+    written = (tmp_path / "recipe.json").read_text(encoding="utf-8")
+    assert Recipe.parse(written) == recipe
+    assert len(written.splitlines()) > 100
     with pytest.raises(NotReadyError, match=r"1\. en: "):
-        data.check_inputs(recipe.to_json(), "paper", ["de", "tr"])
+        data.check_inputs(*given, "paper", ["de", "tr"], [], tmp_path / "recipe.json")
 
 
 def test_a_language_with_a_problem_fails_at_its_text_and_not_after_its_training(text: Path, tmp_path: Path) -> None:
@@ -140,6 +145,6 @@ def test_a_language_with_a_problem_fails_at_its_text_and_not_after_its_training(
 
 @pytest.mark.parametrize("pipeline", ["source", "depth-search", "language", "paper"])
 def test_compiled_pipelines_check_their_inputs_before_their_run_is_opened(pipeline: str) -> None:
-    steps: Document = read(shipped("base") / f"{pipeline}.yaml")[0]["root"]["dag"]["tasks"]
+    steps: Document = read(shipped("base") / f"{pipeline}.yaml")[0]["components"]["comp-exit-handler-1"]["dag"]["tasks"]
     assert steps["open-run"]["dependentTasks"] == ["check-inputs"]
     assert "dependentTasks" not in steps["check-inputs"]

@@ -289,13 +289,17 @@ def test_a_language_to_drop_that_nothing_knows_is_refused_before_anything_is_com
     run, model = registered.begin(tmp_path / "run"), "tiny-bundle-topic"
     registered.bundle(run, [accepted(registered, run, tmp_path)], tmp_path / "bundle")
     assert "de" in languages_of(model, tmp_path / "champion")
-    data.check_inputs(registered.recipe, "language", ["tr"], ["de", "tr"])
+
+    def check(dropped: list[str]) -> None:
+        data.check_inputs(registered.recipe, "tiny.toml", "language", ["tr"], dropped, tmp_path / "recipe.json")
+
+    check(["de", "tr"])
     with pytest.raises(
         PromotionError, match=r"--drop-language names 'dee', but .* have .*'de'.*, and the run names 'tr'\."
     ):
-        data.check_inputs(registered.recipe, "language", ["tr"], ["de", "dee"])
+        check(["de", "dee"])
     with pytest.raises(PromotionError, match="--drop-language names 'en', the source language"):
-        data.check_inputs(registered.recipe, "language", ["tr"], ["en"])
+        check(["en"])
 
 
 def test_a_bundle_that_is_refused_ends_the_run_with_the_reason(registered: Registered, tmp_path: Path) -> None:

@@ -77,6 +77,20 @@ def test_a_stage_stands_under_its_pipelines_run_and_both_finish(parent: str) -> 
     assert (run.info.run_name, run.info.status, _run(parent).info.status) == ("adapt-tr", "FINISHED", "FINISHED")
 
 
+def test_what_an_aborted_pipeline_has_left_open_is_marked_as_killed_and_nothing_else(store: Path) -> None:
+    aborted, other = (tracking.open_run(RECIPE, "language", kfp_run) for kfp_run in ("aborted", "other"))
+    with tracking.stage(aborted, "adapt-tr") as done:
+        pass
+    left = MlflowClient().create_run(_run(aborted).info.experiment_id, tags={"mlflow.parentRunId": aborted})
+    assert sorted(tracking.close_abandoned(RECIPE.name, "aborted")) == sorted([aborted, left.info.run_id])
+    states = [_run(run_id).info.status for run_id in (aborted, left.info.run_id, done.run_id, other)]
+    assert states == ["KILLED", "KILLED", "FINISHED", "RUNNING"]
+    tracking.close_run(other, failed=True)
+    assert tracking.close_abandoned(RECIPE.name, "other") == []
+    assert _run(other).info.status == "FAILED"
+    assert tracking.close_abandoned("no such project", "aborted") == []
+
+
 def test_a_pipelines_run_says_what_it_runs(parent: str) -> None:
     run = _run(parent)
     assert (run.data.tags["pipeline"], run.data.tags["project"]) == ("language", "tiny")

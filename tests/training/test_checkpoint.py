@@ -19,6 +19,7 @@ from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
 from lingraft.errors import TrainingError
 from lingraft.training.batches import MaskedLmBatch
 from lingraft.training.checkpoint import CheckpointManager
+from lingraft.training.resuming import save_result
 from lingraft.training.schedule import TrainingMetrics
 from lingraft.training.state import EarlyStopping, TrainingState
 from tests.workshop import same_tensors
@@ -257,6 +258,68 @@ def test_when_all_is_done_only_what_was_set_aside_stays(tmp_path: Path) -> None:
     owner.load_newest()
     owner.remove()
     assert names(tmp_path) == ["set-aside-step-00000007"]
+
+
+def bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@contextlib.contextmanager
+def disk_of(folder: Path, capacity_bytes: int) -> Iterator[None]:
+    """A disk that is full when a folder holds more than a number of bytes."""
+    real = safetensors.torch.save_file
+
+    def save(tensors: Any, path: Path, *given: Any) -> None:
+        real(tensors, path, *given)
+        if bytes_in(folder) > capacity_bytes:
+            Path(path).unlink()
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(safetensors.torch, "save_file", save)
+        yield
+
+
+def test_a_full_disk_gets_room_from_the_older_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(tmp_path, 6, 7)
+    with disk_of(tmp_path, bytes_in(tmp_path) + 1):
+        keep(tmp_path, 8)
+        assert names(tmp_path) == ["step-00000007", "step-00000008"]
+        keep(tmp_path, 9)
+    assert "No space left on device" in capsys.readouterr().err
+    assert names(tmp_path) == ["step-00000008", "step-00000009"]
+    require_equal(checkpointer(tmp_path).load_newest(), state(9))
+
+
+@pytest.mark.parametrize("steps", [(7,), (6, 7)])
+def test_a_disk_that_stays_full_never_costs_the_newest_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: tuple[int, ...]
+) -> None:
+    keep(tmp_path, *steps)
+    with disk_of(tmp_path, bytes_in(tmp_path / "step-00000007") + 1):
+        keep(tmp_path, 8)
+        keep(tmp_path, 9)
+    said = capsys.readouterr().err
+    assert said.count("Training goes on.") == 2
+    assert said.count("is given up") == len(steps) - 1
+    assert names(tmp_path) == ["step-00000007"]
+    require_equal(checkpointer(tmp_path).load_newest(), state(7))
+
+
+def test_a_result_gets_room_from_the_older_checkpoint(tmp_path: Path) -> None:
+    out, folder = tmp_path / "out", tmp_path / "out.training"
+    keep(folder, 6, 7)
+    owner = checkpointer(folder)
+    owner.load_newest()
+
+    def fill(draft: artifact.Draft) -> None:
+        draft.tensors("layers", state(7).tensors())
+        assert names(folder)[-1] == "step-00000007"
+
+    with disk_of(tmp_path, bytes_in(tmp_path) + 1):
+        made = save_result(out, Kind.TRAINING, fill, owner)
+    assert same_tensors(made.tensors("layers"), state(7).tensors())
+    assert names(folder) == []
 
 
 @contextlib.contextmanager

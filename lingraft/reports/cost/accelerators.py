@@ -7,8 +7,12 @@ from typing import Self
 from lingraft.artifacts.artifact import read_manifest
 from lingraft.model.flops import V100_FLOPS_PER_S, CostError
 
-ASSUMED_UTILISATION = 0.4
-"""Share that a well-fed transformer of this size may reach; measure your own where money depends on it."""
+ASSUMED_UTILISATION = 0.26
+"""Share of the peak that training reaches by an estimate: no GPU has been measured, so measure yours where it matters.
+
+It is the share that the base shape reaches in bf16 on a CPU with matrix units, blocks of 512 tokens
+(docs/benchmarks/training-speed.md).
+"""
 _TERA = 1e12
 _FORM = "NAME[:PEAK_TFLOPS[:UTILISATION[:PRICE_PER_HOUR]]]"
 
@@ -79,7 +83,7 @@ class Accelerator:
         name, *parts = (part.strip() for part in text.split(":"))
         if not name or len(parts) > 3:
             raise CostError(
-                f"accelerator {text!r} must be {_FORM}, such as H100:989.4:0.4 or {next(iter(PEAKS_TFLOPS))}."
+                f"accelerator {text!r} must be {_FORM}, such as H100:989.4:0.26 or {next(iter(PEAKS_TFLOPS))}."
             )
         peak, share, price = (_number(part, text) for part in [*parts, "", "", ""][:3])
         known = name.upper() if name.upper() in PEAKS_TFLOPS else name
@@ -140,4 +144,4 @@ def _utilisation(name: str, peak_tflops: float | None, given: float | None) -> t
         return given, "given"
     if name == "V100" and peak_tflops in (None, PEAKS_TFLOPS[name]):
         return V100_FLOPS_PER_S / _TERA / PEAKS_TFLOPS[name], "the paper's"
-    return ASSUMED_UTILISATION, "assumed"
+    return ASSUMED_UTILISATION, "assumed, not measured"

@@ -1,7 +1,9 @@
 """The exchange of files between a launcher and its step: folders on a claim that both have mounted."""
 
 import hashlib
+import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +14,9 @@ from lingraft.artifacts.files import atomic_folder, sha256_of, write_text
 from lingraft.errors import ArtifactError
 from lingraft.jobs.launchable import Launchable, Role
 from lingraft.steps.launch.calls import Call, StepAnswer
+
+_INPUTS = "inputs"
+_CALLS = "calls"
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class Handover:
             work: work with the launcher's own files and folders.
             run: file with the id of the tracking run, if the step is tracked.
         """
-        self._inputs_root = root / "inputs"
+        self._inputs_root = root / _INPUTS
         self._call = Call.of(work, run)
         self._inputs = work.folders(Role.INPUT)
         self._outputs = {name: folder for name, [folder] in work.folders(Role.OUTPUT).items()}
@@ -77,7 +82,7 @@ class Handover:
         arguments = self._call.arguments
         values = {name: arguments[name] for name in arguments if name not in {*self._inputs, *self._outputs}}
         self.key = json_fingerprint({"step": self._call.step, "inputs": hashes, "values": values})[:20]
-        self._folder = root / "calls" / self.key
+        self._folder = root / _CALLS / self.key
 
     @property
     def tracking_run(self) -> str | None:
@@ -125,7 +130,27 @@ class Handover:
             except ArtifactError:
                 if not there.exists():  # another language's launcher was faster
                     raise
+        os.utime(there.parent)  # it is in use, which `prune_inputs` reads from the time of its folder
         return str(there)
+
+
+def prune_inputs(root: Path, unused_s: float, *, dry_run: bool = False) -> Iterator[Path]:
+    """Remove inputs that were last sent longer ago than `unused_s` seconds, and yield their folders.
+
+    Inputs of a call that has not succeeded yet stay, since its Job may read them for as long as it trains.
+
+    Args:
+        root: folder of all calls on the claim; without a launched step there may be none.
+        unused_s: seconds.
+        dry_run: whether all of them stay.
+    """
+    calls = [file.read_text(encoding="utf-8") for file in root.glob(f"{_CALLS}/*/*/call.json")]
+    for folder in sorted(root.glob(f"{_INPUTS}/*")):
+        is_old = time.time() - folder.stat().st_mtime > unused_s
+        if is_old and not any(folder.name in call for call in calls):
+            if not dry_run:
+                shutil.rmtree(folder)
+            yield folder
 
 
 def content_hash(path: Path) -> str:

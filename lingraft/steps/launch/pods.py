@@ -31,6 +31,8 @@ STEP = {
     METRICS_LABEL: "true",
 }
 """Labels of launched pods, which network policies select. A sidecar of Istio would keep a Job from ending."""
+UNDISTURBED = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+"""Annotations by which Karpenter and the cluster autoscaler leave a pod's node alone until the pod has ended."""
 STOP_S = 60
 """Seconds from SIGTERM to SIGKILL; a checkpoint takes 25 at most."""
 
@@ -48,7 +50,18 @@ def pod(cluster: Cluster, profile: Profile, command: Sequence[str], labels: Mapp
         "volumeMounts": mounts(cluster, profile),
         "securityContext": container_security(),
     }
-    return {"metadata": {"labels": dict(labels)}, "spec": placement(profile) | pod_spec(cluster, profile, [container])}
+    metadata = {"labels": dict(labels), "annotations": annotations(profile)}
+    return {"metadata": metadata, "spec": placement(profile) | pod_spec(cluster, profile, [container])}
+
+
+def annotations(profile: Profile) -> dict[str, str]:
+    """Return the annotations of a pod that trains, or that waits for one that does.
+
+    With `spot` a pod may be interrupted cheaply: it writes a checkpoint when it is asked to stop, and is launched
+    again. Light steps have no annotations either: they take minutes. All other pods keep their nodes, since Kubeflow
+    Pipelines fails a run whose pod is evicted, and a training that is launched again waits for a node.
+    """
+    return {} if profile.spot else dict(UNDISTURBED)
 
 
 def container_security() -> Manifest:

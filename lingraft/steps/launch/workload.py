@@ -127,7 +127,8 @@ def train_job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: C
     shell = pods.pod_spec(cluster, profile, [container])
     patched = ("terminationGracePeriodSeconds", "securityContext", "containers", "volumes", "serviceAccountName")
     pod = {field: shell[field] for field in patched if field in shell} | pods.placement(profile)
-    pods_of_nodes = {"spec": {"template": {"metadata": {"labels": metadata["labels"]}, "spec": pod}}}
+    of_pods = {"labels": metadata["labels"], "annotations": pods.annotations(profile)}
+    pods_of_nodes = {"spec": {"template": {"metadata": of_pods, "spec": pod}}}
     job_set = {"spec": {"replicatedJobs": [{"name": _NODE, "template": pods_of_nodes}]}}
     spec: Manifest = {
         "runtimeRef": {

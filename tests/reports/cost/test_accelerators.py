@@ -20,8 +20,8 @@ def test_a_v100_runs_at_the_papers_rate() -> None:
 @pytest.mark.parametrize("name", sorted(set(PEAKS_TFLOPS) - {"V100"}))
 def test_others_that_we_know_have_an_assumed_utilisation_and_no_price(name: str) -> None:
     found = Accelerator.parse(name.lower())
-    assert (found.name, found.peak_tflops, found.utilisation) == (name, PEAKS_TFLOPS[name], 0.4)
-    assert found.origin == "assumed"
+    assert (found.name, found.peak_tflops, found.utilisation) == (name, PEAKS_TFLOPS[name], 0.26)
+    assert found.origin == "assumed, not measured"
     assert found.money(10) is None
 
 
@@ -48,7 +48,7 @@ def test_a_part_of_its_own_goes_before_what_is_given_for_all(
 
 def test_the_papers_rate_is_not_for_a_v100_with_another_peak() -> None:
     found = Accelerator.parse("V100:112")
-    assert (found.peak_tflops, found.utilisation, found.origin) == (112, 0.4, "assumed")
+    assert (found.peak_tflops, found.utilisation, found.origin) == (112, 0.26, "assumed, not measured")
 
 
 @pytest.mark.parametrize(

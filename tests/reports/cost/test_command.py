@@ -110,9 +110,9 @@ def test_languages_beyond_the_recipes_are_numbered() -> None:
 
 def test_several_accelerators_each_have_their_own_numbers() -> None:
     found = machine("--accelerator", "H100::0.5:3", "--accelerator", "L4", "--price", "1")["accelerators"]
-    assert [(a["name"], a["utilisation"], a["price_per_hour"]) for a in found] == [("H100", 0.5, 3), ("L4", 0.4, 1)]
+    assert [(a["name"], a["utilisation"], a["price_per_hour"]) for a in found] == [("H100", 0.5, 3), ("L4", 0.26, 1)]
     hours = [a["systems"][0]["hours"] for a in found]
-    assert hours[1] / hours[0] == pytest.approx(989.4 * 0.5 / (121 * 0.4))
+    assert hours[1] / hours[0] == pytest.approx(989.4 * 0.5 / (121 * 0.26))
 
 
 def test_json_adds_up() -> None:

@@ -10,7 +10,7 @@ from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob
 from lingraft.config.cluster import Cluster, Profile, Toleration
 from lingraft.config.recipe import Recipe
 from lingraft.steps.launch.handover import Handover
-from lingraft.steps.launch.pods import LABEL, STEP
+from lingraft.steps.launch.pods import LABEL, STEP, UNDISTURBED
 from lingraft.steps.launch.workload import MANIFESTS
 from tests.manifests.policy import pod_violations
 from tests.steps.launch import small_steps
@@ -55,6 +55,17 @@ def test_a_job_passes_the_strict_schema_and_its_pod_the_policy(job: dict[str, An
 
 def test_istio_adds_no_sidecar_which_would_keep_a_job_from_ending(job: dict[str, Any]) -> None:
     assert job["spec"]["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+
+
+@pytest.mark.parametrize("spot", [False, True])
+def test_autoscalers_leave_a_pod_alone_unless_it_may_be_interrupted_cheaply(spot: bool, tmp_path: Path) -> None:
+    profile = PROFILE.model_copy(update={"spot": spot, "priority_class": None})
+    job = launched("Job", profile, tmp_path / "job")
+    train_job = launched("TrainJob", profile.model_copy(update={"nodes": 2}), tmp_path / "train-job")
+    [patch] = train_job["spec"]["runtimePatches"]
+    [of_nodes] = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    for template in (job["spec"]["template"], of_nodes["template"]["spec"]["template"]):
+        assert template["metadata"]["annotations"] == ({} if spot else UNDISTURBED)
 
 
 def test_a_train_job_has_only_fields_that_the_trainer_knows(train_job: dict[str, Any]) -> None:
