@@ -23,7 +23,10 @@ from lingraft.cli.options import (
 
 def import_primary(
     source: Annotated[
-        str, typer.Option("--from", help="Folder of a RoBERTa, XLM-R, CamemBERT or BERT checkpoint, or its hub id.")
+        str,
+        typer.Option(
+            "--from", help="Folder of a RoBERTa, XLM-R, CamemBERT, BERT or ModernBERT checkpoint, or its hub id."
+        ),
     ],
     language: Annotated[str, typer.Option("--language", help="Language that it speaks, as a tag such as 'en'.")],
     out: OutOption,

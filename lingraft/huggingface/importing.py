@@ -1,5 +1,6 @@
 """A Hugging Face checkpoint as a primary: the model that one already has, ready for new languages."""
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from lingraft.training.schedule import write_curve
 
 
 def import_hf(source: str, out: Path, language: str, revision: str | None = None) -> Artifact:
-    """Turn a masked language model of RoBERTa, XLM-R, CamemBERT or BERT into a primary with one head, at the top.
+    """Turn a masked language model of RoBERTa, XLM-R, CamemBERT, BERT or ModernBERT into a primary with one head.
 
     MINIPOST starts from it (paper section 2, step 1b). It has cost us nothing and has no learning curve. `source` is a
     folder or a hub id such as 'roberta-base', `language` a BCP 47 tag, and `revision` a branch, tag or commit on the
@@ -48,7 +49,12 @@ def import_hf(source: str, out: Path, language: str, revision: str | None = None
         _require_rows(kept.tokenizer, settings.vocabulary, source)
         _require_pad(kept.tokenizer, settings, source)
         converted = from_checkpoint(
-            weights, settings.shape, settings.model_type, vocabulary=settings.vocabulary, tied=settings.tied
+            weights,
+            settings.shape,
+            settings.model_type,
+            vocabulary=settings.vocabulary,
+            tied=settings.tied,
+            has_output_bias=settings.has_output_bias,
         )
         converted = _trim_vocabulary(converted, len(kept.tokenizer))
         made = _save(out, settings, converted, kept.tokenizer, found)
@@ -59,8 +65,10 @@ def import_hf(source: str, out: Path, language: str, revision: str | None = None
 
 def recipe_section(shape: EncoderShape) -> str:
     """The [encoder] section, in TOML, of a recipe that works on a primary of this shape."""
-    sections = {"encoder": shape.model_dump(mode="json"), "encoder.family": shape.family.model_dump(mode="json")}
-    del sections["encoder"]["family"]
+    sections = {"encoder": shape.model_dump(mode="json")}
+    sections["encoder.family"] = sections["encoder"].pop("family")
+    if pre_norm := sections["encoder.family"].pop("pre_norm", None):
+        sections["encoder.family.pre_norm"] = pre_norm
     return "\n".join(
         line
         for name, fields in sections.items()
@@ -69,7 +77,7 @@ def recipe_section(shape: EncoderShape) -> str:
 
 
 def _toml(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return json.dumps(value)
 
 
 def _require_language(language: str) -> None:
@@ -103,10 +111,10 @@ def _trim_vocabulary(converted: ConvertedWeights, pieces: int) -> ConvertedWeigh
 
 
 def _require_pad(tokenizer: Tokenizer, settings: HfConfig, source: str) -> None:
-    """RoBERTa's family skips what config.json takes for padding as it counts positions; BERT counts from the first."""
+    """RoBERTa's family skips what config.json takes for padding as it counts positions; others count from the first."""
     named = settings.shape.family.position_offset - 1
     found = tokenizer.special.pad
-    if settings.model_type == "bert" or named == found:
+    if named < 0 or named == found:
         return
     raise TokenizerError(
         f"config.json of {source} has pad_token_id {named}, but its tokenizer pads with id {found}. Positions are "
