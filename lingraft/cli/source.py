@@ -33,6 +33,12 @@ def import_primary(
     revision: Annotated[
         str | None, typer.Option(help="Branch, tag or commit of the hub id; its main one if absent.")
     ] = None,
+    block_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Longest input, and tokens of the blocks that languages learn from; the checkpoint's if absent."
+        ),
+    ] = None,
 ) -> None:
     """Turn a checkpoint from Hugging Face into a primary (safetensors only), and print its [encoder] for a recipe."""
     from lingraft.config.encoder import EncoderShape
@@ -40,7 +46,7 @@ def import_primary(
     from lingraft.huggingface.importing import import_hf, recipe_section
 
     warn_of_unknown_codes([language])
-    made = import_hf(source, out, language, revision)
+    made = import_hf(source, out, language, revision, block_tokens)
     print_artifact(made)
     print(recipe_section(made.manifest.detail("shape", EncoderShape)))
 
