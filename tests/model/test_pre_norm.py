@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from lingraft.config.encoder import EncoderShape, Family
 from lingraft.model.encoder import Encoder, Vocabulary, fresh_layers, mini_model
 from lingraft.model.flops import UpdateShape
+from lingraft.model.pre_norm import Attention
 from lingraft.model.swap import swap
 
 VOCABULARY, TOKENS = 61, 40
@@ -126,6 +127,16 @@ def test_local_attention_reaches_half_its_window_to_each_side() -> None:
 
 def local_attention(encoder: Encoder) -> Any:
     return encoder._attentions(tokens(1), None)[1]
+
+
+@pytest.mark.parametrize("length", [12, 31])
+def test_padding_beyond_the_reach_of_any_token_sees_itself(length: int) -> None:
+    visible_BT = torch.arange(length)[None] < 1
+    attention = Attention.local(tokens(1)[:, :length], SHAPE, SHAPE.family.pre_norm, visible_BT)
+    query, key, value = torch.randn(3, 1, 2, length, 12).unbind(0)
+    mixed = attention.attend(query, key, value, 0.0)
+    torch.testing.assert_close(mixed[:, :, 5:], value[:, :, 5:])
+    assert not torch.allclose(mixed[:, :, 1:5], value[:, :, 1:5])
 
 
 @torch.no_grad()

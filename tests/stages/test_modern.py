@@ -15,8 +15,9 @@ from lingraft.model.loading import load_mini, load_primary
 from lingraft.signals import Interruption
 from lingraft.stages.adapt import adapt
 from lingraft.stages.build_mini import build_mini
-from lingraft.stages.finetune import finetune
+from lingraft.stages.finetune import body_parameters, finetune
 from lingraft.stages.pretrain import pretrain
+from lingraft.tasks.model import load_task
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 from tests.fixtures import once
 from tests.workshop import Workshop, same_tensors, stopping_after
@@ -103,6 +104,10 @@ def test_finetuning_trains_the_body_and_the_norm_at_its_top_alone(
     after = body(made.folder, Kind.TASK)
     unchanged = {name for name, tensor in after.items() if name in before and torch.equal(tensor, before[name])}
     assert unchanged == {"final_norms.1.weight", "final_norms.2.weight"}
+    net = load_task(made.folder).net
+    trained = {id(parameter) for parameter in body_parameters(net)}  # gradients of all of these are awaited by DDP
+    norms = [name for name, parameter in net.encoder.final_norms.named_parameters() if id(parameter) in trained]
+    assert norms == ["3.weight"]
 
 
 def test_what_is_not_there_yet_is_said(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
