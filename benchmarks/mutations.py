@@ -309,8 +309,8 @@ MUTATIONS = (
     Mutation(
         "FLOPs are counted without the head",
         "lingraft/model/flops.py",
-        "(2 * self.layers * self._layer + 2 * self._head + self.mask_rate * self._projection)",
-        "2 * self.layers * self._layer",
+        "(2 * self._pass() + 2 * self._head + self.mask_rate * self._projection)",
+        "2 * self._pass()",
         ("reports/cost",),
     ),
     Mutation(

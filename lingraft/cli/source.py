@@ -23,12 +23,21 @@ from lingraft.cli.options import (
 
 def import_primary(
     source: Annotated[
-        str, typer.Option("--from", help="Folder of a RoBERTa, XLM-R, CamemBERT or BERT checkpoint, or its hub id.")
+        str,
+        typer.Option(
+            "--from", help="Folder of a RoBERTa, XLM-R, CamemBERT, BERT or ModernBERT checkpoint, or its hub id."
+        ),
     ],
     language: Annotated[str, typer.Option("--language", help="Language that it speaks, as a tag such as 'en'.")],
     out: OutOption,
     revision: Annotated[
         str | None, typer.Option(help="Branch, tag or commit of the hub id; its main one if absent.")
+    ] = None,
+    block_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Longest input, and tokens of the blocks that languages learn from; the checkpoint's if absent."
+        ),
     ] = None,
 ) -> None:
     """Turn a checkpoint from Hugging Face into a primary (safetensors only), and print its [encoder] for a recipe."""
@@ -37,7 +46,7 @@ def import_primary(
     from lingraft.huggingface.importing import import_hf, recipe_section
 
     warn_of_unknown_codes([language])
-    made = import_hf(source, out, language, revision)
+    made = import_hf(source, out, language, revision, block_tokens)
     print_artifact(made)
     print(recipe_section(made.manifest.detail("shape", EncoderShape)))
 

@@ -1,11 +1,12 @@
 """Shapes in a recipe: tokenizers and the encoder."""
 
-from typing import Literal, Self
+import math
+from typing import Any, Literal, Self
 
 import pydantic
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from lingraft.config.section import Section
+from lingraft.config.section import Section, is_none
 
 
 class TokenizerSettings(Section):
@@ -29,8 +30,31 @@ class TokenizerSettings(Section):
 Activation = Literal["gelu", "gelu_tanh", "relu"]
 
 
+class PreNorm(Section):
+    """Pre-norm layers with rotary positions, local attention and GeGLU; the defaults are ModernBERT's."""
+
+    global_every: PositiveInt = Field(
+        3, description="Every how many layers, from the first, attention is global; it is local in the others."
+    )
+    local_tokens: int = Field(128, ge=2, description="Window of local attention: half of it on each side of a token.")
+    global_base: PositiveFloat = Field(160_000.0, description="Base of rotary positions in layers of global attention.")
+    local_base: PositiveFloat = Field(10_000.0, description="Base of rotary positions in layers of local attention.")
+    attention_bias: bool = Field(False, description="Whether the projections of attention have biases.")
+    feedforward_bias: bool = Field(False, description="Whether the matrices of feed-forward layers have biases.")
+    norm_bias: bool = Field(False, description="Whether LayerNorms have biases.")
+    head_bias: bool = Field(False, description="Whether the dense layer of MLM heads has a bias.")
+
+    @property
+    def reach(self) -> int:
+        """Tokens on each side that local attention sees."""
+        return self.local_tokens // 2
+
+
 class Family(Section):
-    """Differences between architectures of RoBERTa's family; the defaults are RoBERTa's, which our own models have."""
+    """Differences between architectures; the defaults are RoBERTa's.
+
+    `family = "modern"` stands for ModernBERT's, `"bert"` for BERT's.
+    """
 
     position_offset: NonNegativeInt = Field(2, description="Rows of the position table before the first token's.")
     segments: NonNegativeInt = Field(0, description="Rows of the segment (token type) table; 0: there is none.")
@@ -38,6 +62,24 @@ class Family(Section):
     layer_norm_eps: PositiveFloat = Field(1e-5, description="What LayerNorms add to a variance.")
     activation: Activation = Field("gelu", description="Of layers; gelu_tanh is the approximate GELU.")
     head_activation: Activation = Field("gelu", description="Of MLM heads; RoBERTa's keep gelu, whatever layers have.")
+    pre_norm: PreNorm | None = Field(
+        None, exclude_if=is_none, description="Layers of ModernBERT's kind; no position table. Absent: post-norm ones."
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.pre_norm and self.segments:
+            raise ValueError(f"segments is {self.segments}, but an encoder with pre_norm has no table of them: use one")
+        return self
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _of_a_name(cls, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        if given not in _FAMILIES:
+            raise ValueError(f"must be one of {', '.join(_FAMILIES)}, or a section with the settings of another")
+        return _FAMILIES[given]
 
     @property
     def marks_second_text(self) -> bool:
@@ -45,8 +87,15 @@ class Family(Section):
         return self.segments > 1 and self.separators == 1
 
 
+_FAMILIES: dict[str, dict[str, Any]] = {
+    "roberta": {},
+    "bert": {"position_offset": 0, "segments": 2, "separators": 1, "layer_norm_eps": 1e-12},
+    "modern": {"position_offset": 0, "separators": 1, "pre_norm": {}},
+}
+
+
 class EncoderShape(Section):
-    """RoBERTa architecture (paper section 3) with MLM heads at any layers."""
+    """Transformer encoder with MLM heads at any layers; RoBERTa's (paper section 3), or another family's."""
 
     width: PositiveInt = Field(description="Hidden size, D.")
     layers: PositiveInt = Field(description="Transformer layers of the primary, L.")
@@ -55,14 +104,24 @@ class EncoderShape(Section):
         description="Layers that carry an MLM head. The last layer must; each other one is a mini-model's depth."
     )
     block_tokens: int = Field(ge=8, description="Tokens of a block, T; also the longest input.")
-    feedforward: PositiveInt | None = Field(None, description="Width of the feed-forward layer; 4 x width if absent.")
+    feedforward: PositiveInt | None = Field(
+        None,
+        description="Width of the feed-forward layer. Absent: 4 x width, or, where it is gated, 8/3 x width, which has "
+        "as many weights, rounded up to a multiple of 16.",
+    )
     dropout: float = Field(0.0, ge=0.0, lt=1.0, description="Share of activations that training sets to 0.")
-    family: Family = Field(Family(), description="Of an imported primary, where it is not RoBERTa's.")
+    family: Family = Field(Family(), description='`"modern"`, `"bert"`, or a section. Absent: RoBERTa\'s.')
 
     @pydantic.model_validator(mode="after")
     def _is_possible(self) -> Self:
         if self.width % self.attention_heads:
             raise ValueError(f"width {self.width} is not divisible by attention_heads {self.attention_heads}")
+        head_width = self.width // self.attention_heads
+        if self.family.pre_norm and head_width % 2:
+            raise ValueError(
+                f"width {self.width} over attention_heads {self.attention_heads} is {head_width}, which is odd, but "
+                "rotary positions turn pairs of a head's columns"
+            )
         heads = list(self.mlm_heads)
         if heads != sorted(set(heads)) or heads[-1:] != [self.layers] or heads[0] < 1:
             raise ValueError(
@@ -70,6 +129,13 @@ class EncoderShape(Section):
                 f"the last layer, {self.layers}, included"
             )
         return self
+
+    @property
+    def feedforward_width(self) -> int:
+        """Width of the feed-forward layer, F."""
+        if self.feedforward:
+            return self.feedforward
+        return 16 * math.ceil(self.width / 6) if self.family.pre_norm else 4 * self.width
 
     def cut(self, layers: int, heads: tuple[int, ...]) -> Self:
         """Return the shape with other layers and heads."""

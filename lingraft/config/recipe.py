@@ -96,6 +96,11 @@ class Recipe(Section):
             tokens = settings.blocks_at_once * self.encoder.block_tokens
             if not round(settings.mask_rate * tokens):
                 raise ValueError(f"{stage}.mask_rate {settings.mask_rate} masks none of the {tokens} tokens at once")
+        if self.encoder.family.pre_norm and self.pretraining.positions != "random":
+            raise ValueError(
+                f"pretraining.positions {self.pretraining.positions!r} says how a position table begins, but layers of "
+                "encoder.family have rotary positions and no table: leave it out"
+            )
         windows = self.pretraining.windows
         tokens = self.encoder.block_tokens
         if windows and tokens % windows.tokens:

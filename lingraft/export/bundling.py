@@ -89,10 +89,15 @@ def load_sources(
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two inputs have the same language.
+        ExportError: two inputs have the same language, or the primary has pre-norm layers.
         ArtifactError: an input is not what it should be.
     """
     source = load_primary(primary)
+    if source.encoder.shape.family.pre_norm:
+        raise ExportError(
+            f"the primary in {primary} has pre-norm layers (encoder.family), which cannot be exported to ONNX yet. "
+            "Evaluate it with lingraft, or take a primary of RoBERTa's or BERT's family."
+        )
     targets = [load_embeddings(folder) for folder in embeddings]
     sources: list[Primary | Embeddings] = [source, *targets]
     names = [each.tokenizer.language for each in sources]

@@ -197,7 +197,6 @@ class _OnnxEncoder(Encoder):
         with torch.device("meta"):
             super().__init__(exported.shape, 0)
         self.vocabulary = exported.encoder.vocabulary
-        self.positions_TD = exported.encoder.positions_TD
         self._body = body
         self._exported = exported
 

@@ -1,15 +1,16 @@
-"""A Hugging Face configuration of RoBERTa's family, read as our encoder's shape: dictionary in, shape out."""
+"""A Hugging Face configuration, read as our encoder's shape: dictionary in, shape out."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pydantic
 
-from lingraft.config.encoder import EncoderShape
+from lingraft.config.encoder import EncoderShape, PreNorm
 from lingraft.config.section import explain_problem
 from lingraft.errors import MissingExtraError
 from lingraft.huggingface.weights import TENSOR_NAMINGS, CheckpointError
 
+_MODERNBERT = "modernbert"
 _READ_KEYS = (
     "vocab_size",
     "hidden_size",
@@ -26,6 +27,28 @@ _READ_KEYS = (
     "tie_word_embeddings",
 )
 """Keys that decide what an encoder computes; old configurations leave some of them out."""
+_MODERNBERT_KEYS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_activation",
+    "embedding_dropout",
+    "attention_dropout",
+    "mlp_dropout",
+    "max_position_embeddings",
+    "local_attention",
+    "attention_bias",
+    "mlp_bias",
+    "norm_eps",
+    "norm_bias",
+    "classifier_activation",
+    "classifier_bias",
+    "decoder_bias",
+    "tie_word_embeddings",
+)
+"""Keys of ModernBERT that do so, beside `layer_types` and the bases of rotary positions."""
 _SUPPORTED_VALUES = {
     "is_decoder": False,
     "add_cross_attention": False,
@@ -34,6 +57,7 @@ _SUPPORTED_VALUES = {
     "quantization_config": None,
 }
 """The one value of a key for which our encoder computes the same."""
+_IGNORED_BY_MODERNBERT = {"position_embedding_type"}
 _ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -55,6 +79,7 @@ _KEYS = {
     "family.segments": "type_vocab_size",
     "family.layer_norm_eps": "layer_norm_eps",
     "family.position_offset": "pad_token_id",
+    "family.pre_norm.local_tokens": "local_attention",
 }
 """Our settings and the keys of theirs that they come from."""
 
@@ -67,6 +92,7 @@ class HfConfig(NamedTuple):
     vocabulary: int
     """Rows of the token table."""
     tied: bool
+    has_output_bias: bool
     notes: list[str]
     """Choices to be shown."""
 
@@ -85,6 +111,8 @@ def parse_config(config: Mapping[str, Any]) -> HfConfig:
             "Take a masked language model of one of these."
         )
     for key, only in _SUPPORTED_VALUES.items():
+        if model_type == _MODERNBERT and key in _IGNORED_BY_MODERNBERT:
+            continue
         if config.get(key, only) != only:
             raise CheckpointError(
                 f"config.json has {key} = {config[key]!r}; only {only!r} computes what our encoder computes. "
@@ -93,10 +121,17 @@ def parse_config(config: Mapping[str, Any]) -> HfConfig:
     defaults = _defaults(model_type)
     read = {**defaults, **config}
     _require_types(read, defaults)
-    hidden, attention = read["hidden_dropout_prob"], read["attention_probs_dropout_prob"]
-    note = f"dropout {hidden} is kept for all of the encoder; attention_probs_dropout_prob {attention} is not"
-    notes = [] if hidden == attention else [note]
-    return HfConfig(model_type, _shape(model_type, read), read["vocab_size"], read["tie_word_embeddings"], notes)
+    shape, dropout = _modernbert_shape(read) if model_type == _MODERNBERT else _post_norm_shape(model_type, read)
+    others = [f"{key} {read[key]}" for key in dropout if read[key] != shape["dropout"]]
+    note = f"dropout {shape['dropout']} is kept for all of the encoder; {', '.join(others)} is not"
+    return HfConfig(
+        model_type=model_type,
+        shape=_validated(shape),
+        vocabulary=read["vocab_size"],
+        tied=read["tie_word_embeddings"],
+        has_output_bias=read.get("decoder_bias", True),
+        notes=[note] if others else [],
+    )
 
 
 def _defaults(model_type: str) -> dict[str, Any]:
@@ -106,7 +141,7 @@ def _defaults(model_type: str) -> dict[str, Any]:
     except ModuleNotFoundError as error:
         raise MissingExtraError("transformers", "huggingface") from error
     values = CONFIG_MAPPING[model_type]().to_dict()
-    return {key: values[key] for key in _READ_KEYS}
+    return {key: values[key] for key in (_MODERNBERT_KEYS if model_type == _MODERNBERT else _READ_KEYS)}
 
 
 def _require_types(read: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
@@ -124,13 +159,18 @@ def _require_types(read: Mapping[str, Any], defaults: Mapping[str, Any]) -> None
         )
 
 
-def _shape(model_type: str, read: Mapping[str, Any]) -> EncoderShape:
-    if read["hidden_act"] not in _ACTIVATIONS:
+def _activation(key: str, read: Mapping[str, Any]) -> str:
+    if read[key] not in _ACTIVATIONS:
         raise CheckpointError(
-            f"config.json has hidden_act = {read['hidden_act']!r}; our encoder has {', '.join(_ACTIVATIONS)}. "
+            f"config.json has {key} = {read[key]!r}; our encoder has {', '.join(_ACTIVATIONS)}. "
             "Take a checkpoint with one of these."
         )
-    activation = _ACTIVATIONS[read["hidden_act"]]
+    return _ACTIVATIONS[read[key]]
+
+
+def _post_norm_shape(model_type: str, read: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the shape's settings and the keys of dropouts, of which the first counts."""
+    activation = _activation("hidden_act", read)
     is_bert = model_type == "bert"
     offset = 0 if is_bert else read["pad_token_id"] + 1  # RoBERTa counts positions from behind the pad id
     family = {
@@ -151,6 +191,72 @@ def _shape(model_type: str, read: Mapping[str, Any]) -> EncoderShape:
         "dropout": read["hidden_dropout_prob"],
         "family": family,
     }
+    return shape, ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+def _modernbert_shape(read: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the shape's settings and the keys of dropouts, of which the first counts."""
+    pre_norm = {
+        "global_every": _global_every(read),
+        "local_tokens": read["local_attention"],
+        **_rotary_bases(read),
+        "attention_bias": read["attention_bias"],
+        "feedforward_bias": read["mlp_bias"],
+        "norm_bias": read["norm_bias"],
+        "head_bias": read["classifier_bias"],
+    }
+    family = {
+        "position_offset": 0,
+        "separators": 1,
+        "layer_norm_eps": read["norm_eps"],
+        "activation": _activation("hidden_activation", read),
+        "head_activation": _activation("classifier_activation", read),
+        "pre_norm": pre_norm,
+    }
+    shape = {
+        "width": read["hidden_size"],
+        "layers": read["num_hidden_layers"],
+        "attention_heads": read["num_attention_heads"],
+        "mlm_heads": (read["num_hidden_layers"],),
+        "block_tokens": read["max_position_embeddings"],
+        "feedforward": read["intermediate_size"],
+        "dropout": read["mlp_dropout"],
+        "family": family,
+    }
+    return shape, ("mlp_dropout", "attention_dropout", "embedding_dropout")
+
+
+def _global_every(read: Mapping[str, Any]) -> Any:
+    """Every how many layers attention is global: the newer key lists all layers, the older one is the number."""
+    kinds = read.get("layer_types")
+    if kinds is None:
+        return read.get("global_attn_every_n_layers", PreNorm().global_every)
+    later = (number for number, kind in enumerate(kinds) if number and kind == "full_attention")
+    every = next(later, len(kinds))
+    if kinds != ["sliding_attention" if number % every else "full_attention" for number in range(len(kinds))]:
+        raise CheckpointError(
+            f"config.json has layer_types = {kinds}; our encoder has global attention in the first layer and in every "
+            "so many behind it. Take a checkpoint with layers in such an order."
+        )
+    return every
+
+
+def _rotary_bases(read: Mapping[str, Any]) -> dict[str, Any]:
+    """Bases of rotary positions: the newer key has a table for each kind of attention, the older ones numbers."""
+    named, defaults, bases = read.get("rope_parameters") or {}, PreNorm(), dict[str, Any]()
+    for ours, theirs in (("global", "full_attention"), ("local", "sliding_attention")):
+        table = named.get(theirs) or {}
+        if read.get("rope_scaling") or table.get("rope_type", "default") != "default":
+            raise CheckpointError(
+                f"config.json scales rotary positions ({read.get('rope_scaling') or table}), which our encoder does "
+                "not. Take a checkpoint without rope scaling."
+            )
+        default = getattr(defaults, f"{ours}_base")
+        bases[f"{ours}_base"] = table.get("rope_theta", read.get(f"{ours}_rope_theta", default))
+    return bases
+
+
+def _validated(shape: dict[str, Any]) -> EncoderShape:
     try:
         return EncoderShape.model_validate(shape)
     except pydantic.ValidationError as error:

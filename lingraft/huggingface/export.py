@@ -17,7 +17,7 @@ from lingraft.artifacts.files import atomic_folder, require_new, write_json, wri
 from lingraft.errors import ExportError, MissingExtraError
 from lingraft.huggingface.card import CardSubject, model_card
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
-from lingraft.huggingface.model import OWN_MODEL_TYPE, encoder_of, hf_class_of, hf_config, hf_tensors
+from lingraft.huggingface.model import encoder_of, hf_class_of, hf_config, hf_tensors, own_model_type
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
 from lingraft.tasks.model import TaskModel, load_task
@@ -52,7 +52,7 @@ def export_hf(
 
     Raises:
         AlignmentError: embeddings, task or evaluation belong to another primary.
-        ExportError: transformers computes something else, or cannot load all of it.
+        ExportError: transformers computes something else, or cannot load all of it; or a task has pre-norm layers.
         MissingExtraError: the extra 'huggingface' is not installed.
         TokenizerError: the tokenizer cannot be written as a fast tokenizer.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
@@ -65,10 +65,15 @@ def export_hf(
     source = load_primary(primary)
     brought = load_embeddings(embeddings) if embeddings else source
     finetuned = load_task(task) if task else None
+    if finetuned and source.encoder.shape.family.pre_norm:
+        raise ExportError(
+            f"the task in {task} stands on pre-norm layers (encoder.family), and its head is not that of "
+            "transformers' ModernBERT. Export the masked language model alone, without --task."
+        )
     net = _net(source, brought, finetuned)
     origin = source.manifest.record.get("origin")
-    model_type = origin["model_type"] if origin else OWN_MODEL_TYPE
     shape = encoder_of(net).shape
+    model_type = origin["model_type"] if origin else own_model_type(shape)
     labels = finetuned.labels if finetuned else []
     page = model_card(CardSubject(source, brought, finetuned, hf_class_of(net), model_type), evaluation, data)
     with atomic_folder(out) as folder:

@@ -10,16 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lingraft.config.encoder import EncoderShape, PreNorm
 from lingraft.huggingface.weights import TENSOR_NAMINGS, to_checkpoint
 from lingraft.model.encoder import INITIAL_STD, Encoder
 from lingraft.tasks.classification import Classifier
 from lingraft.tasks.question_answering import SpanExtractor
 from lingraft.tasks.tagging import Tagger
 
-OWN_MODEL_TYPE = "xlm-roberta"
-"""Model type that a primary of our own is exported as. It is RoBERTa's architecture under either name, but tools that
-go by the name expect SentencePiece's pieces of an 'xlm-roberta', as ours are, and byte-level BPE of a 'roberta'."""
-_CLASSES = {"roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert", "bert": "Bert"}
+_CLASSES = {
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+    "camembert": "Camembert",
+    "bert": "Bert",
+    "modernbert": "ModernBert",
+}
 _ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
 
 
@@ -60,6 +64,15 @@ def hf_class_of(net: nn.Module) -> HfClass:
     return _FORMS[type(net)]
 
 
+def own_model_type(shape: EncoderShape) -> str:
+    """Return the model type that a primary of our own is exported as.
+
+    RoBERTa's architecture goes by several names, but tools that go by the name expect SentencePiece's pieces of an
+    'xlm-roberta', as ours are, and byte-level BPE of a 'roberta'.
+    """
+    return "modernbert" if shape.family.pre_norm else "xlm-roberta"
+
+
 def encoder_of(net: nn.Module) -> Encoder:
     """Return the encoder that a net is, or that it has its head on."""
     found = net if isinstance(net, Encoder) else net.encoder
@@ -70,32 +83,63 @@ def encoder_of(net: nn.Module) -> Encoder:
 def hf_config(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> dict[str, Any]:
     """Return the content of `config.json`."""
     encoder = encoder_of(net)
-    shape = encoder.shape
-    special = encoder.vocabulary.special
-    config = {
+    shape, special = encoder.shape, encoder.vocabulary.special
+    config: dict[str, Any] = {
         "architectures": [_CLASSES[model_type] + hf_class_of(net).suffix],
         "model_type": model_type,
         "vocab_size": len(encoder.vocabulary),
         "hidden_size": shape.width,
         "num_hidden_layers": shape.layers,
         "num_attention_heads": shape.attention_heads,
-        "intermediate_size": shape.feedforward or 4 * shape.width,
-        "hidden_act": _ACTIVATIONS[shape.family.activation],
-        "hidden_dropout_prob": shape.dropout,
-        "attention_probs_dropout_prob": shape.dropout,
-        "max_position_embeddings": _first_position(encoder, model_type) + shape.block_tokens,
-        "type_vocab_size": max(1, shape.family.segments),
-        "layer_norm_eps": shape.family.layer_norm_eps,
+        "intermediate_size": shape.feedforward_width,
         "initializer_range": INITIAL_STD,
         "bos_token_id": special.begin,
         "pad_token_id": special.pad,
         "eos_token_id": special.end,
         "tie_word_embeddings": True,
     }
+    pre_norm = shape.family.pre_norm
+    config |= _modernbert_config(encoder, pre_norm) if pre_norm else _post_norm_config(encoder, model_type)
     if labels:
         config["id2label"] = {str(number): label for number, label in enumerate(labels)}
         config["label2id"] = {label: number for number, label in enumerate(labels)}
     return config
+
+
+def _post_norm_config(encoder: Encoder, model_type: str) -> dict[str, Any]:
+    shape = encoder.shape
+    return {
+        "hidden_act": _ACTIVATIONS[shape.family.activation],
+        "hidden_dropout_prob": shape.dropout,
+        "attention_probs_dropout_prob": shape.dropout,
+        "max_position_embeddings": _first_position(encoder, model_type) + shape.block_tokens,
+        "type_vocab_size": max(1, shape.family.segments),
+        "layer_norm_eps": shape.family.layer_norm_eps,
+    }
+
+
+def _modernbert_config(encoder: Encoder, pre_norm: PreNorm) -> dict[str, Any]:
+    """Return the settings under the names that transformers 4.48, the first version with ModernBERT, reads as well."""
+    shape, special = encoder.shape, encoder.vocabulary.special
+    return {
+        "hidden_activation": _ACTIVATIONS[shape.family.activation],
+        "classifier_activation": _ACTIVATIONS[shape.family.head_activation],
+        "embedding_dropout": shape.dropout,
+        "attention_dropout": shape.dropout,
+        "mlp_dropout": shape.dropout,
+        "max_position_embeddings": shape.block_tokens,
+        "norm_eps": shape.family.layer_norm_eps,
+        "norm_bias": pre_norm.norm_bias,
+        "attention_bias": pre_norm.attention_bias,
+        "mlp_bias": pre_norm.feedforward_bias,
+        "classifier_bias": pre_norm.head_bias,
+        "global_attn_every_n_layers": pre_norm.global_every,
+        "local_attention": pre_norm.local_tokens,
+        "global_rope_theta": pre_norm.global_base,
+        "local_rope_theta": pre_norm.local_base,
+        "cls_token_id": special.begin,
+        "sep_token_id": special.end,
+    }
 
 
 def hf_tensors(net: nn.Module, model_type: str) -> dict[str, Tensor]:
@@ -105,9 +149,11 @@ def hf_tensors(net: nn.Module, model_type: str) -> dict[str, Tensor]:
     shape = encoder.shape
     body = TENSOR_NAMINGS[model_type].body
     head = shape.layers if encoder is net else None
-    ours = encoder.state_dict() | {"positions_TD": _positions(encoder, model_type)}
+    ours = encoder.state_dict()
+    if not shape.family.pre_norm:
+        ours |= {"positions_TD": _positions(encoder, model_type)}
     theirs = to_checkpoint(ours, shape, model_type, head)
-    if not shape.family.segments:
+    if not shape.family.pre_norm and not shape.family.segments:
         theirs[f"{body}.embeddings.token_type_embeddings.weight"] = torch.zeros(1, shape.width)
     modules = form.in_bert if form.in_bert and model_type == "bert" else form.modules
     state = net.state_dict()

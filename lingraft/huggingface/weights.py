@@ -1,10 +1,11 @@
-"""Hugging Face checkpoints of RoBERTa's family and our encoder: settings and tensor names, both ways.
+"""Hugging Face checkpoints and our encoder: tensor names, both ways.
 
-Pure functions on dictionaries: no file and no network. A query, key and value projection of theirs is one fused matrix
+Pure functions on dictionaries: no file and no network. RoBERTa's query, key and value projections are one fused matrix
 of ours; everything else maps one to one.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -23,27 +24,63 @@ class TensorNaming(NamedTuple):
     """Names of tensors in a family of model types."""
 
     body: str
-    head_dense: str
-    head_norm: str
-    output: str
-    """Module that holds `bias` and `decoder`, the output projection."""
+    """Prefix of the tensors that are neither of a head nor of the output projection."""
+    modules: Mapping[str, tuple[str, ...]]
+    """Our modules and theirs, with {} for a number: three of theirs, one below the other, where ours is fused."""
+    table: str
+    bias: str
+    """Output bias."""
+    decoder: str
+    """Output projection, which may have a `weight` and a `bias`, too."""
 
 
-_ROBERTA = TensorNaming("roberta", "lm_head.dense", "lm_head.layer_norm", "lm_head")
-_BERT = TensorNaming(
-    "bert", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions"
+def _post_norm(body: str, dense: str, norm: str, output: str) -> TensorNaming:
+    embeddings, layer = f"{body}.embeddings", f"{body}.encoder.layer.{{}}"
+    modules = {
+        "positions_TD": (f"{embeddings}.position_embeddings.weight",),
+        "types_SD": (f"{embeddings}.token_type_embeddings.weight",),
+        "input_norm": (f"{embeddings}.LayerNorm",),
+        "layers.{}.qkv": tuple(f"{layer}.attention.self.{name}" for name in ("query", "key", "value")),
+        "layers.{}.attention_out": (f"{layer}.attention.output.dense",),
+        "layers.{}.attention_norm": (f"{layer}.attention.output.LayerNorm",),
+        "layers.{}.up": (f"{layer}.intermediate.dense",),
+        "layers.{}.down": (f"{layer}.output.dense",),
+        "layers.{}.output_norm": (f"{layer}.output.LayerNorm",),
+        "heads.{}.dense": (dense,),
+        "heads.{}.norm": (norm,),
+    }
+    return TensorNaming(body, modules, f"{embeddings}.word_embeddings.weight", f"{output}.bias", f"{output}.decoder")
+
+
+_ROBERTA = _post_norm("roberta", "lm_head.dense", "lm_head.layer_norm", "lm_head")
+_BERT = _post_norm("bert", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions")
+_MODERNBERT = TensorNaming(
+    body="model",
+    modules={
+        "input_norm": ("model.embeddings.norm",),
+        "layers.{}.attention_norm": ("model.layers.{}.attn_norm",),
+        "layers.{}.qkv": ("model.layers.{}.attn.Wqkv",),
+        "layers.{}.attention_out": ("model.layers.{}.attn.Wo",),
+        "layers.{}.feedforward_norm": ("model.layers.{}.mlp_norm",),
+        "layers.{}.up": ("model.layers.{}.mlp.Wi",),
+        "layers.{}.down": ("model.layers.{}.mlp.Wo",),
+        "final_norms.{}": ("model.final_norm",),
+        "heads.{}.dense": ("head.dense",),
+        "heads.{}.norm": ("head.norm",),
+    },
+    table="model.embeddings.tok_embeddings.weight",
+    bias="decoder.bias",
+    decoder="decoder",
 )
-TENSOR_NAMINGS = {"roberta": _ROBERTA, "xlm-roberta": _ROBERTA, "camembert": _ROBERTA, "bert": _BERT}
+TENSOR_NAMINGS = {
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
+    "bert": _BERT,
+    "modernbert": _MODERNBERT,
+}
 """Names of tensors by Hugging Face's model type."""
 
-_LAYER = {
-    "attention_out": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "up": "intermediate.dense",
-    "down": "output.dense",
-    "output_norm": "output.LayerNorm",
-}
-_FUSED = ("attention.self.query", "attention.self.key", "attention.self.value")
 _UNUSED_TENSORS = {
     "{body}.embeddings.position_ids": "a constant",
     "{body}.embeddings.token_type_ids": "a constant",
@@ -71,31 +108,28 @@ def tensor_names(shape: EncoderShape, model_type: str, head: int | None = None) 
 
     Without `head`, a depth, heads and output bias are left out, as for a task.
     """
-    naming = TENSOR_NAMINGS[model_type]
-    embeddings = f"{naming.body}.embeddings"
-    names: dict[str, tuple[str, ...]] = {
-        "vocabulary.table_VD": (f"{embeddings}.word_embeddings.weight",),
-        "positions_TD": (f"{embeddings}.position_embeddings.weight",),
-    }
-    if shape.family.segments:
-        names["types_SD"] = (f"{embeddings}.token_type_embeddings.weight",)
+    naming, top = TENSOR_NAMINGS[model_type], shape.layers if head is None else head
+    names = {"vocabulary.table_VD": (naming.table,)}
     if head is not None:
-        names["vocabulary.bias_V"] = (f"{naming.output}.bias",)
-    for ours, theirs in _modules(shape, naming, head):
-        names |= {f"{ours}.{kind}": tuple(f"{each}.{kind}" for each in theirs) for kind in ("weight", "bias")}
-    return names
+        names["vocabulary.bias_V"] = (naming.bias,)
+    others = [depth for depth in shape.mlm_heads if depth != head]
+    left_out = ("vocabulary.", *(f"heads.{depth}." for depth in others))
+    left_out += tuple(f"final_norms.{depth}." for depth in others if depth != top)
+    ours = [name for name in _meta_encoder(shape, 0).state_dict() if not name.startswith(left_out)]
+    return names | {name: _their_names(name, naming) for name in ours}
 
 
-def _modules(shape: EncoderShape, naming: TensorNaming, head: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
-    yield "input_norm", (f"{naming.body}.embeddings.LayerNorm",)
-    for number in range(shape.layers):
-        theirs = f"{naming.body}.encoder.layer.{number}"
-        yield f"layers.{number}.qkv", tuple(f"{theirs}.{name}" for name in _FUSED)
-        for ours, name in _LAYER.items():
-            yield f"layers.{number}.{ours}", (f"{theirs}.{name}",)
-    if head is not None:
-        yield f"heads.{head}.dense", (naming.head_dense,)
-        yield f"heads.{head}.norm", (naming.head_norm,)
+def _their_names(name: str, naming: TensorNaming) -> tuple[str, ...]:
+    module, dot, kind = name.rpartition(".")
+    number = "".join(re.findall(r"\d+", module))
+    theirs = naming.modules[re.sub(r"\d+", "{}", module) or name]
+    return tuple(f"{each.format(number)}.{kind}" if dot else each for each in theirs)
+
+
+def _meta_encoder(shape: EncoderShape, vocabulary: int) -> Encoder:
+    """Return an encoder of ours that takes no memory."""
+    with torch.device("meta"):
+        return Encoder(shape, vocabulary)
 
 
 def to_checkpoint(
@@ -115,11 +149,16 @@ def to_checkpoint(
 
 
 def from_checkpoint(
-    tensors: Mapping[str, Tensor], shape: EncoderShape, model_type: str, vocabulary: int, tied: bool = True
+    tensors: Mapping[str, Tensor],
+    shape: EncoderShape,
+    model_type: str,
+    vocabulary: int,
+    tied: bool = True,
+    has_output_bias: bool = True,
 ) -> ConvertedWeights:
     """Return their tensors under our names, with one MLM head at the last layer.
 
-    `vocabulary`, the rows of the token table, and `tied` are what its configuration says.
+    `vocabulary`, the rows of the token table, `tied` and `has_output_bias` are what its configuration says.
 
     Raises:
         CheckpointError: a tensor is missing, surplus, of another shape, not of floating point, or not finite; or the
@@ -129,6 +168,9 @@ def from_checkpoint(
     notes = list[str]()
     found = _without_unused(_renamed(tensors), naming, notes)
     found = _with_tied_output(found, naming, tied, notes)
+    if not has_output_bias:
+        found[naming.bias] = torch.zeros(vocabulary)
+        notes.append(f"{naming.bias} is zeros, as the checkpoint has none")
     names = tensor_names(shape, model_type, shape.layers)
     _require_tensors(found, _shapes(shape, vocabulary, names))
     if halves := sorted({str(tensor.dtype) for tensor in found.values()} - {"torch.float32"}):
@@ -158,10 +200,8 @@ def _with_tied_output(
 ) -> dict[str, Tensor]:
     """The checkpoint with one table and one output bias: those that transformers computes with."""
     found = dict(tensors)
-    table = f"{naming.body}.embeddings.word_embeddings.weight"
-    bias = f"{naming.output}.bias"
-    projection = f"{naming.output}.decoder.weight"
-    own_bias = f"{naming.output}.decoder.bias"
+    table, bias = naming.table, naming.bias
+    projection, own_bias = f"{naming.decoder}.weight", f"{naming.decoder}.bias"
     if tied and table not in found and projection in found:
         found[table] = found[projection]
     if not tied and projection not in found:
@@ -174,7 +214,7 @@ def _with_tied_output(
             f"{projection} differs from {table}: the checkpoint's output projection is a matrix of its own. The method "
             "ties the two (paper section 2), as a language brings one table. Take a checkpoint with tied embeddings."
         )
-    if own_bias in found:
+    if own_bias != bias and own_bias in found:
         if bias in found and not torch.equal(found[bias], found[own_bias]):
             notes.append(f"{bias} is left out: transformers computes with {own_bias}, which differs")
         found[bias] = found.pop(own_bias)
@@ -182,10 +222,8 @@ def _with_tied_output(
 
 
 def _shapes(shape: EncoderShape, vocabulary: int, names: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[int, ...]]:
-    """Return the shape that each tensor of theirs must have, from an encoder of ours that takes no memory."""
-    with torch.device("meta"):
-        encoder = Encoder(shape.model_copy(update={"mlm_heads": (shape.layers,)}), vocabulary)
-    whole = encoder.state_dict()
+    """Return the shape that each tensor of theirs must have."""
+    whole = _meta_encoder(shape, vocabulary).state_dict()
     return {
         name: tuple(part.shape)
         for ours, theirs in names.items()

@@ -1,4 +1,4 @@
-"""The RoBERTa-family encoder with MLM heads at any layers.
+"""The encoder with MLM heads at any layers, of RoBERTa's family or ModernBERT's.
 
 Legend: B batch, T tokens, D width, H attention heads, F feed-forward, V vocabulary, L layers, M masked tokens.
 
@@ -8,7 +8,7 @@ what a language brings: `vocabulary` is swapped, everything else is the body and
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import DepthError
 from lingraft.model.kernels.layer import ACTIVATIONS, LayerSettings, LayerWeights, training_layer
+from lingraft.model.pre_norm import Attention, PreNormLayer, layer_norm
 
 INITIAL_STD = 0.02
 
@@ -42,7 +43,7 @@ class Layer(nn.Module):
 
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
-        width, feedforward = shape.width, shape.feedforward or 4 * shape.width
+        width, feedforward = shape.width, shape.feedforward_width
         self.attention_heads, self.dropout = shape.attention_heads, shape.dropout
         self.activation = ACTIVATIONS[shape.family.activation]
         self.qkv = nn.Linear(width, 3 * width)
@@ -88,8 +89,9 @@ class MlmHead(nn.Module):
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[shape.family.head_activation].forward
-        self.dense = nn.Linear(shape.width, shape.width)
-        self.norm = nn.LayerNorm(shape.width, shape.family.layer_norm_eps)
+        pre_norm = shape.family.pre_norm
+        self.dense = nn.Linear(shape.width, shape.width, bias=pre_norm is None or pre_norm.head_bias)
+        self.norm = layer_norm(shape)
 
     def forward(self, hidden_MD: Tensor, vocabulary: Vocabulary) -> Tensor:
         """Logits (M, V) of the masked tokens' hidden states (M, D)."""
@@ -111,11 +113,17 @@ class Encoder(nn.Module):
         """Whether training keeps only what passes between layers, and computes the rest again in the backward pass."""
         self.vocabulary = Vocabulary(vocabulary_size, shape.width)
         family = shape.family
-        self.positions_TD = _embedding_table(shape.block_tokens + family.position_offset, shape.width)
+        if not family.pre_norm:
+            self.positions_TD = _embedding_table(shape.block_tokens + family.position_offset, shape.width)
         if family.segments:
             self.types_SD = _embedding_table(family.segments, shape.width)
-        self.input_norm = nn.LayerNorm(shape.width, family.layer_norm_eps)
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.input_norm = layer_norm(shape)
+        self.layers = build_layers(shape, range(shape.layers))
+        # Pre-norm layers leave a sum that grows with depth. The final norm brings the top's to the scale that a head
+        # reads, and would do so wrongly at another depth: each head has its own. It stands outside the head because
+        # tasks, too, read what is normalised, and train it with the body.
+        normed = shape.mlm_heads if family.pre_norm else ()
+        self.final_norms = nn.ModuleDict({str(depth): layer_norm(shape) for depth in normed})
         self.heads = nn.ModuleDict({str(depth): MlmHead(shape) for depth in shape.mlm_heads})
         self.apply(init_weights)
 
@@ -131,6 +139,11 @@ class Encoder(nn.Module):
         angle_TD = torch.arange(rows)[:, None] / 10_000 ** ((column_D - column_D % 2) / width)
         wave_TD = torch.where(column_D % 2 == 0, angle_TD.sin(), angle_TD.cos())
         self.positions_TD.copy_(math.sqrt(2) * INITIAL_STD * wave_TD)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the encoder computes."""
+        return self.vocabulary.table_VD.device
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -160,6 +173,7 @@ class Encoder(nn.Module):
     ) -> dict[int, Tensor]:
         """Hidden states (B, T, D) after each depth asked for; no layer above the deepest one is computed.
 
+        Those of a pre-norm encoder are normalised at depths that have a head, and a sum of unlike scale at others.
         `visible_BT` is True where a token may be attended to; packed blocks, which have no padding, need none. With
         `below_heads`, MLM heads follow: their gradient of the table is dense, and so that of the rows looked up is left
         sparse, to be added to it in place. Attention stays within windows of `window` tokens, if given.
@@ -172,22 +186,40 @@ class Encoder(nn.Module):
             self.require_depth(depth)
         drop = self.shape.dropout
         hidden_BTD = F.embedding(tokens_BT, self.vocabulary.table_VD, sparse=below_heads)
-        hidden_BTD = self.input_norm(hidden_BTD + self._position_embeddings(tokens_BT.shape[1], types_BT))
+        hidden_BTD = self.input_norm(self._with_positions(hidden_BTD, types_BT))
         hidden_BTD = F.dropout(hidden_BTD, drop, self.training) if drop else hidden_BTD
-        visible_B11T = None if visible_BT is None else visible_BT[:, None, None, :]
+        within_BT = tokens_BT
         if window:  # layers see each as a block of its own
-            hidden_BTD = hidden_BTD.reshape(-1, window, self.shape.width)
+            within_BT, hidden_BTD = tokens_BT.view(-1, window), hidden_BTD.reshape(-1, window, self.shape.width)
+        attentions = self._attentions(within_BT, visible_BT)
         found = {}
         for depth, layer in enumerate(self.layers[: max(wanted)], start=1):
-            hidden_BTD = self._run_layer(layer, hidden_BTD, visible_B11T)
+            hidden_BTD = self._run_layer(layer, hidden_BTD, attentions[depth - 1])
             if depth in wanted:
-                found[depth] = hidden_BTD.view(*tokens_BT.shape, -1) if window else hidden_BTD
+                normed_BTD = self.final_norms[str(depth)](hidden_BTD) if str(depth) in self.final_norms else hidden_BTD
+                found[depth] = normed_BTD.view(*tokens_BT.shape, -1) if window else normed_BTD
         return found
 
-    def _run_layer(self, layer: nn.Module, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
+    def _attentions(self, tokens_BT: Tensor, visible_BT: Tensor | None) -> list[Any]:
+        """Layers take this beside hidden states: the visible tokens, or `Attention` in pre-norm ones."""
+        pre_norm = self.shape.family.pre_norm
+        if pre_norm is None:
+            visible_B11T = None if visible_BT is None else visible_BT[:, None, None, :]
+            return [visible_B11T] * self.shape.layers
+        given = tokens_BT, self.shape, pre_norm, visible_BT
+        everywhere, nearby = Attention.global_(*given), Attention.local(*given)
+        return [nearby if number % pre_norm.global_every else everywhere for number in range(self.shape.layers)]
+
+    def _run_layer(self, layer: nn.Module, hidden_BTD: Tensor, attention: Any) -> Tensor:
         if self.recompute and torch.is_grad_enabled():
-            return checkpoint(layer, hidden_BTD, visible_B11T, use_reentrant=False)
-        return layer(hidden_BTD, visible_B11T)
+            return checkpoint(layer, hidden_BTD, attention, use_reentrant=False)
+        return layer(hidden_BTD, attention)
+
+    def _with_positions(self, hidden_BTD: Tensor, types_BT: Tensor | None) -> Tensor:
+        """Add the embeddings of positions and segments that the family has."""
+        if self.shape.family.pre_norm:
+            return hidden_BTD
+        return hidden_BTD + self._position_embeddings(hidden_BTD.shape[1], types_BT)
 
     def _position_embeddings(self, tokens: int, types_BT: Tensor | None) -> Tensor:
         """Position embeddings (T, D), with those of segments (B, T, D) added where the family has them."""
@@ -220,8 +252,15 @@ class Encoder(nn.Module):
 
 
 def fresh_layers(shape: EncoderShape, count: int) -> nn.ModuleList:
-    """Layers of random weights, as pretraining begins with, drawn from torch's global generator."""
-    return nn.ModuleList(Layer(shape) for _ in range(count)).apply(init_weights)
+    """Layers of random weights, as pretraining begins with above the first, drawn from torch's global generator."""
+    return build_layers(shape, range(1, 1 + count)).apply(init_weights)
+
+
+def build_layers(shape: EncoderShape, numbers: range) -> nn.ModuleList:
+    """Layers of the family for the places given, which are counted from 0."""
+    if shape.family.pre_norm:
+        return nn.ModuleList(PreNormLayer(shape, is_first=number == 0) for number in numbers)
+    return nn.ModuleList(Layer(shape) for _ in numbers)
 
 
 def mini_model(primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.ModuleList = ()) -> Encoder:
@@ -238,11 +277,13 @@ def mini_model(primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.Mod
     top = depth + len(fresh)
     with torch.device("meta"):
         mini = Encoder(primary.shape.cut(top, (top,)), 0)
-    mini.vocabulary, mini.positions_TD, mini.input_norm = primary.vocabulary, primary.positions_TD, primary.input_norm
-    if primary.shape.family.segments:
-        mini.types_SD = primary.types_SD
+    mini.vocabulary, mini.input_norm = primary.vocabulary, primary.input_norm
+    for name, embeddings in primary.named_parameters(recurse=False):  # of positions and segments
+        setattr(mini, name, embeddings)
     mini.layers = nn.ModuleList([*primary.layers[:depth], *fresh])
     mini.heads = nn.ModuleDict({str(top): primary.heads[str(headed)]})
+    if primary.shape.family.pre_norm:
+        mini.final_norms = nn.ModuleDict({str(top): primary.final_norms[str(headed)]})
     return mini
 
 
@@ -266,4 +307,5 @@ def init_weights(module: nn.Module) -> None:
     """BERT's initialisation: normal weights of standard deviation 0.02, zero biases."""
     if isinstance(module, nn.Linear):
         nn.init.normal_(module.weight, std=INITIAL_STD)
-        nn.init.zeros_(module.bias)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -1,13 +1,17 @@
-"""Compute by the paper's formulas (appendix A.1): floating-point operations, not what hardware counters see."""
+"""Compute by the paper's formulas (appendix A.1): floating-point operations, not what hardware counters see.
+
+The paper has no pre-norm layers. Theirs follow its way of counting: matrix products, at two operations a weight.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lingraft.config.systems import Step, TrainedPart
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
+    from lingraft.config.encoder import EncoderShape
     from lingraft.config.recipe import Recipe
     from lingraft.config.tasks import Finetuning
     from lingraft.config.training import Training
@@ -17,6 +21,8 @@ V100_FLOPS_PER_S = 30e12
 """FLOPs a second that the paper takes a V100 to reach in training (appendix A.1)."""
 V100_DAY_FLOPS = V100_FLOPS_PER_S * 24 * 60 * 60
 """FLOPs of a V100 in a day: 2.592e18."""
+LOCAL_BLOCKS = 3
+"""Blocks of keys, each as long as local attention reaches, that a token meets: its own and their neighbours."""
 
 
 class CostError(LingraftError):
@@ -35,16 +41,37 @@ class UpdateShape:
     mask_rate: float
     heads: int = 1
     """MLM heads whose losses are averaged; the paper's MINIJOINT has two, and finetuning has none."""
+    gated_feedforward: int = 0
+    """Width of feed-forward layers with a gate; 0: layers have plain ones of 4 x width, as the paper's."""
+    global_every: int = 1
+    """Every how many layers, from the first, attention is global; it is local in the others."""
+    reach: int = 0
+    """Tokens on each side that local attention sees."""
+
+    @classmethod
+    def of(cls, shape: "EncoderShape", **others: Any) -> "UpdateShape":
+        """Return the shape of an update of an encoder; `others` are the fields that it does not decide."""
+        pre_norm, size = shape.family.pre_norm, {"width": shape.width, "block_tokens": shape.block_tokens}
+        if pre_norm is None:
+            return cls(**size, **others)
+        layers = {"global_every": pre_norm.global_every, "reach": pre_norm.reach}
+        return cls(**size, **layers, gated_feedforward=shape.feedforward_width, **others)
 
     def within(self, window: int) -> "UpdateShape":
         """Return the shape with attention within windows of so many tokens, which cost what blocks as long would."""
         windows = self.batch_blocks * self.block_tokens // window
         return replace(self, block_tokens=window, batch_blocks=windows)
 
-    @property
-    def _layer(self) -> float:
-        """FLOP_layer of one sequence."""
-        return 24 * self.block_tokens * self.width**2 + 4 * self.width * self.block_tokens**2
+    def _layer(self, number: int) -> float:
+        """FLOP_layer of one sequence, by the layer's number from 0."""
+        feedforward = 6 * self.width * self.gated_feedforward if self.gated_feedforward else 16 * self.width**2
+        is_local = number % self.global_every
+        keys = min(self.block_tokens, LOCAL_BLOCKS * self.reach) if is_local else self.block_tokens
+        return self.block_tokens * (8 * self.width**2 + feedforward + 4 * self.width * keys)
+
+    def _pass(self, first: int = 0) -> float:
+        """One sequence's way through the layers from `first` to the last."""
+        return sum(map(self._layer, range(first, self.layers)))
 
     @property
     def _projection(self) -> float:
@@ -58,11 +85,11 @@ class UpdateShape:
 
     def pretraining_flops(self) -> float:
         """One update of all parameters (equation A1)."""
-        return 3 * self.batch_blocks * (self.layers * self._layer + self._head)
+        return 3 * self.batch_blocks * (self._pass() + self._head)
 
     def adaptation_flops(self) -> float:
         """One update of the embeddings over a frozen body (equation A3)."""
-        return self.batch_blocks * (2 * self.layers * self._layer + 2 * self._head + self.mask_rate * self._projection)
+        return self.batch_blocks * (2 * self._pass() + 2 * self._head + self.mask_rate * self._projection)
 
     def graft_flops(self, trained_layers: int) -> float:
         """One update of the top layers alone, all else frozen: step 1b (equation A4).
@@ -72,8 +99,9 @@ class UpdateShape:
         """
         if not 1 <= trained_layers <= self.layers:
             raise CostError(f"trained_layers {trained_layers} must be from 1 to the {self.layers} layers of the model.")
-        passes = self.layers + 2 * trained_layers - 1
-        return self.batch_blocks * (passes * self._layer + 2 * self._head)
+        lowest = self.layers - trained_layers  # nothing below it needs its gradient
+        layers = self._pass() + 2 * self._pass(lowest) - self._layer(lowest)
+        return self.batch_blocks * (layers + 2 * self._head)
 
 
 class Formula(NamedTuple):
@@ -99,15 +127,20 @@ def flops_per_update(step: Step, work: UpdateShape) -> float:
 
 def mlm_update_shape(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int) -> UpdateShape:
     """Shape of an update of masked language modelling, over whole blocks."""
-    shape, heads = recipe.encoder, len(step.heads)
-    blocks = shape.block_tokens, settings.batch_blocks
-    return UpdateShape(step.layers, shape.width, vocabulary, *blocks, settings.mask_rate, heads)
+    return UpdateShape.of(
+        recipe.encoder,
+        layers=step.layers,
+        vocabulary=vocabulary,
+        batch_blocks=settings.batch_blocks,
+        mask_rate=settings.mask_rate,
+        heads=len(step.heads),
+    )
 
 
 def finetuning_update_shape(recipe: "Recipe", step: Step, settings: "Finetuning") -> UpdateShape:
     """Shape of an update of a task's finetuning, every example as long as a block; no MLM head is passed."""
-    shape = recipe.encoder
-    return UpdateShape(step.layers, shape.width, 0, shape.block_tokens, settings.batch_examples, mask_rate=0.0, heads=0)
+    batch = settings.batch_examples
+    return UpdateShape.of(recipe.encoder, layers=step.layers, vocabulary=0, batch_blocks=batch, mask_rate=0.0, heads=0)
 
 
 def step_flops(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int, window: int | None = None) -> float:

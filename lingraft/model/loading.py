@@ -12,7 +12,7 @@ from lingraft.artifacts.artifact import Artifact, Draft, Kind, Manifest, require
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, RecipeError, TokenizerError
-from lingraft.model.encoder import Encoder, Layer, Vocabulary, mini_model
+from lingraft.model.encoder import Encoder, Vocabulary, build_layers, mini_model
 from lingraft.model.swap import make_vocabulary, swap
 
 
@@ -91,7 +91,7 @@ def load_embeddings(folder: Path) -> Embeddings:
 class FreshLayers:
     """MINIPOST's fresh layers, which make a mini-model of the bottom of the primary that they were trained in."""
 
-    layers: Sequence[Layer]
+    layers: Sequence[nn.Module]
     depth: int
     """Bottom layers of the primary that it shares."""
     aligned_with: str
@@ -118,7 +118,7 @@ def load_mini(folder: Path) -> FreshLayers:
     artifact = Artifact.load(folder, Kind.MINI)
     manifest = artifact.manifest
     shape: EncoderShape = manifest.detail("shape", EncoderShape)
-    layers = nn.ModuleList(Layer(shape) for _ in range(manifest.detail("fresh_layers", PositiveInt)))
+    layers = build_layers(shape, range(1, 1 + manifest.detail("fresh_layers", PositiveInt)))
     load_tensors(layers, artifact, "layers", elsewhere=())
     depth = manifest.detail("depth", PositiveInt)
     return FreshLayers([*layers], depth, str(manifest.aligned_with), artifact.fingerprint, manifest)

@@ -113,9 +113,12 @@ def finetune(
 def body_parameters(net: Any) -> list[nn.Parameter]:
     """Return what finetuning trains: body and task head, without the vocabulary and the MLM heads.
 
-    Positions and LayerNorms train with the body. The vocabulary does not, or other languages' would no longer fit.
+    Positions and LayerNorms train with the body, except those that only MLM heads read. The vocabulary does not, or
+    other languages' would no longer fit.
     """
     fixed = {*net.encoder.vocabulary.parameters(), *net.encoder.heads.parameters()}
+    for depth in net.encoder.depths[:-1]:
+        fixed |= {*net.encoder.final_norms[str(depth)].parameters()} if net.encoder.final_norms else set()
     return [parameter for parameter in net.parameters() if parameter not in fixed]
 
 

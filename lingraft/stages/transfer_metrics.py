@@ -70,7 +70,7 @@ def mean_states(encoder: Encoder, sequences: Sequence[Sequence[int]], depths: It
         cut = [[special.begin, *sequences[row][:room], special.end] for row in rows]
         longest = max(map(len, cut))
         padded = [ids + [special.pad] * (longest - len(ids)) for ids in cut]
-        tokens_BT = torch.tensor(padded, device=encoder.positions_TD.device)
+        tokens_BT = torch.tensor(padded, device=encoder.device)
         content_BT1 = torch.zeros_like(tokens_BT, dtype=torch.float).unsqueeze(-1)
         for place, ids in enumerate(cut):
             content_BT1[place, 1 : len(ids) - 1] = 1.0
@@ -92,7 +92,7 @@ def context_states(encoder: Encoder, blocks_NT: Tensor, ids_K: Tensor, depths: I
         ids_K: pieces, each of which occurs. The first `OCCURRENCES` of each are read.
         depths: layer numbers, from 1.
     """
-    depths, device = tuple(depths), encoder.positions_TD.device
+    depths, device = tuple(depths), encoder.device
     encoder.eval()
     if not len(ids_K):
         return {depth: torch.zeros(0, encoder.shape.width) for depth in depths}

@@ -46,7 +46,7 @@ class MaskedLmLoss(nn.Module):
         Places that a block of mostly special tokens leaves unpredicted count as predicted with no loss. So the divisor
         is the same for all blocks, however they are divided into batches.
         """
-        tokens_BT = drawn.tokens_BT.to(self.encoder.positions_TD.device, non_blocking=True)
+        tokens_BT = drawn.tokens_BT.to(self.encoder.device, non_blocking=True)
         masked = mask_tokens(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
         hidden = self.encoder.hidden_states(masked.tokens_BT, self.depths, below_heads=True, window=self.window)
         features, vocabulary = self.encoder.features(hidden, masked.positions_M), self.encoder.vocabulary
@@ -107,7 +107,7 @@ def _evaluate_masked(
     """Count masked tokens by block, and add up what is measured (M) of their logits (M, V) and targets."""
     depths = tuple(depths)
     encoder.eval()
-    device, pieces = encoder.positions_TD.device, _pieces(encoder)
+    device, pieces = encoder.device, _pieces(encoder)
     found: dict[int, list[Tensor]] = {depth: [] for depth in depths}
     masked_by_block: list[Tensor] = []
     batches = blocks_NT.split(_EVALUATION_BATCH)
@@ -126,4 +126,4 @@ def _evaluate_masked(
 
 def _pieces(encoder: Encoder) -> MaskingVocabulary:
     vocabulary = encoder.vocabulary
-    return MaskingVocabulary.of(len(vocabulary), vocabulary.special, encoder.positions_TD.device)
+    return MaskingVocabulary.of(len(vocabulary), vocabulary.special, encoder.device)

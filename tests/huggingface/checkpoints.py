@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import (
     BertConfig,
@@ -16,9 +16,12 @@ from transformers import (
     CamembertConfig,
     CamembertForMaskedLM,
     CamembertTokenizer,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaTokenizer,
@@ -28,6 +31,7 @@ from transformers import (
 )
 
 MODEL_TYPES = ("roberta", "xlm-roberta", "camembert", "bert")
+"""Those with post-norm layers."""
 LINES = [
     "the harbour was quiet and the boats lay still",
     "a garden of herbs, and a kitchen full of bread",
@@ -38,6 +42,8 @@ LINES = [
     "الميناء هادئ والقوارب ساكنة",
 ]
 """Text that the tokenizers are trained on, in several scripts."""
+MORE_LINES = [*LINES, "bahçe sessizdi, ekmek ılıktı, çayın yanında şeker vardı"]
+"""Text that those of ModernBERT's family are trained on."""
 _VOCABULARY = 420
 _SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 _CAMEMBERT_FIRST = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", -100.0)]
@@ -51,11 +57,21 @@ _SMALL = {
     "attention_probs_dropout_prob": 0.0,
     "layer_norm_eps": 1e-5,
 }
+_SMALL_MODERNBERT = {
+    "hidden_size": 32,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "max_position_embeddings": 40,
+    "local_attention": 8,
+    "pad_token_id": 1,
+}
 _CLASSES: dict[str, tuple[type[PreTrainedConfig], type[PreTrainedModel]]] = {
     "roberta": (RobertaConfig, RobertaForMaskedLM),
     "xlm-roberta": (XLMRobertaConfig, XLMRobertaForMaskedLM),
     "camembert": (CamembertConfig, CamembertForMaskedLM),
     "bert": (BertConfig, BertForMaskedLM),
+    "modernbert": (ModernBertConfig, ModernBertForMaskedLM),
 }
 
 
@@ -67,9 +83,12 @@ class Made(NamedTuple):
     tokenizer: Any
 
 
-def make_checkpoint(folder: Path, model_type: str, seed: int = 1, **settings: Any) -> Made:
-    """Save a random masked language model and a tokenizer with the same pad id, as a hub repository holds them."""
-    tokenizer = make_tokenizer(model_type)
+def make_checkpoint(folder: Path, model_type: str, seed: int = 1, pieces: str | None = None, **settings: Any) -> Made:
+    """Save a random masked language model and a tokenizer with the same pad id, as a hub repository holds them.
+
+    `pieces` is the kind of tokenizer, if not the model type's own.
+    """
+    tokenizer = make_tokenizer(pieces or model_type)
     if "pad_token_id" in settings:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(settings["pad_token_id"])
     rows = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
@@ -83,7 +102,8 @@ def make_checkpoint(folder: Path, model_type: str, seed: int = 1, **settings: An
 def make_model(model_type: str, seed: int = 1, **settings: Any) -> Any:
     """A random masked language model of a few thousand parameters; `settings` go into its configuration."""
     configuration, model_class = _CLASSES[model_type]
-    model = model_class(configuration(**{"vocab_size": 60, **_SMALL, **settings})).eval()
+    small = _SMALL_MODERNBERT if model_type == "modernbert" else _SMALL
+    model = model_class(configuration(**{"vocab_size": 60, **small, **settings})).eval()
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         is_scale = "norm.weight" in name.lower()
@@ -99,17 +119,52 @@ def logits_of(model: Any, tokens_BT: Tensor, visible_BT: Tensor | None = None) -
 
 def make_tokenizer(model_type: str) -> PreTrainedTokenizerBase:
     """A tokenizer of the model type's own class and kind, trained on `LINES`."""
-    return {"roberta": _bytes, "xlm-roberta": _xlm, "camembert": _camembert, "bert": _wordpiece}[model_type]()
+    makers = {
+        "roberta": _bytes,
+        "xlm-roberta": _xlm,
+        "camembert": _camembert,
+        "bert": _wordpiece,
+        "modernbert": _modern_bytes,
+        "gemma": _gemma,
+    }
+    return makers[model_type]()
+
+
+def _gemma() -> PreTrainedTokenizerBase:
+    """BPE of marked pieces that falls back to bytes, which mmBERT has."""
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    trained = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    trained.normalizer = normalizers.Replace(" ", "▁")
+    trained.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    trained.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    settings = {"vocab_size": _VOCABULARY, "special_tokens": special, "limit_alphabet": 110}
+    by_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
+    trained.train_from_iterator(MORE_LINES, trainers.BpeTrainer(show_progress=False, **settings))
+    trained.add_tokens(by_bytes)
+    roles = {"cls": "<bos>", "sep": "<eos>", "pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
+    return PreTrainedTokenizerFast(tokenizer_object=trained, **{f"{role}_token": roles[role] for role in roles})
+
+
+def _modern_bytes() -> PreTrainedTokenizerBase:
+    """ModernBERT's byte-level BPE has no class of its own, and its special pieces stand behind the others."""
+    trained = _trained_bytes(MORE_LINES, [])
+    roles = {"cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "unk": "[UNK]", "mask": "[MASK]"}
+    named = {f"{role}_token": piece for role, piece in roles.items()}
+    return PreTrainedTokenizerFast(tokenizer_object=trained, **named)
 
 
 def _bytes() -> PreTrainedTokenizerBase:
+    vocabulary, merges = _bpe_files(_trained_bytes(LINES, _SPECIAL))
+    return RobertaTokenizer(vocab=vocabulary, merges=merges)
+
+
+def _trained_bytes(lines: list[str], special: list[str]) -> Tokenizer:
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    settings = {"vocab_size": _VOCABULARY, "special_tokens": _SPECIAL, "initial_alphabet": alphabet}
-    trained.train_from_iterator(LINES, trainers.BpeTrainer(show_progress=False, **settings))
-    vocabulary, merges = _bpe_files(trained)
-    return RobertaTokenizer(vocab=vocabulary, merges=merges)
+    settings = {"vocab_size": _VOCABULARY, "special_tokens": special, "initial_alphabet": alphabet}
+    trained.train_from_iterator(lines, trainers.BpeTrainer(show_progress=False, **settings))
+    return trained
 
 
 def _bpe_files(trained: Tokenizer) -> tuple[dict[str, int], list[tuple[str, str]]]:

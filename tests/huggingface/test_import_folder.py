@@ -18,6 +18,7 @@ from lingraft.data.tokenizer.sentencepiece_model import charsmap
 from lingraft.huggingface.hub import INDEX
 from lingraft.huggingface.importing import import_hf
 from lingraft.huggingface.tokenizer import from_fairseq
+from lingraft.huggingface.weights import CheckpointError
 from lingraft.model.loading import Primary, load_primary
 from tests.huggingface.checkpoints import LINES, MODEL_TYPES, Made, logits_of, make_checkpoint, make_tokenizer
 
@@ -57,6 +58,22 @@ def test_rows_that_pad_the_token_table_are_left_out_and_logits_of_pieces_stay(
     assert f"13 rows of the token table behind the tokenizer's {pieces} pieces are left out" in capsys.readouterr().err
     assert len(primary.encoder.vocabulary) == len(primary.tokenizer) == pieces
     assert difference(made, primary) < CLOSE
+
+
+@pytest.mark.parametrize("model_type", ["roberta", "bert", "modernbert"])
+def test_a_primary_may_be_for_shorter_inputs_than_the_checkpoint(model_type: str, tmp_path: Path) -> None:
+    made = make_checkpoint(tmp_path / "checkpoint", model_type)
+    whole = imported(made, tmp_path / "whole")
+    import_hf(str(made.folder), tmp_path / "short", "en", block_tokens=24)
+    short = load_primary(tmp_path / "short")
+    assert short.encoder.shape == whole.encoder.shape.model_copy(update={"block_tokens": 24})
+    tokens_BT, depth = torch.randint(5, 60, (2, 24)), short.encoder.shape.layers
+    one, other = (each.encoder.eval().masked_logits(tokens_BT, torch.arange(48), (depth,)) for each in (short, whole))
+    assert torch.equal(one[depth], other[depth])
+    longest = whole.encoder.shape.block_tokens
+    for wrong in (7, longest + 1):
+        with pytest.raises(CheckpointError, match=rf"block_tokens {wrong} must be from 8 to {longest}"):
+            import_hf(str(made.folder), tmp_path / "wrong", "en", block_tokens=wrong)
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)

@@ -1,0 +1,119 @@
+"""The stages with ModernBERT's family: what trains, what stays bit for bit, and a training that was stopped."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import System
+from lingraft.errors import ExportError, RecipeError
+from lingraft.export.bundling import export_bundle
+from lingraft.model.encoder import Encoder
+from lingraft.model.loading import load_mini, load_primary
+from lingraft.signals import Interruption
+from lingraft.stages.adapt import adapt
+from lingraft.stages.build_mini import build_mini
+from lingraft.stages.finetune import body_parameters, finetune
+from lingraft.stages.pretrain import pretrain
+from lingraft.tasks.model import load_task
+from lingraft.training.schedule import MetricsCallback, ignore_metrics
+from tests.fixtures import once
+from tests.workshop import Workshop, same_tensors, stopping_after
+
+STEPS = {"steps": 4, "batch_blocks": 8, "learning_rate": 3e-3}
+WINDOW = {"local_tokens": 8, "global_every": 2}
+
+
+def modern(recipe: Recipe, system: System = System.MINIJOINT) -> Recipe:
+    """The recipe with a modern encoder, whose local attention is shorter than a block, and few updates."""
+    raw = recipe.model_dump(mode="json") | {"search": None, "mini": STEPS | {"fresh_layers": 1}, "system": system}
+    raw["encoder"] |= {"family": {"separators": 1, "pre_norm": WINDOW}}
+    raw["pretraining"] |= STEPS | {"warmup_steps": 1, "log_every_steps": 1}
+    raw["adaptation"] |= STEPS
+    return Recipe.parse(raw)
+
+
+def pretrained(
+    workshop: Workshop, out: Path, watch: MetricsCallback = ignore_metrics, system: System = System.MINIJOINT
+) -> Artifact:
+    recipe = modern(workshop.recipe, system)
+    return pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, watch)
+
+
+@pytest.fixture(scope="module")
+def primary(workshop: Workshop) -> Path:
+    recipe = modern(workshop.recipe)
+    return once.folder("modern", lambda folder: pretrained(workshop, folder / "primary"), recipe.to_json()) / "primary"
+
+
+def body(folder: Path, kind: Kind = Kind.PRIMARY) -> dict[str, torch.Tensor]:
+    return Artifact.load(folder, kind).tensors("body")
+
+
+def test_pretraining_trains_everything_at_every_head(workshop: Workshop, primary: Path) -> None:
+    recipe = modern(workshop.recipe)
+    with torch.random.fork_rng():
+        torch.manual_seed(recipe.pretraining.seed)
+        fresh = Encoder(recipe.encoder, recipe.tokenizer.vocabulary).state_dict()
+    trained = load_primary(primary, recipe.primary_shape).encoder.state_dict()
+    assert [name for name, tensor in trained.items() if torch.equal(tensor, fresh[name])] == []
+    assert {name.split(".")[1] for name in trained if name.startswith("final_norms.")} == {"1", "2", "3"}
+    assert "positions_TD" not in trained
+
+
+def test_a_stopped_training_goes_on_to_the_very_same_primary(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(Interruption):
+        pretrained(workshop, out, stopping_after(2))
+    assert not out.exists()
+    assert pretrained(workshop, out).fingerprint == Artifact.load(primary, Kind.PRIMARY).fingerprint
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_adaptation_leaves_the_body_bit_for_bit(workshop: Workshop, primary: Path, tmp_path: Path, depth: int) -> None:
+    before = {path: path.read_bytes() for path in primary.rglob("*") if path.is_file()}
+    recipe = modern(workshop.recipe)
+    made = adapt(
+        recipe, primary, workshop.blocks["de"], workshop.tokenizers["de"], depth, tmp_path / "de", ignore_metrics
+    )
+    assert {path: path.read_bytes() for path in primary.rglob("*") if path.is_file()} == before
+    assert {name for part in made.folder.glob("*.safetensors") for name in made.tensors(part.stem)} == {
+        "table_VD",
+        "bias_V",
+    }
+    assert made.manifest.aligned_with == Artifact.load(primary, Kind.PRIMARY).fingerprint
+
+
+def test_fresh_layers_train_alone(workshop: Workshop, tmp_path: Path) -> None:
+    recipe = modern(workshop.recipe, System.MINIPOST)
+    primary = pretrained(workshop, tmp_path / "primary", system=System.MINIPOST)
+    before = body(primary.folder)
+    made = build_mini(recipe, primary.folder, workshop.blocks["en"], tmp_path / "mini", ignore_metrics)
+    assert same_tensors(body(primary.folder), before)
+    mini = load_mini(made.folder).build_model(load_primary(primary.folder))
+    assert (mini.shape.layers, mini.depths, [*mini.final_norms]) == (2, (2,), ["2"])
+
+
+def test_finetuning_trains_the_body_and_the_norm_at_its_top_alone(
+    workshop: Workshop, primary: Path, tmp_path: Path
+) -> None:
+    recipe, before = modern(workshop.recipe), body(primary)
+    made = finetune(recipe, "topic", primary, workshop.texts["en"], 1, tmp_path / "task", ignore_metrics)
+    after = body(made.folder, Kind.TASK)
+    unchanged = {name for name, tensor in after.items() if name in before and torch.equal(tensor, before[name])}
+    assert unchanged == {"final_norms.1.weight", "final_norms.2.weight"}
+    net = load_task(made.folder).net
+    trained = {id(parameter) for parameter in body_parameters(net)}  # gradients of all of these are awaited by DDP
+    norms = [name for name, parameter in net.encoder.final_norms.named_parameters() if id(parameter) in trained]
+    assert norms == ["3.weight"]
+
+
+def test_what_is_not_there_yet_is_said(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"pre-norm layers .* cannot be exported to ONNX yet"):
+        export_bundle(primary, None, [], tmp_path / "bundle")
+    raw = modern(workshop.recipe).model_dump(mode="json")
+    raw["pretraining"]["positions"] = "sinusoidal"
+    with pytest.raises(RecipeError, match=r"'sinusoidal' says how a position table begins.*leave it out"):
+        Recipe.parse(raw)
