@@ -15,13 +15,13 @@ from lingraft.huggingface.config import parse_config
 from lingraft.huggingface.export import export_hf
 from lingraft.huggingface.importing import import_hf, recipe_section
 from lingraft.huggingface.tokenizer import import_tokenizer
-from lingraft.huggingface.weights import CheckpointError, from_checkpoint, to_checkpoint
-from lingraft.model.encoder import Encoder
+from lingraft.huggingface.weights import CheckpointError, to_checkpoint
 from lingraft.model.initialisation.rows import shared_pieces
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
-from tests.huggingface.checkpoints import LINES, MORE_LINES, logits_of, make_checkpoint, make_model, make_tokenizer
+from tests.huggingface.checkpoints import LINES, MORE_LINES, logits_of, make_checkpoint, make_tokenizer
 from tests.huggingface.models import LANGUAGE, write_language, write_own_primary, write_task_of
+from tests.huggingface.parity import encoder_of, made, our_logits
 from tests.huggingface.scripts import lines_of, trained
 
 CLOSE = 1e-5
@@ -46,36 +46,13 @@ OWN_SHAPE = EncoderShape.model_validate(
 OLD_KEYS = {"global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"}
 
 
-def made(**settings: Any) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
-    """A model of transformers, its tensors and its configuration; an untied projection holds the table's values."""
-    model = make_model("modernbert", **settings)
-    if not model.config.tie_word_embeddings:
-        with torch.no_grad():
-            model.get_output_embeddings().weight.copy_(model.get_input_embeddings().weight)
-    return model, dict(model.state_dict()), model.config.to_dict()
-
-
-def encoder_of(tensors: dict[str, Tensor], config: dict[str, Any]) -> Encoder:
-    read = parse_config(config)
-    found = from_checkpoint(tensors, read.shape, "modernbert", read.vocabulary, read.tied, read.has_output_bias)
-    encoder = Encoder(read.shape, read.vocabulary)
-    encoder.load_state_dict(found.tensors)
-    return encoder.eval()
-
-
-@torch.no_grad()
-def our_logits(encoder: Encoder, tokens_BT: Tensor, visible_BT: Tensor | None = None) -> Tensor:
-    places, depth = torch.arange(tokens_BT.numel()), encoder.shape.layers
-    return encoder.masked_logits(tokens_BT, places, (depth,), visible_BT)[depth].view(*tokens_BT.shape, -1)
-
-
 def tokens(length: int, rows: int = 3) -> Tensor:
     return torch.randint(2, 60, (rows, length), generator=torch.Generator().manual_seed(2))
 
 
 @pytest.mark.parametrize("odd", ODD)
 def test_logits_are_those_of_transformers(odd: str) -> None:
-    model, tensors, config = made(**ODD[odd])
+    model, tensors, config = made("modernbert", **ODD[odd])
     encoder, ids = encoder_of(tensors, config), tokens(30)
     theirs = logits_of(model, ids)
     assert theirs.std() > 0.5
@@ -84,7 +61,7 @@ def test_logits_are_those_of_transformers(odd: str) -> None:
 
 @pytest.mark.parametrize("length", [2, 8, 12, 13, 16, 31, 40])
 def test_logits_of_padded_text_of_any_length_are_those_of_transformers(length: int) -> None:
-    model, tensors, config = made()
+    model, tensors, config = made("modernbert")
     ids, visible = tokens(length), torch.ones(3, length, dtype=torch.bool)
     visible[1, length // 3 + 1 :] = visible[2, 1:] = False  # further from a token than attention reaches
     ids[~visible] = model.config.pad_token_id
@@ -94,7 +71,7 @@ def test_logits_of_padded_text_of_any_length_are_those_of_transformers(length: i
 
 
 def test_gradients_are_those_of_transformers() -> None:
-    model, tensors, config = made()
+    model, tensors, config = made("modernbert")
     encoder, ids = encoder_of(tensors, config), tokens(30)
     encoder.masked_logits(ids, torch.arange(90), (5,))[5].logsumexp(-1).sum().backward()
     model(input_ids=ids).logits.logsumexp(-1).sum().backward()
@@ -107,13 +84,13 @@ def test_gradients_are_those_of_transformers() -> None:
 
 @pytest.mark.parametrize("odd", ["every second layer global", "other bases", "all layers global"])
 def test_keys_of_older_configurations_say_the_same(odd: str) -> None:
-    config = made(**ODD[odd])[2]
+    config = made("modernbert", **ODD[odd])[2]
     old = {key: value for key, value in config.items() if key not in ("layer_types", "rope_parameters")}
     old |= {"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0, "global_attn_every_n_layers": 3}
     old |= {key: value for key, value in ODD[odd].items() if key in OLD_KEYS}
     old["position_embedding_type"] = "sans_pos"
     new = {key: value for key, value in config.items() if key not in OLD_KEYS}
-    assert parse_config(old).shape == parse_config(new).shape != parse_config(made()[2]).shape
+    assert parse_config(old).shape == parse_config(new).shape != parse_config(made("modernbert")[2]).shape
 
 
 @pytest.mark.parametrize(
@@ -129,18 +106,18 @@ def test_keys_of_older_configurations_say_the_same(odd: str) -> None:
 )
 def test_what_our_encoder_does_not_compute_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
-        parse_config(made()[2] | changes)
+        parse_config(made("modernbert")[2] | changes)
 
 
 def test_a_dropout_that_differs_is_said() -> None:
-    read = parse_config(made()[2] | {"mlp_dropout": 0.1, "embedding_dropout": 0.1})
+    read = parse_config(made("modernbert")[2] | {"mlp_dropout": 0.1, "embedding_dropout": 0.1})
     assert read.shape.dropout == 0.1
     assert read.notes == ["dropout 0.1 is kept for all of the encoder; attention_dropout 0.0 is not"]
 
 
 @pytest.mark.parametrize("odd", ["plain", "all biases"])
 def test_names_map_back(odd: str) -> None:
-    _, tensors, config = made(**ODD[odd])
+    _, tensors, config = made("modernbert", **ODD[odd])
     encoder = encoder_of(tensors, config)
     back = to_checkpoint(encoder.state_dict(), encoder.shape, "modernbert", head=5)
     assert back.keys() == tensors.keys() - {"decoder.weight"}
@@ -209,5 +186,5 @@ def test_a_task_on_pre_norm_layers_is_not_exported(tmp_path: Path) -> None:
 
 
 def test_the_section_that_an_import_prints_is_that_of_its_primary() -> None:
-    shape = parse_config(made(**ODD["all biases"])[2]).shape
+    shape = parse_config(made("modernbert", **ODD["all biases"])[2]).shape
     assert EncoderShape.model_validate(tomllib.loads(recipe_section(shape))["encoder"]) == shape

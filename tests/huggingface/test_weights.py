@@ -10,9 +10,10 @@ from torch import Tensor
 from transformers import BertConfig, CamembertConfig, RobertaConfig, XLMRobertaConfig
 
 from lingraft.huggingface.config import parse_config
-from lingraft.huggingface.weights import CheckpointError, ConvertedWeights, from_checkpoint, tensor_names, to_checkpoint
+from lingraft.huggingface.weights import CheckpointError, tensor_names, to_checkpoint
 from lingraft.model.encoder import Encoder
-from tests.huggingface.checkpoints import MODEL_TYPES, logits_of, make_model
+from tests.huggingface.checkpoints import MODEL_TYPES, logits_of
+from tests.huggingface.parity import converted, encoder_of, made, our_logits
 
 CLOSE = 1e-5
 ODD: dict[str, dict[str, Any]] = {
@@ -26,33 +27,6 @@ ODD: dict[str, dict[str, Any]] = {
     "eps 0.01": {"layer_norm_eps": 0.01},
     "one head, wide feed-forward": {"num_attention_heads": 1, "intermediate_size": 200},
 }
-
-
-def made(model_type: str, **settings: Any) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
-    """A model of transformers, its tensors and its configuration; an untied projection holds the table's values."""
-    model = make_model(model_type, **settings)
-    if not model.config.tie_word_embeddings:
-        with torch.no_grad():
-            model.get_output_embeddings().weight.copy_(model.get_input_embeddings().weight)
-    return model, dict(model.state_dict()), model.config.to_dict()
-
-
-def converted(tensors: dict[str, Tensor], config: dict[str, Any]) -> ConvertedWeights:
-    read = parse_config(config)
-    return from_checkpoint(tensors, read.shape, read.model_type, read.vocabulary, read.tied)
-
-
-def encoder_of(tensors: dict[str, Tensor], config: dict[str, Any]) -> Encoder:
-    encoder = Encoder(parse_config(config).shape, config["vocab_size"])
-    encoder.load_state_dict(converted(tensors, config).tensors)
-    return encoder.eval()
-
-
-@torch.no_grad()
-def our_logits(encoder: Encoder, tokens_BT: Tensor, visible_BT: Tensor | None = None) -> Tensor:
-    """Logits (B, T, V) at every place."""
-    places, depth = torch.arange(tokens_BT.numel()), encoder.shape.layers
-    return encoder.masked_logits(tokens_BT, places, (depth,), visible_BT)[depth].view(*tokens_BT.shape, -1)
 
 
 def tokens(model: Any, rows: int = 3, length: int = 20) -> Tensor:
