@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,25 +123,22 @@ def test_pretraining_that_recomputes_learns_the_same_and_runs_layers_twice(
     workshop: Workshop, tmp_path: Path, layers_trained: list[Layer], dropout: float
 ) -> None:
     recipe = changed(workshop.recipe, "encoder", dropout=dropout)
-    weights, runs = [], []
-    for recompute in (False, True):
-        made = pretrained(workshop, briefly(recipe, recompute=recompute), tmp_path / str(recompute))
-        weights.append(parts(made.folder, Kind.PRIMARY, "body"))
-        runs.append(len(layers_trained))
-        layers_trained.clear()
-    assert same_tensors(*weights)
-    assert runs[1] == 2 * runs[0] > 0
+
+    def trained(recompute: bool) -> Artifact:
+        return pretrained(workshop, briefly(recipe, recompute=recompute), tmp_path / str(recompute))
+
+    assert_recomputing_changes_no_weight(trained, Kind.PRIMARY, layers_trained)
 
 
 def test_finetuning_that_recomputes_learns_the_same_and_runs_layers_twice(
     workshop: Workshop, tmp_path: Path, layers_trained: list[Layer]
 ) -> None:
     task = workshop.recipe.task("topic")
-    weights, runs = [], []
-    for recompute in (False, True):
+
+    def trained(recompute: bool) -> Artifact:
         settings = task.finetuning.model_copy(update={"epochs": 1, "recompute": recompute})
         tasks = (task.model_copy(update={"finetuning": settings}),)
-        made = finetune.finetune(
+        return finetune.finetune(
             recipe=workshop.recipe.model_copy(update={"tasks": tasks}),
             task="topic",
             primary=workshop.primary,
@@ -150,7 +147,17 @@ def test_finetuning_that_recomputes_learns_the_same_and_runs_layers_twice(
             out=tmp_path / str(recompute),
             watch=ignore_metrics,
         )
-        weights.append(parts(made.folder, Kind.TASK, "body"))
+
+    assert_recomputing_changes_no_weight(trained, Kind.TASK, layers_trained)
+
+
+def assert_recomputing_changes_no_weight(
+    trained: Callable[[bool], Artifact], kind: Kind, layers_trained: list[Layer]
+) -> None:
+    """Train without and with recomputing: the same weights, bit for bit, from twice as many runs of layers."""
+    weights, runs = [], []
+    for recompute in (False, True):
+        weights.append(parts(trained(recompute).folder, kind, "body"))
         runs.append(len(layers_trained))
         layers_trained.clear()
     assert same_tensors(*weights)

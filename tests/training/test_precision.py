@@ -51,8 +51,8 @@ def test_auto_takes_the_faster_format_by_the_clock_and_ends_early_where_it_is_cl
     assert [parameter.grad for parameter in layer.parameters()] == [None, None]
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="looks at the CPU only where it trains")
 def test_auto_is_fp32_without_a_probe_where_the_cpu_has_no_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "device", lambda: torch.device("cpu"))
     monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "AVX2")
     found, reason = precision.choose_precision("auto", lambda: pytest.fail("probed"), [])
     assert found == "fp32"
