@@ -1,4 +1,4 @@
-"""How every pipeline begins and ends: its inputs are checked, and a tracking run is opened, and closed on exit."""
+"""Start and end that all pipelines share: inputs are checked, and a tracking run is opened, and closed on exit."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _DIGEST_CHARACTERS = 12
 
 
 class Opened(NamedTuple):
-    """What all steps of a pipeline read."""
+    """Artifacts that all steps of a pipeline read."""
 
     recipe: Any
     """The recipe as an artifact, so that pages show it as a file and not as a parameter of every step."""

@@ -127,8 +127,9 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
                 models = _finetuned_models(part.primary(arm.primary), out)
                 yield _adaptation_job(arm, language, out)
                 for measure in (MASKED, ALIGNMENT) if part.measures_alignment else (MASKED,):
-                    ends = not part.unlabelled_curves
-                    yield _language_evaluation(arm, models.restricted_to(measure), language, out, only_ends=ends)
+                    yield _language_evaluation(
+                        arm, models.restricted_to(measure), language, out, only_ends=not part.unlabelled_curves
+                    )
         for task in part.tasks:
             yield from _task_jobs(part, task, out)
 

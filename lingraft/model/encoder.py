@@ -142,7 +142,7 @@ class Encoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the encoder computes."""
+        """Device that the encoder computes on."""
         return self.vocabulary.table_VD.device
 
     @property

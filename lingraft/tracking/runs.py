@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import mlflow
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.store.tracking import SEARCH_MAX_RESULTS_DEFAULT
 from mlflow.utils.mlflow_tags import (
     MLFLOW_PARENT_RUN_ID,
@@ -265,16 +265,23 @@ class RunLocation(NamedTuple):
 def run_location(client: RetryingClient, run_id: str) -> RunLocation:
     """Look up the location of a pipeline's run and of its stages' runs."""
     experiment = str(client.api.get_run(run_id).info.experiment_id)
-    found = client.api.search_runs(
-        [experiment],
-        f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{run_id}'",
-        max_results=SEARCH_MAX_RESULTS_DEFAULT,
-        order_by=["attributes.start_time ASC"],
-    )
+    found = _stage_runs(client, experiment, run_id)
     stages = {str(run.data.tags["stage"]): str(run.info.run_id) for run in found}
     address = urlsplit(mlflow.get_tracking_uri())
     public = address._replace(netloc=address.netloc.rpartition("@")[2])
     return RunLocation(urlunsplit(public) if address.netloc else mlflow.get_tracking_uri(), experiment, stages)
+
+
+def _stage_runs(client: RetryingClient, experiment: str, parent: str) -> list[Run]:
+    """Return the runs of a pipeline's stages in order of their start."""
+    return list(
+        client.api.search_runs(
+            [experiment],
+            f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{parent}'",
+            max_results=SEARCH_MAX_RESULTS_DEFAULT,
+            order_by=["attributes.start_time ASC"],
+        )
+    )
 
 
 def close_run(run_id: str, failed: bool = False) -> None:
@@ -294,12 +301,9 @@ def close_abandoned(project: str, kfp_run: str) -> list[str]:
         experiment = client.api.get_experiment_by_name(project)
         if experiment is None:  # the pipeline ended before it had a run
             return []
-        within = [experiment.experiment_id]
-        parents = client.api.search_runs(within, f"tags.`{KFP_RUN}` = '{kfp_run}'")
-        runs = [*parents]
-        for parent in parents:
-            stages = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{parent.info.run_id}'"
-            runs += client.api.search_runs(within, stages, max_results=SEARCH_MAX_RESULTS_DEFAULT)
+        where = experiment.experiment_id
+        parents = client.api.search_runs([where], f"tags.`{KFP_RUN}` = '{kfp_run}'")
+        runs = [*parents, *(stage for each in parents for stage in _stage_runs(client, where, each.info.run_id))]
         abandoned = [str(run.info.run_id) for run in runs if run.info.status == "RUNNING"]
         for run_id in abandoned:
             client.api.set_terminated(run_id, "KILLED")

@@ -183,7 +183,7 @@ class CheckpointManager:
         self.ended = None
         if ranks.is_rank_zero():
             try:
-                for place in sorted(self.folder.glob("step-*")):  # the newest one goes last
+                for place in self._places():  # the newest one goes last
                     _discard(place)
             except OSError as error:
                 say(f"the checkpoints in {self.folder} are of no use any more, but cannot be removed: {error}")
@@ -209,13 +209,17 @@ class CheckpointManager:
         try:
             write()
         except DiskFullError as error:
-            older = sorted(self.folder.glob("step-*"))[:-1]
+            older = self._places()[:-1]
             if not older:
                 raise
             say(f"{error} To make room, {', '.join(place.name for place in older)} is given up.")
             for place in older:
                 _discard(place)
             write()
+
+    def _places(self) -> list[Path]:
+        """Return the folders of all checkpoints, the oldest first."""
+        return sorted(self.folder.glob("step-*"))
 
     def _write(self, step: int, last: bool, tensors: dict[str, Tensor], facts: dict[str, Any]) -> bool:
         """Write a checkpoint and return whether it is on disk; where it is not, nothing else has changed."""
@@ -236,7 +240,7 @@ class CheckpointManager:
             return False
         self._on_disk = step
         try:
-            for old in sorted(self.folder.glob("step-*"))[:-_KEPT]:
+            for old in self._places()[:-_KEPT]:
                 _discard(old)
         except OSError as error:
             say(f"the checkpoints before the newest {_KEPT} in {self.folder} cannot be removed: {error}")
