@@ -156,7 +156,7 @@ def test_all_accelerators_are_as_many_processes_as_there_are(
 
 @pytest.mark.parametrize(("accelerator", "set_to"), [(None, None), ("nvidia.com/gpu", "all")])
 def test_a_step_with_accelerators_trains_on_as_many_processes(accelerator: str | None, set_to: str | None) -> None:
-    profile = Profile(accelerator=accelerator)
+    profile = Profile(accelerator=accelerator, launch=False)  # a launched Job sets it itself
 
     @step
     def work() -> None:
