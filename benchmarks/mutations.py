@@ -365,22 +365,22 @@ MUTATIONS = (
     Mutation(
         "both maps of an alignment are learned from the same half of the known pairs",
         "lingraft/model/initialisation/alignment.py",
-        "    return order[::2], order[1::2]\n",
-        "    return order[::2], order[::2]\n",
+        "known.select(order[number::2])",
+        "known.select(order[::2])",
         ("model/initialisation/test_alignment.py",),
     ),
     Mutation(
         "known pairs are not kept while an alignment is learned",
         "lingraft/model/initialisation/alignment.py",
-        "map_WW = _fit_map(spaces, known, _both_ways(frequent, forward_C, backward_C))",
-        "map_WW = _fit_map(spaces, _both_ways(frequent, forward_C, backward_C))",
+        "map_WW = _fit_map(spaces, known, found.both_ways)",
+        "map_WW = _fit_map(spaces, found.both_ways)",
         ("model/initialisation/test_alignment.py",),
     ),
     Mutation(
         "neighbours are taken by cosine, without CSLS",
         "lingraft/model/initialisation/alignment.py",
-        "    scores_CC = _csls(similarity_CC)\n",
-        "    scores_CC = similarity_CC.clone()\n",
+        "    scores_CC = similarity_CC.sub_(around_C / 2)\n",
+        "    scores_CC = similarity_CC\n",
         ("model/initialisation/test_alignment.py",),
     ),
     Mutation(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lingraft.config.training import Initialisation
 from lingraft.console import say
 from lingraft.model.encoder import Vocabulary
-from lingraft.model.initialisation.alignment import AlignedVectors, PiecePairs, align
+from lingraft.model.initialisation.alignment import CLEAR_AGREEMENT, AlignedVectors, PiecePairs, align
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
 from lingraft.model.initialisation.rows import InitialRows, initialise_rows, shared_pieces
@@ -31,8 +31,6 @@ _NEIGHBOURS, _TEMPERATURE = 10, 0.05
 """Source pieces that a row is the mean of, and the softmax over their cosines that weighs them."""
 MOST_ADDED_LOSS = 0.4
 """Nats that aligned rows may add to the masked loss of fitted rows; beyond it, they are refused."""
-CLEAR_AGREEMENT = 0.5
-"""Agreement from which an alignment is taken without trying other starts."""
 _ROWS_AT_ONCE = 512
 _WORDS = {PieceClass.INITIAL, PieceClass.CONTINUATION}
 

@@ -10,7 +10,6 @@ that have none in common: only where the text holds enough to go by do both come
 Legend: V vocabulary, W width of the vectors, C frequent pieces, P pairs.
 """
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -24,14 +23,17 @@ from lingraft.model.initialisation.static_vectors import StaticVectors
 
 AGREEMENT = 0.2
 """Mean cosine of what two independent maps say of one piece, below which an alignment has failed."""
-_FREQUENT, _REFINED = 2_000, 4_000
-"""Pieces among which pairs are looked for at first, and at the end."""
+CLEAR_AGREEMENT = 0.5
+"""Agreement from which nothing slower is tried: hidden pairs, and other pairs to start from."""
+_MOST_FREQUENT, _FREQUENT = 1_000, 2_000
+"""Pieces among which pairs are looked for where all are visible at first, and where they are not and at the end."""
 _NEIGHBOURS = 10
 """Neighbours of a piece in CSLS (Conneau et al. 2018, section 2.3)."""
 _FIRST_SHARE, _GROWTH = 0.1, 2.0
 """Share of pairs that is visible at first, and what it grows by (Artetxe et al. 2018, section 3.3)."""
-_PATIENCE, _PROGRESS = 5, 1e-3
-"""Rounds without progress in mean similarity after which more pairs become visible."""
+_PATIENCE, _SHORT_PATIENCE, _PROGRESS = 5, 1, 1e-3
+"""Rounds without progress in mean similarity after which more pairs become visible, or learning ends; without hidden
+pairs, fewer are enough."""
 _MOST_REFINEMENTS = 10
 _FEWEST = 2
 """Known pairs, and pieces with a vector in either language, without which there are no halves or nothing to map."""
@@ -94,29 +96,25 @@ def align(source: StaticVectors, target: StaticVectors, known: PiecePairs, seed:
         spaces = _Spaces(*(normalise_vectors(each.vectors_VW, each.known) for each in (source, target)))
         if min(count, int(source.known.sum()), int(target.known.sum())) < _FEWEST:
             return AlignedVectors(*spaces, agreement=0.0, similarity=0.0, chance_similarity=0.0, known_pairs=count)
-        frequent = _Spaces(most_frequent_ids(source, _FREQUENT), most_frequent_ids(target, _FREQUENT))
-        with ThreadPoolExecutor(2) as threads:
-            first_WW, second_WW = threads.map(
-                lambda number, half: _self_learn(
-                    spaces, frequent, known.select(half), make_generator("alignment", seed, number)
-                ),
-                range(2),
-                _halves(count, seed),
-            )
-        refined = _Spaces(most_frequent_ids(source, _REFINED), most_frequent_ids(target, _REFINED))
-        pairs = _refine(spaces, refined, known, _orthogonal(first_WW + second_WW))
-        others_C = frequent.target[~torch.isin(frequent.target, known.target_P)]
-        others_C = others_C if len(others_C) >= _JUDGED else frequent.target
-        said = [spaces.target[others_C] @ map_WW.T for map_WW in (first_WW, second_WW)]
+        most_frequent, frequent = (
+            _Spaces(most_frequent_ids(source, most), most_frequent_ids(target, most))
+            for most in (_MOST_FREQUENT, _FREQUENT)
+        )
+        learned = _learn_twice(spaces, most_frequent, known, visible=1.0, seed=seed)
+        if learned.agreement < CLEAR_AGREEMENT:
+            learned = _learn_twice(spaces, frequent, known, visible=_FIRST_SHARE, seed=seed)
+        pairs = _refine(spaces, frequent, known, _orthogonal(learned.first_WW + learned.second_WW))
         mapped = _reweight(spaces, pairs)
-        random_WW = _orthogonal(torch.empty_like(first_WW).normal_(generator=make_generator("random map", seed)))
+        random_WW = _orthogonal(
+            torch.empty_like(learned.first_WW).normal_(generator=make_generator("random map", seed))
+        )
         chance = _Spaces(spaces.source @ random_WW, spaces.target)
         return AlignedVectors(
             source_VW=mapped.source,
             target_VW=mapped.target,
-            agreement=F.cosine_similarity(said[0], said[1]).mean().item(),
-            similarity=_mutual_similarity(mapped, refined),
-            chance_similarity=_mutual_similarity(chance, refined),
+            agreement=learned.agreement,
+            similarity=_NeighbourSearch(mapped, frequent).nearest().mutual_similarity,
+            chance_similarity=_NeighbourSearch(chance, frequent).nearest().mutual_similarity,
             known_pairs=count,
         )
 
@@ -142,20 +140,42 @@ def most_frequent_ids(vectors: StaticVectors, most: int) -> Tensor:
     return order[vectors.known[order]][:most]
 
 
-def _halves(count: int, seed: int) -> Sequence[Tensor]:
-    order = torch.randperm(count, generator=make_generator("halves", seed))
-    return order[::2], order[1::2]
+class _TwoMaps(NamedTuple):
+    """Maps (W, W) that were learned from different halves of the known pairs, and how far they agree."""
+
+    first_WW: Tensor
+    second_WW: Tensor
+    agreement: float
 
 
-def _self_learn(spaces: _Spaces, frequent: _Spaces, known: PiecePairs, generator: torch.Generator) -> Tensor:
-    """Map (W, W) by self-learning, with ever more of the possible pairs visible."""
-    map_WW = _fit_map(spaces, known)
-    visible, best, since = _FIRST_SHARE, -1.0, 0
+def _learn_twice(spaces: _Spaces, frequent: _Spaces, known: PiecePairs, visible: float, seed: int) -> _TwoMaps:
+    """Learn a map from either half of the known pairs, with a share of all pairs visible at first."""
+    order = torch.randperm(len(known.source_P), generator=make_generator("halves", seed))
+
+    def learn(number: int) -> Tensor:
+        half, generator = known.select(order[number::2]), make_generator("alignment", seed, number)
+        return _self_learn(spaces, frequent, half, visible, generator)
+
+    with ThreadPoolExecutor(2) as threads:
+        first_WW, second_WW = threads.map(learn, range(2))
+    others_C = frequent.target[~torch.isin(frequent.target, known.target_P)]
+    others_C = others_C if len(others_C) >= _JUDGED else frequent.target
+    said = [spaces.target[others_C] @ map_WW.T for map_WW in (first_WW, second_WW)]
+    return _TwoMaps(first_WW, second_WW, agreement=F.cosine_similarity(said[0], said[1]).mean().item())
+
+
+def _self_learn(
+    spaces: _Spaces, frequent: _Spaces, known: PiecePairs, visible: float, generator: torch.Generator
+) -> Tensor:
+    """Map (W, W) by self-learning, with ever more of the possible pairs visible until all are."""
+    map_WW, search = _fit_map(spaces, known), _NeighbourSearch(spaces, frequent)
+    patience = _PATIENCE if visible < 1 else _SHORT_PATIENCE
+    best, since = -1.0, 0
     while True:
-        forward_C, backward_C, similarity = _nearest(spaces, frequent, map_WW, visible, generator)
-        best, since = (similarity, 0) if similarity > best + _PROGRESS else (best, since + 1)
-        map_WW = _fit_map(spaces, known, _both_ways(frequent, forward_C, backward_C))
-        if since > _PATIENCE:
+        found = search.nearest(map_WW, visible, generator)
+        best, since = (found.similarity, 0) if found.similarity > best + _PROGRESS else (best, since + 1)
+        map_WW = _fit_map(spaces, known, found.both_ways)
+        if since > patience:
             if visible >= 1:
                 return map_WW
             visible, best, since = min(1.0, _GROWTH * visible), -1.0, 0
@@ -163,15 +183,14 @@ def _self_learn(spaces: _Spaces, frequent: _Spaces, known: PiecePairs, generator
 
 def _refine(spaces: _Spaces, frequent: _Spaces, known: PiecePairs, map_WW: Tensor) -> PiecePairs:
     """Known pairs, and those of pieces that are each other's nearest when the map improves no more."""
-    best, found = -1.0, known
+    best, mutual, search = -1.0, known, _NeighbourSearch(spaces, frequent)
     for _ in range(_MOST_REFINEMENTS):
-        forward_C, backward_C, similarity = _nearest(spaces, frequent, map_WW)
-        mutual_C = backward_C[forward_C] == torch.arange(len(forward_C))
-        if similarity <= best + _PROGRESS or not mutual_C.any():
+        found = search.nearest(map_WW)
+        if found.similarity <= best + _PROGRESS or not len(found.mutual.source_P):
             break
-        best, found = similarity, PiecePairs(frequent.source[mutual_C], frequent.target[forward_C[mutual_C]])
-        map_WW = _fit_map(spaces, known, found)
-    return PiecePairs(torch.cat([known.source_P, found.source_P]), torch.cat([known.target_P, found.target_P]))
+        best, mutual = found.similarity, found.mutual
+        map_WW = _fit_map(spaces, known, mutual)
+    return PiecePairs(torch.cat([known.source_P, mutual.source_P]), torch.cat([known.target_P, mutual.target_P]))
 
 
 def _fit_map(spaces: _Spaces, *groups: PiecePairs) -> Tensor:
@@ -185,34 +204,85 @@ def _orthogonal(matrix_WW: Tensor) -> Tensor:
     return left_WW @ right_WW
 
 
-def _nearest(
-    spaces: _Spaces,
-    frequent: _Spaces,
-    map_WW: Tensor,
-    visible: float = 1.0,
-    generator: torch.Generator | None = None,
-) -> tuple[Tensor, Tensor, float]:
-    """Places of the nearest target of each frequent source piece, and the other way; and their mean similarity."""
-    similarity_CC = (spaces.source[frequent.source] @ map_WW) @ spaces.target[frequent.target].T
-    scores_CC = _csls(similarity_CC)
+class _Nearest(NamedTuple):
+    """The nearest piece of the other language for each frequent piece (C), and its cosine."""
+
+    frequent: _Spaces
+    forward_C: Tensor
+    """Place among the target's frequent pieces, by that among the source's."""
+    backward_C: Tensor
+    there_C: Tensor
+    back_C: Tensor
+
+    @property
+    def similarity(self) -> float:
+        return (self.there_C.mean() + self.back_C.mean()).item() / 2
+
+    @property
+    def both_ways(self) -> PiecePairs:
+        source_C, target_C = self.frequent
+        return PiecePairs(
+            torch.cat([source_C, source_C[self.backward_C]]), torch.cat([target_C[self.forward_C], target_C])
+        )
+
+    @property
+    def mutual(self) -> PiecePairs:
+        """Pieces that are each other's nearest."""
+        return self.both_ways.select(self._places_of_mutual())
+
+    @property
+    def mutual_similarity(self) -> float:
+        """Mean cosine of pieces that are each other's nearest."""
+        places_P = self._places_of_mutual()
+        return self.there_C[places_P].mean().item() if len(places_P) else 0.0
+
+    def _places_of_mutual(self) -> Tensor:
+        return (self.backward_C[self.forward_C] == torch.arange(len(self.forward_C))).nonzero()[:, 0]
+
+
+class _NeighbourSearch:
+    """Search for each other's nearest among frequent pieces by CSLS, in memory that is allocated once.
+
+    Both directions have a matrix of their own: rows are read far faster than columns.
+    """
+
+    def __init__(self, spaces: _Spaces, frequent: _Spaces) -> None:
+        self._frequent = frequent
+        self._source_CW, self._target_CW = spaces.source[frequent.source], spaces.target[frequent.target]
+        sizes = len(self._source_CW), len(self._target_CW)
+        self._forward_CC, self._backward_CC = torch.empty(sizes), torch.empty(sizes[::-1])
+
+    def nearest(
+        self, map_WW: Tensor | None = None, visible: float = 1.0, generator: torch.Generator | None = None
+    ) -> _Nearest:
+        """Find every piece's nearest, among a random share of pairs that is visible."""
+        mapped_CW = self._source_CW if map_WW is None else self._source_CW @ map_WW
+        torch.mm(mapped_CW, self._target_CW.T, out=self._forward_CC)
+        torch.mm(self._target_CW, mapped_CW.T, out=self._backward_CC)
+        around_source_C, around_target_C = _surroundings(self._forward_CC), _surroundings(self._backward_CC)
+        forward_C, there_C = _best(self._forward_CC, around_target_C, visible, generator)
+        backward_C, back_C = _best(self._backward_CC, around_source_C, visible, generator)
+        return _Nearest(self._frequent, forward_C, backward_C, there_C, back_C)
+
+
+def _surroundings(similarity_CC: Tensor) -> Tensor:
+    """Mean cosine of each row's piece to its nearest of the other language."""
+    return similarity_CC.topk(min(_NEIGHBOURS, similarity_CC.shape[1]), dim=1).values.mean(1)
+
+
+def _best(
+    similarity_CC: Tensor, around_C: Tensor, visible: float, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """Column of the nearest of each row, and its cosine; the matrix is overwritten.
+
+    Nearest by CSLS is what is most similar, less half of how near everything is to it; how near everything is to the
+    row's own piece is the same for the whole row.
+    """
+    scores_CC = similarity_CC.sub_(around_C / 2)
     if visible < 1:
         scores_CC.masked_fill_(torch.rand(scores_CC.shape, generator=generator) >= visible, -torch.inf)
-    forward_C, backward_C = scores_CC.argmax(1), scores_CC.argmax(0)
-    there_C, back_C = similarity_CC.gather(1, forward_C[:, None]), similarity_CC.gather(0, backward_C[None])
-    return forward_C, backward_C, (there_C.mean() + back_C.mean()).item() / 2
-
-
-def _csls(similarity_CC: Tensor) -> Tensor:
-    """Similarity less how near everything is to either piece, so that no piece is everybody's neighbour."""
-    neighbours = min(_NEIGHBOURS, *similarity_CC.shape)
-    around_source_C1 = similarity_CC.topk(neighbours, dim=1).values.mean(1, keepdim=True)
-    around_target_1C = similarity_CC.topk(neighbours, dim=0).values.mean(0, keepdim=True)
-    return (2 * similarity_CC).sub_(around_source_C1).sub_(around_target_1C)
-
-
-def _both_ways(frequent: _Spaces, forward_C: Tensor, backward_C: Tensor) -> PiecePairs:
-    sources = torch.cat([frequent.source, frequent.source[backward_C]])
-    return PiecePairs(sources, torch.cat([frequent.target[forward_C], frequent.target]))
+    best_C = scores_CC.argmax(1)
+    return best_C, scores_CC.gather(1, best_C[:, None])[:, 0] + around_C[best_C] / 2
 
 
 def _reweight(spaces: _Spaces, pairs: PiecePairs) -> _Spaces:
@@ -231,12 +301,3 @@ def _whitening(vectors_PW: Tensor) -> Tensor:
     _, values_W, right_WW = torch.linalg.svd(F.pad(vectors_PW, (0, 0, 0, missing)), full_matrices=False)
     smallest = values_W.max() * 1e-3
     return right_WW.T / values_W.clamp(min=smallest) @ right_WW
-
-
-def _mutual_similarity(spaces: _Spaces, frequent: _Spaces) -> float:
-    similarity_CC = spaces.source[frequent.source] @ spaces.target[frequent.target].T
-    csls_CC = _csls(similarity_CC)
-    forward_C, backward_C = csls_CC.argmax(1), csls_CC.argmax(0)
-    mutual_C = backward_C[forward_C] == torch.arange(len(forward_C))
-    there_C = similarity_CC.gather(1, forward_C[:, None])[:, 0]
-    return there_C[mutual_C].mean().item() if mutual_C.any() else 0.0

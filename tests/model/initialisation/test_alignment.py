@@ -1,6 +1,7 @@
 """A map between two languages: found where their text is alike, known to have failed where it is not."""
 
 from dataclasses import astuple
+from typing import Any
 
 import pytest
 import torch
@@ -88,10 +89,35 @@ def test_another_seed_takes_other_halves(found: AlignedVectors) -> None:
     assert other.succeeded
 
 
-def test_agreement_is_of_halves_that_have_no_pair_in_common() -> None:
-    first, second = module._halves(31, seed=1)
-    assert sorted([*first.tolist(), *second.tolist()]) == [*range(31)]
+def test_agreement_is_of_halves_that_have_no_pair_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    halves = [*learned(monkeypatch, pairs(31))]
+    first, second = (set(half.target_P.tolist()) for half, _ in halves)
+    assert not first & second
+    assert first | second == set(pairs(31).target_P.tolist())
     assert len(second) == 15
+
+
+def test_pairs_are_hidden_only_where_halves_do_not_agree_clearly_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [visible for _, visible in learned(monkeypatch, pairs(60))] == [1.0, 1.0]
+    monkeypatch.setattr(module, "CLEAR_AGREEMENT", 1.1)
+    hidden = [visible for _, visible in learned(monkeypatch, pairs(60))]
+    assert hidden[:2] == [1.0, 1.0]
+    assert max(hidden[2:]) < 1
+
+
+def learned(monkeypatch: pytest.MonkeyPatch, known: PiecePairs) -> list[tuple[PiecePairs, float]]:
+    """Known pairs that each map of an alignment is learned from, and the share of all pairs it sees at first."""
+    calls: list[tuple[PiecePairs, float]] = []
+    self_learn = module._self_learn
+
+    def recorded(spaces: Any, frequent: Any, half: PiecePairs, visible: float, generator: torch.Generator) -> Tensor:
+        calls.append((half, visible))
+        return self_learn(spaces, frequent, half, visible, generator)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_self_learn", recorded)
+        aligned(known=known)
+    return sorted(calls, key=lambda call: (-call[1], -len(call[0].target_P)))
 
 
 def test_known_pairs_hold_the_map_where_text_says_otherwise() -> None:
@@ -111,9 +137,10 @@ def test_pairs_of_pieces_without_a_vector_are_left_out(found: AlignedVectors) ->
 def test_a_piece_that_is_near_to_everybody_is_not_everybodys_nearest() -> None:
     similarity_CC = torch.tensor([[0.9, 0.8, 0.1], [0.9, 0.3, 0.8], *[[0.9, 0.0, 0.0]] * 10])
     spaces, every = module._Spaces(torch.eye(12), similarity_CC.T), module._Spaces(torch.arange(12), torch.arange(3))
-    forward_C, _, similarity = module._nearest(spaces, every, torch.eye(12))
-    assert forward_C[:3].tolist() == [1, 2, 0]
-    assert similarity <= 0.9
+    found = module._NeighbourSearch(spaces, every).nearest(torch.eye(12))
+    assert found.forward_C[:3].tolist() == [1, 2, 0]
+    assert torch.allclose(found.there_C[:3], torch.tensor([0.8, 0.8, 0.9]))
+    assert found.similarity <= 0.9
 
 
 @pytest.mark.parametrize("known", [pairs(0), pairs(1)], ids=["none", "one"])
