@@ -38,7 +38,7 @@ from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, PART, Reference, probe_of, reference_tensors
 from lingraft.stages.evaluate import load_tasks
 from lingraft.stages.results import SeedScores
-from lingraft.tasks.loading import load_examples
+from lingraft.tasks.examples import load_examples
 from lingraft.training import masked_lm, precision
 
 Found = TypeVar("Found")

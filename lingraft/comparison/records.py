@@ -17,7 +17,7 @@ from lingraft.errors import ArtifactError
 from lingraft.reports.paper.published import DISTANCES, SCORES
 from lingraft.reports.paper.records import Cell, LanguageFacts, PaperRecords, SourceCell, TaskFacts
 from lingraft.stages.results import RESULT_FILE, Result
-from lingraft.tasks.loading import kind_of
+from lingraft.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from torch import Tensor

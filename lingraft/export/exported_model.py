@@ -30,9 +30,9 @@ from lingraft.export.body import BodyInputs, Outputs, add_body, add_classifier, 
 from lingraft.export.graph import Graph
 from lingraft.model.encoder import Encoder, MlmHead, Vocabulary
 from lingraft.model.loading import Primary
-from lingraft.tasks.kinds import TaskKind
-from lingraft.tasks.loading import kind_of
+from lingraft.tasks.kinds import kind_of
 from lingraft.tasks.model import TaskModel
+from lingraft.tasks.task_kind import TaskKind
 
 
 class TokenBatch(NamedTuple):
@@ -51,7 +51,7 @@ class ExportedModel:
     name: str
     kind: BundleKind
     net: Any
-    """Net of the task (`lingraft.tasks.kinds.TaskNet`), or the primary's `Encoder`."""
+    """Net of the task (`lingraft.tasks.task_kind.TaskNet`), or the primary's `Encoder`."""
     labels: list[str]
     settings: Task | None
     """Settings of the task; None for a primary."""

@@ -23,7 +23,7 @@ from lingraft.export.exported_model import ExportedModel, TokenBatch, write_bodi
 from lingraft.export.language import ExportedLanguage
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import load_embeddings
-from lingraft.tasks.loading import load_examples
+from lingraft.tasks.examples import load_examples
 from lingraft.tasks.model import load_task
 from lingraft.training import masked_lm
 

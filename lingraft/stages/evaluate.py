@@ -37,10 +37,10 @@ from lingraft.stages.results import (
     TaskScores,
     task_item,
 )
+from lingraft.tasks.examples import load_examples
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.tasks.kinds import TaskEvaluation
-from lingraft.tasks.loading import load_examples
 from lingraft.tasks.model import TaskModel, load_task
+from lingraft.tasks.task_kind import TaskEvaluation
 from lingraft.training import masked_lm, precision
 from lingraft.training.schedule import read_curve
 

@@ -15,9 +15,10 @@ from lingraft.config.systems import Stage
 from lingraft.data.text import load_text
 from lingraft.model.encoder import freeze_except, mini_model
 from lingraft.model.loading import load_primary
-from lingraft.tasks.kinds import Prepared, TaskKind
-from lingraft.tasks.loading import kind_of, load_examples
+from lingraft.tasks.examples import load_examples
+from lingraft.tasks.kinds import kind_of
 from lingraft.tasks.model import save_task
+from lingraft.tasks.task_kind import Prepared, TaskKind
 from lingraft.training.batches import task_stream
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.precision import preserve_rng

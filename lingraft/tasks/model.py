@@ -13,8 +13,8 @@ from lingraft.errors import ArtifactError
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import Embeddings, Primary, load_tensors
 from lingraft.model.swap import swap
-from lingraft.tasks.kinds import TaskKind
-from lingraft.tasks.loading import kind_of
+from lingraft.tasks.kinds import kind_of
+from lingraft.tasks.task_kind import TaskKind
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class TaskModel:
     """A body finetuned in the source language, without a vocabulary until one is swapped in."""
 
     net: Any
-    """A `lingraft.tasks.kinds.TaskNet`."""
+    """A `lingraft.tasks.task_kind.TaskNet`."""
     settings: Task
     kind: TaskKind
     labels: list[str]

@@ -15,7 +15,7 @@ from lingraft.config.tasks import Task, TaskFile
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import save_vocabulary
-from lingraft.tasks.loading import kind_of
+from lingraft.tasks.kinds import kind_of
 from lingraft.tasks.model import save_task
 
 LABELS = {
