@@ -20,8 +20,8 @@ from lingraft.data.tokenizer import tokenizer
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import save_vocabulary
+from lingraft.tasks.finetuned import save_task
 from lingraft.tasks.kinds import kind_of
-from lingraft.tasks.model import save_task
 from tests.fixtures import once
 from tests.made_up import TOPICS, write
 

@@ -20,8 +20,8 @@ from lingraft.export.language import ExportedLanguage, write_language
 from lingraft.export.parity import Parity, compare_languages
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
+from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.kinds import kind_of
-from lingraft.tasks.model import load_task
 
 _SELF_TEST_SLACK: dict[Precision, float] = {"fp32": 2.0, "fp16": 4.0, "int8": 2.0}
 """Factors on the tolerance of self-tests, since a server's processor rounds differently from the exporter's.

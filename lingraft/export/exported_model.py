@@ -30,8 +30,8 @@ from lingraft.export.body import BodyInputs, Outputs, add_body, add_classifier, 
 from lingraft.export.graph import Graph
 from lingraft.model.encoder import Encoder, MlmHead, Vocabulary
 from lingraft.model.loading import Primary
+from lingraft.tasks.finetuned import TaskModel
 from lingraft.tasks.kinds import kind_of
-from lingraft.tasks.model import TaskModel
 from lingraft.tasks.task_kind import TaskKind
 
 

@@ -24,7 +24,7 @@ from lingraft.export.language import ExportedLanguage
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import load_embeddings
 from lingraft.tasks.examples import load_examples
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from lingraft.training import masked_lm
 
 Parity = dict[str, dict[str, float]]

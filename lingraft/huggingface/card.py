@@ -21,7 +21,7 @@ from lingraft.stages import results
 from lingraft.stages.results import LanguageResult, SourceResult, TaskScores
 from lingraft.tables import markdown_table
 from lingraft.tasks.class_scores import class_scores
-from lingraft.tasks.model import TaskModel
+from lingraft.tasks.finetuned import TaskModel
 
 _FILE = "model_card.md"
 _TASK_WORDS = {

@@ -14,8 +14,8 @@ from lingraft.errors import ArtifactError, MissingExtraError, TextError
 from lingraft.huggingface.model import hf_class_of
 from lingraft.stages.evaluate import load_tasks
 from lingraft.tasks.examples import load_examples
+from lingraft.tasks.finetuned import TaskModel
 from lingraft.tasks.kinds import kind_of
-from lingraft.tasks.model import TaskModel
 
 
 @dataclass(frozen=True)

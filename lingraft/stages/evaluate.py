@@ -38,8 +38,8 @@ from lingraft.stages.results import (
     task_item,
 )
 from lingraft.tasks.examples import load_examples
+from lingraft.tasks.finetuned import TaskModel, load_task
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.tasks.model import TaskModel, load_task
 from lingraft.tasks.task_kind import TaskEvaluation
 from lingraft.training import masked_lm, precision
 from lingraft.training.schedule import read_curve

@@ -16,8 +16,8 @@ from lingraft.data.text import load_text
 from lingraft.model.encoder import freeze_except, mini_model
 from lingraft.model.loading import load_primary
 from lingraft.tasks.examples import load_examples
+from lingraft.tasks.finetuned import save_task
 from lingraft.tasks.kinds import kind_of
-from lingraft.tasks.model import save_task
 from lingraft.tasks.task_kind import Prepared, TaskKind
 from lingraft.training.batches import task_stream
 from lingraft.training.distributed.launch import distributed

@@ -10,7 +10,7 @@ from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import AlignmentError, ExportError
 from lingraft.export import export_bundle as export
 from lingraft.serving.bundle import Bundle
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from tests.serving.answers import LANGUAGES, onnx_logits, pytorch_logits, rows_of, sentences
 from tests.tiny import Pieces, Tiny, write_embeddings, write_primary, write_task
 

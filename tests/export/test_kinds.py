@@ -16,7 +16,7 @@ from lingraft.export import export_bundle as export
 from lingraft.export import measure_parity
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle, OpenedFiles
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.pairs import pad, pad_types
 from tests.tiny import Pieces, Tiny, write_task
 

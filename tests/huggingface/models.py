@@ -15,8 +15,8 @@ from lingraft.config.tasks import Task, TaskFile
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import save_vocabulary
+from lingraft.tasks.finetuned import save_task
 from lingraft.tasks.kinds import kind_of
-from lingraft.tasks.model import save_task
 
 LABELS = {
     "texts": ["calm", "rough", "wild"],

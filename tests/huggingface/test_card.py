@@ -18,7 +18,7 @@ from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.stages import results
 from lingraft.stages.evaluate import evaluate_language, evaluate_source
 from lingraft.stages.results import load_language, load_source
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from tests.workshop import Workshop, copied
 
 

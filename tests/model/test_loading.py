@@ -14,7 +14,7 @@ from lingraft.errors import AlignmentError, ArtifactError, RecipeError, Tokenize
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.stages.adapt import adaptation_run, mini_of
 from lingraft.stages.initialise import initial_rows
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from tests.workshop import Workshop
 
 TOKENIZER_FILE = "sentencepiece.model"

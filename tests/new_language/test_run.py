@@ -22,7 +22,7 @@ from lingraft.model.loading import load_embeddings
 from lingraft.new_language import recipe
 from lingraft.new_language.summary import AddedLanguage
 from lingraft.stages.evaluate import evaluate_source
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from lingraft.training import run
 from lingraft.training.schedule import MetricsCallback
 from tests import made_up

@@ -28,8 +28,8 @@ from lingraft.stages.results import (
     save,
     task_item,
 )
+from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.labelled_texts import documents_as_examples
-from lingraft.tasks.model import load_task
 from lingraft.training import masked_lm
 from tests.workshop import Workshop, copied
 

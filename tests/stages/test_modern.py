@@ -17,7 +17,7 @@ from lingraft.stages.adapt import adapt
 from lingraft.stages.build_mini import build_mini
 from lingraft.stages.finetune import body_parameters, finetune
 from lingraft.stages.pretrain import pretrain
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 from tests.fixtures import once
 from tests.workshop import Workshop, same_tensors, stopping_after

@@ -19,7 +19,7 @@ from lingraft.stages.initialise import initial_rows
 from lingraft.stages.vectors import begin_as_static_vectors, vectors_of
 from lingraft.tasks import classification
 from lingraft.tasks.classification import Classifier
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from lingraft.training import masked_lm, precision
 from lingraft.training import run as runs
 from lingraft.training.run import TrainingRun

@@ -34,7 +34,7 @@ from lingraft.model.loading import save_vocabulary
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.tasks.handler import softmax
 from lingraft.tasks.classification import Classifier
-from lingraft.tasks.model import save_task
+from lingraft.tasks.finetuned import save_task
 from lingraft.tasks.pairs import encode
 
 TASK, SOURCE = "topic", "en"
