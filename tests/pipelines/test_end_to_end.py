@@ -20,7 +20,7 @@ from lingraft.data.languages import name_and_tag
 from lingraft.reports.run.page import PAGE_FILE
 from lingraft.reports.run.records import RunRecords, SampleAnswer
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.models import served_models
+from lingraft.serving.served_models import served_models
 from lingraft.stages import results
 from lingraft.steps import data, source
 from lingraft.training.schedule import HISTORY_FILE

@@ -7,7 +7,7 @@ from mlflow.models import ModelSignature
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.models import metadata, served_models
+from lingraft.serving.served_models import metadata, served_models
 from lingraft.serving.settings import ServingSettings
 from lingraft.tracking.signature import mlmodel_of
 

@@ -31,8 +31,8 @@ from lingraft.errors import ServingError
 from lingraft.export import export_bundle as export
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import save_vocabulary
+from lingraft.serving.handlers.handler import softmax
 from lingraft.serving.served_bundles import ServedBundles
-from lingraft.serving.tasks.handler import softmax
 from lingraft.tasks.classification import Classifier
 from lingraft.tasks.finetuned import save_task
 from lingraft.tasks.pairs import encode
