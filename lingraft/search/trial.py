@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifacts import sync
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Metric
-from lingraft.config.training import Adaptation, Initialisation
+from lingraft.config.training import Adaptation
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError, TextError
 from lingraft.model.encoder import Encoder
-from lingraft.model.initialisation.rows import InitialRows
+from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search.budget import Budget, TrialLength

@@ -26,7 +26,7 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import DepthError, RecipeError
 from lingraft.model.encoder import Encoder, freeze_except, mini_model
 from lingraft.model.flops import step_flops
-from lingraft.model.initialisation.rows import InitialRows
+from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.loading import Primary, load_mini, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.initialise import embeddings_details, initial_rows, mark_of

@@ -15,9 +15,9 @@ import torch
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind, artifact_fingerprint, require_aligned
 from lingraft.artifacts.files import require_new
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step
-from lingraft.config.training import Initialisation
 from lingraft.console import say
 from lingraft.data.bilingual_dictionary import read_word_pairs, translation_hashes
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
@@ -25,11 +25,11 @@ from lingraft.data.parallel_text import HELD_OUT, Pair, file_names, is_held_out,
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
-from lingraft.model.initialisation import rows as drawing
-from lingraft.model.initialisation.aligned import AlignedRows, align_rows
+from lingraft.model.initialisation import initial_rows as drawing
+from lingraft.model.initialisation.aligned_rows import AlignedRows, align_rows
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
+from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.initialisation.piece_classes import PieceClass
-from lingraft.model.initialisation.rows import InitialRows
 from lingraft.model.initialisation.translation import TranslationTable, dictionary_table, parallel_table
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap

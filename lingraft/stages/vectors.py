@@ -19,8 +19,8 @@ from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
 from lingraft.model.encoder import INITIAL_STD, Vocabulary
-from lingraft.model.initialisation.alignment import normalise_vectors
 from lingraft.model.initialisation.static_vectors import WINDOW, StaticVectors, static_vectors
+from lingraft.model.initialisation.vector_alignment import normalise_vectors
 
 WIDTH = 96
 """Width of every language's vectors, since an alignment maps one space onto another of the same width."""

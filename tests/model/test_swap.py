@@ -1,10 +1,10 @@
 import torch
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.config.training import Initialisation
+from lingraft.config.initialisation import Initialisation
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.model.encoder import Encoder
-from lingraft.model.initialisation.rows import shared_pieces
+from lingraft.model.initialisation.initial_rows import shared_pieces
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.initialise import initial_rows

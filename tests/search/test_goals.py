@@ -8,10 +8,11 @@ import optuna
 import pytest
 
 from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Goal, Metric, Range
 from lingraft.config.systems import System
-from lingraft.config.training import Initialisation, MiniBuilding
+from lingraft.config.training import MiniBuilding
 from lingraft.data.blocks import open_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError
