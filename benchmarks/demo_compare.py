@@ -23,8 +23,9 @@ import torch
 
 from benchmarks.demo_check import only_task
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import write_json
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import primary_name, task_name
 from lingraft.artifacts.token_ids import ids_dtype
 from lingraft.config.initialisation import Initialisation

@@ -13,7 +13,8 @@ from typing import NamedTuple, Self
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data import text
 from lingraft.data.tokenizer import tokenizer

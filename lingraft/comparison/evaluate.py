@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import (
     EXPECTED_ERRORS,
     InputFailedError,
@@ -24,6 +24,7 @@ from lingraft.artifacts.failures import (
     format_error,
     require_inputs_made,
 )
+from lingraft.artifacts.manifest import Kind
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, FinetuningRun, PlannedPrimary
 from lingraft.comparison.records import EvalResult, save_eval_result
 from lingraft.config.recipe import Recipe

@@ -8,8 +8,9 @@ import pydantic
 from pydantic import Field
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import FAILED_FILE, failure_reason
+from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.comparison.plan import MASKED, Comparison
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task, TaskKindName

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind, require_aligned
+from lingraft.artifacts.artifact import Artifact, require_aligned
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import PRECISIONS, BundleKind, Precision, TableFormat, body_part, bundle_languages
 from lingraft.bundle.runtime import installed_runtime
 from lingraft.config.encoder import EncoderShape

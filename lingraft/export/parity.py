@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft.artifacts.artifact import Artifact, Draft, Kind
+from lingraft.artifacts.artifact import Artifact, Draft
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import FEATURES, OUTPUTS, Precision, body_file
 from lingraft.bundle.runtime import Body, installed_runtime
 from lingraft.bundle.self_test import max_abs_difference

@@ -10,7 +10,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from lingraft.artifacts.artifact import Artifact, Kind, Manifest, require_aligned
+from lingraft.artifacts.artifact import Artifact, require_aligned
+from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.data.tokenizer.pieces import SpecialPieces
 from lingraft.errors import AlignmentError
 from lingraft.huggingface.card_data import NOT_STATED, TrainingData, TrainingText, cost_table, trace_training_data

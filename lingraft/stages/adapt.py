@@ -13,8 +13,9 @@ from torch import nn
 
 from lingraft import ranks
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Draft, Kind, artifact_fingerprint
+from lingraft.artifacts.artifact import Artifact, Draft
 from lingraft.artifacts.locks import remove_partial_writes
+from lingraft.artifacts.manifest import Kind, artifact_fingerprint
 from lingraft.config.progressive import DevLossSwitch, FixedSwitch, Progressive, steps_until
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Draft, Kind
+from lingraft.artifacts.artifact import Artifact, Draft
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.blocks import input_hashes, load_blocks, open_split

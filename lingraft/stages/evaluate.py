@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lingraft.artifacts.artifact import Artifact, Cost, require_aligned
+from lingraft.artifacts.artifact import Artifact, require_aligned
+from lingraft.artifacts.manifest import Cost
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step, System
 from lingraft.data.blocks import load_blocks, open_split

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from lingraft.artifacts.artifact import Artifact, Draft, Kind
+from lingraft.artifacts.artifact import Artifact, Draft
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.text import load_text

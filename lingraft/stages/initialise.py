@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind, artifact_fingerprint, require_aligned
+from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.artifacts.files import require_new
+from lingraft.artifacts.manifest import Kind, artifact_fingerprint
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Draft, Kind
+from lingraft.artifacts.artifact import Artifact, Draft
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step
 from lingraft.data.blocks import input_hashes, load_blocks, open_split

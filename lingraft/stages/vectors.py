@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import require_new
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.rng import make_generator

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from lingraft.artifacts.artifact import Artifact, Draft, Kind, Manifest, require_aligned
+from lingraft.artifacts.artifact import Artifact, Draft, require_aligned
+from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import Task
 from lingraft.errors import ArtifactError

@@ -7,7 +7,7 @@ import numpy as np
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
-from lingraft.artifacts.artifact import Kind, Manifest
+from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.bundle.format import BundleKind
 from lingraft.config.encoder import EncoderShape
 

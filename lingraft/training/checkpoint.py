@@ -18,9 +18,10 @@ from torch import Tensor
 
 from lingraft import ranks
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.cache import list_differences
 from lingraft.artifacts.files import make_folder, write_json
+from lingraft.artifacts.manifest import Kind
 from lingraft.console import say
 from lingraft.errors import ArtifactError, DiskFullError, LingraftError, TrainingError
 from lingraft.retry import retry

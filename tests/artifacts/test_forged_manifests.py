@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifacts.artifact import MANIFEST, NOT_FINGERPRINTED, Artifact, Kind, read_manifest
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, NOT_FINGERPRINTED, Kind, read_manifest
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, LingraftError
 from lingraft.model.loading import load_embeddings, load_primary

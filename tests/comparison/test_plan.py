@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.manifest import Kind
 from lingraft.comparison.plan import Arm, Comparison, comparison_of_arms, plan_comparison
 from lingraft.comparison.runner import comparison_jobs
 from lingraft.config.initialisation import Initialisation

@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import bundle_name
 from lingraft.deployment.deployment import validate_deployment
 from lingraft.deployment.manifest import inference_service

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import FEATURES, HIDDEN, OUTPUTS
 from lingraft.config.encoder import Family
 from lingraft.config.gate import PARITY_TOLERANCE

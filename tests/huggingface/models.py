@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import Task, TaskFile
 from lingraft.data.tokenizer.tokenizer import Tokenizer

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Cost, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, Cost, Kind
 from lingraft.errors import AlignmentError, ArtifactError
 from lingraft.huggingface import card as model_card
 from lingraft.huggingface.card import CardSubject

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.systems import Stage
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.pieces import SpecialPieces

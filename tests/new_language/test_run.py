@@ -15,7 +15,8 @@ from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassificatio
 from typer.testing import CliRunner
 
 from lingraft import add_language
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.cli import app
 from lingraft.data.text import load_split
 from lingraft.model.loading import load_embeddings

@@ -14,7 +14,8 @@ import optuna
 import pytest
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import bundle_name, primary_name
 from lingraft.data.languages import name_and_tag
 from lingraft.reports.run.page import PAGE_FILE

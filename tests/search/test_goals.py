@@ -7,7 +7,8 @@ from typing import Any
 import optuna
 import pytest
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Goal, Metric, Range

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from typer.testing import CliRunner
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.cli import app
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, System

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.config.systems import Stage
 from lingraft.data.blocks import open_split
 from lingraft.data.text import load_split

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from lingraft import export
-from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.data.bilingual_dictionary import translation_hashes

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.errors import ExportError, RecipeError

@@ -7,7 +7,8 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.blocks import load_blocks, open_split

@@ -10,7 +10,8 @@ import pytest
 from mlflow import MlflowClient
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import mini_name, primary_name, task_name
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe

@@ -15,7 +15,8 @@ import safetensors.torch
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.errors import TrainingError
 from lingraft.training.batches import MaskedLmBatch
 from lingraft.training.checkpoint import CheckpointManager

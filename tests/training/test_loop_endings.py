@@ -15,7 +15,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.errors import TrainingError
 from lingraft.signals import Interruption
 from lingraft.training.checkpoint import CheckpointManager

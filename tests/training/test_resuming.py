@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.blocks import open_split
 from lingraft.errors import ArtifactError

@@ -21,8 +21,9 @@ from torch import nn
 
 from benchmarks.serving.soaking.answers import LIKE
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import write_json, write_text
+from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data import text
 from lingraft.data.tokenizer import tokenizer
