@@ -30,7 +30,7 @@ from lingraft.search.mini_models import MiniModels
 from lingraft.search.space import Params, describe, params_key, trial_settings
 from lingraft.stages.adapt import adaptation_run, mini_of
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Reference, language_probe
-from lingraft.stages.initialise import initial_rows, mark_of
+from lingraft.stages.embeddings import initial_rows, mark_of
 from lingraft.stages.results import Trial
 from lingraft.training import precision
 from lingraft.training.checkpoint import CheckpointManager

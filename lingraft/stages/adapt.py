@@ -30,7 +30,7 @@ from lingraft.model.flops import step_flops
 from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.loading import Primary, load_mini, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.stages.initialise import embeddings_details, initial_rows, mark_of
+from lingraft.stages.embeddings import embeddings_details, initial_rows, mark_of
 from lingraft.training import precision
 from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager

@@ -22,7 +22,7 @@ from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages import results
 from lingraft.stages.adapt import mini_of
 from lingraft.stages.alignment_probe import PART, AlignmentProbe, language_probe, reference_tensors
-from lingraft.stages.initialise import initial_rows, mark_of, quality_of, require_start
+from lingraft.stages.embeddings import initial_rows, mark_of, quality_of, require_start
 from lingraft.stages.nearest_words import nearest_words
 from lingraft.stages.results import (
     ALIGNMENT,

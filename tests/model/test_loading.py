@@ -14,7 +14,7 @@ from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.stages.adapt import adaptation_run, mini_of
-from lingraft.stages.initialise import initial_rows
+from lingraft.stages.embeddings import initial_rows
 from lingraft.tasks.finetuned import load_task
 from tests.workshop import Workshop
 

@@ -8,7 +8,7 @@ from lingraft.model.encoder import Encoder
 from lingraft.model.initialisation.initial_rows import shared_pieces
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.stages.initialise import initial_rows
+from lingraft.stages.embeddings import initial_rows
 from tests.workshop import Workshop
 
 

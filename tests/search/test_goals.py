@@ -22,8 +22,8 @@ from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search import Inputs, search
 from lingraft.search.page import PAGE_FILE
 from lingraft.stages import pretrain
-from lingraft.stages.adapt import initial_rows
 from lingraft.stages.alignment_probe import Reference, probe_of
+from lingraft.stages.embeddings import initial_rows
 from lingraft.stages.evaluate import evaluate_source
 from lingraft.stages.results import SearchResult, load_search
 from lingraft.training.schedule import ignore_metrics

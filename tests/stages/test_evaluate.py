@@ -15,8 +15,8 @@ from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextErro
 from lingraft.model.flops import step_flops
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import make_vocabulary, swap
+from lingraft.stages.embeddings import initial_rows
 from lingraft.stages.evaluate import evaluate_language, evaluate_source
-from lingraft.stages.initialise import initial_rows
 from lingraft.stages.results import (
     MASKED,
     MASKED_INITIAL,

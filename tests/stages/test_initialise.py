@@ -25,8 +25,9 @@ from lingraft.search import Inputs, search
 from lingraft.serving.client import Query, query_server, run_server
 from lingraft.signals import Interruption, interruptible
 from lingraft.stages.adapt import adapt
+from lingraft.stages.embeddings import initial_rows, quality_of
 from lingraft.stages.evaluate import evaluate_language
-from lingraft.stages.initialise import initial_rows, initialise, quality_of
+from lingraft.stages.initialise import initialise
 from lingraft.stages.results import LanguageResult, load_language, load_search
 from lingraft.stages.vectors import build_vectors
 from lingraft.training.masked_lm import mean_loss

@@ -16,7 +16,7 @@ from lingraft.model.encoder import Encoder, Layer, Vocabulary
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.stages import finetune, pretrain
 from lingraft.stages.adapt import adaptation_run, mini_of
-from lingraft.stages.initialise import initial_rows
+from lingraft.stages.embeddings import initial_rows
 from lingraft.stages.vectors import begin_as_static_vectors, vectors_of
 from lingraft.tasks import classification
 from lingraft.tasks.classification import Classifier

@@ -18,7 +18,7 @@ from lingraft.model.flops import UpdateShape
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.stages.adapt import adapt, adaptation_run, mini_of
-from lingraft.stages.initialise import initial_rows
+from lingraft.stages.embeddings import initial_rows
 from lingraft.training import masked_lm
 from lingraft.training.schedule import ignore_metrics, read_curve
 from tests.training.progressive.project import (
