@@ -322,7 +322,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the best dev score's weights are not put back",
-        "lingraft/training/state.py",
+        "lingraft/training/training_state.py",
         "            parameter.copy_(weight)\n",
         "            pass\n",
         ("training/test_loop_endings.py", "training/test_loop.py"),

@@ -27,7 +27,7 @@ from lingraft.bundle.format import (
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import PRIMARY, Task
 from lingraft.export.body import BodyInputs, Outputs, add_body, add_classifier, add_mlm_head, add_token_head
-from lingraft.export.graph import Graph
+from lingraft.export.graph_builder import Graph
 from lingraft.model.encoder import Encoder, MlmHead, Vocabulary
 from lingraft.model.loading import Primary
 from lingraft.tasks.finetuned import TaskModel

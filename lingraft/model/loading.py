@@ -1,4 +1,4 @@
-"""Primary, mini-model, embeddings and task as artifacts: saved, loaded, and combined only if they belong together."""
+"""Primary, mini-model and embeddings as artifacts: saved, loaded, and combined only if they belong together."""
 
 import shutil
 from collections.abc import Sequence

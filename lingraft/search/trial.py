@@ -36,9 +36,9 @@ from lingraft.training import precision
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.progress import training_progress
-from lingraft.training.resuming import resumable
 from lingraft.training.run import TrainingRun
 from lingraft.training.schedule import MetricsCallback, TrainingMetrics
+from lingraft.training.stage_output import resumable
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,9 @@ from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.loop import Phase
 from lingraft.training.masked_lm import Measure, accuracy, dev_evaluator, mean_loss
-from lingraft.training.resuming import already_done, require_empty, resumable, save_result, was_saved_before
 from lingraft.training.run import TrainingRun, masked_lm_phase, record_training, training_run
 from lingraft.training.schedule import TRAINING_START, MetricsCallback, PhaseStart, Plateau
+from lingraft.training.stage_output import already_done, require_empty, resumable, save_result, was_saved_before
 
 
 @distributed

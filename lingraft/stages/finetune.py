@@ -23,9 +23,9 @@ from lingraft.tasks.task_kind import Prepared, TaskKind
 from lingraft.training.batches import task_stream
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.precision import preserve_rng
-from lingraft.training.resuming import already_done, require_empty, resumable, save_result
 from lingraft.training.run import record_training, task_phase, training_run
 from lingraft.training.schedule import MetricsCallback
+from lingraft.training.stage_output import already_done, require_empty, resumable, save_result
 
 
 @distributed

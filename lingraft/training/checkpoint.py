@@ -26,7 +26,7 @@ from lingraft.console import say
 from lingraft.errors import ArtifactError, DiskFullError, LingraftError, TrainingError
 from lingraft.retry import retry
 from lingraft.training.distributed import process_group
-from lingraft.training.state import TrainingState
+from lingraft.training.training_state import TrainingState
 
 _FORMAT = 1
 """Format of the files; a checkpoint of another format is not used."""

@@ -28,7 +28,7 @@ from lingraft.training.loop import Phase, Stream, TrainingLoop, max_steps
 from lingraft.training.masked_lm import MaskedLmLoss
 from lingraft.training.progress import training_progress
 from lingraft.training.schedule import MetricsCallback, Schedule, TrainingMetrics, write_curve
-from lingraft.training.state import TrainingState
+from lingraft.training.training_state import TrainingState
 
 _ANNOUNCED: set[str] = set()
 """Number formats that this process has said it trains in."""

@@ -21,7 +21,7 @@ from lingraft.errors import TrainingError
 from lingraft.signals import Interruption
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.schedule import Schedule, TrainingMetrics
-from lingraft.training.state import TrainingState
+from lingraft.training.training_state import TrainingState
 from tests import plans
 from tests.fixtures.forked import start
 from tests.plans import train
