@@ -24,7 +24,7 @@ from lingraft.config.systems import Stage, System
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder, freeze_except, fresh_layers, mini_model
-from lingraft.model.initialisation.rows import InitialRows
+from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.stages.adapt import adaptation_run
 from lingraft.stages.finetune import body_parameters
 from lingraft.tasks.classification import Classification

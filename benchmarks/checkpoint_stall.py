@@ -29,7 +29,7 @@ from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.precision import device
 from lingraft.training.run import masked_lm_phase, training_run
-from lingraft.training.state import TrainingState
+from lingraft.training.training_state import TrainingState
 
 BLOCK_TOKENS = 128
 _WARM = 2

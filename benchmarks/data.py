@@ -25,8 +25,9 @@ import zstandard
 from benchmarks.data_page import page
 from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from benchmarks.process_tree import CommandError, Ran, run
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import write_json, write_text
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.lines import read_lines
 from lingraft.data.splits import SPLITS

@@ -23,12 +23,13 @@ import torch
 
 from benchmarks.demo_check import only_task
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import write_json
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import primary_name, task_name
 from lingraft.artifacts.token_ids import ids_dtype
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
-from lingraft.config.training import Initialisation
 from lingraft.data.blocks import load_blocks, open_split, pack_blocks
 from lingraft.data.documents import Document
 from lingraft.data.shards import blocks_in_memory
@@ -37,7 +38,7 @@ from lingraft.data.token_stream import token_stream
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import LingraftError
 from lingraft.jobs.job import AdaptationJob, LanguageDirs, language_jobs
-from lingraft.model.initialisation.aligned import align_rows
+from lingraft.model.initialisation.aligned_rows import align_rows
 from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap

@@ -16,8 +16,9 @@ from pathlib import Path
 from benchmarks.depth_search_page import Case, Found, Ran, write
 from benchmarks.samples import sample
 from lingraft.artifacts import sync
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import write_text
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Folder
 from lingraft.console import say

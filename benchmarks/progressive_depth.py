@@ -16,7 +16,8 @@ from benchmarks.pages import write_page
 from benchmarks.progressive.page import draw, page
 from benchmarks.progressive.runs import Bench, known, pretrained
 from benchmarks.speed.machine import commit, cores
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.training.precision import device
 

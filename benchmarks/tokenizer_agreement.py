@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.lines import read_lines
 from lingraft.data.tokenizer import tokenizer

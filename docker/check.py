@@ -30,7 +30,7 @@ from typing import Any
 
 from containers import ROOT, buildah, container, running
 
-from lingraft.artifacts.artifact import MANIFEST, Kind, read_manifest
+from lingraft.artifacts.manifest import MANIFEST, Kind, read_manifest
 from lingraft.config.recipe import Recipe
 from lingraft.signals import Interruption, interruptible
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from kfp.dsl import base_component
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Kind
 from lingraft.artifacts.files import write_json
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import bundle_kinds, bundle_name, primary_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task

@@ -22,7 +22,7 @@ from typing import Any
 
 from kfp.dsl import executor_main
 
-from lingraft.artifacts.artifact import read_manifest
+from lingraft.artifacts.manifest import read_manifest
 from lingraft.errors import ArtifactError, LingraftError
 from lingraft.signals import EXIT_CODES
 from lingraft.steps.launch import child

@@ -9,7 +9,7 @@ from torch import nn
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.loop import Phase, Stream, TrainingLoop
 from lingraft.training.schedule import Schedule, TrainingMetrics
-from lingraft.training.state import TrainingState
+from lingraft.training.training_state import TrainingState
 
 
 def planned(**changes: Any) -> Schedule:

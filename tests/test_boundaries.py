@@ -81,7 +81,7 @@ def sources() -> list[Path]:
 
 def test_the_core_imports_without_any_extra() -> None:
     core = [name for name in modules() if free_of_extras(name)]
-    assert {"lingraft.stages.pretrain", "lingraft.stages.evaluate", "lingraft.cli", "lingraft.tasks.loading"} <= set(
+    assert {"lingraft.stages.pretrain", "lingraft.stages.evaluate", "lingraft.cli", "lingraft.tasks.examples"} <= set(
         core
     )
     run = import_without(BLOCKED, *core)

@@ -20,7 +20,7 @@ from lingraft.signals import (
 )
 from lingraft.training.run import TrainingRun
 from lingraft.training.schedule import Schedule, TrainingMetrics
-from lingraft.training.state import TrainingState
+from lingraft.training.training_state import TrainingState
 from tests.plans import planned
 
 

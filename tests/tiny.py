@@ -13,15 +13,16 @@ from typing import NamedTuple, Self
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data import text
 from lingraft.data.tokenizer import tokenizer
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import save_vocabulary
-from lingraft.tasks.loading import kind_of
-from lingraft.tasks.model import save_task
+from lingraft.tasks.finetuned import save_task
+from lingraft.tasks.kinds import kind_of
 from tests.fixtures import once
 from tests.made_up import TOPICS, write
 

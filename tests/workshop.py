@@ -15,7 +15,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
 from lingraft.data.blocks import open_split

@@ -26,8 +26,8 @@ from benchmarks.pages import RECORD_SUFFIX, write_record
 from benchmarks.paper.data import on_data
 from benchmarks.speed.machine import commit, described
 from lingraft.artifacts import sync
-from lingraft.artifacts.artifact import Kind
 from lingraft.artifacts.files import write_text
+from lingraft.artifacts.manifest import Kind
 from lingraft.comparison.plan import Comparison
 from lingraft.comparison.runner import comparison_jobs, run_jobs
 from lingraft.config.recipe import Recipe

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.comparison.plan import Arm, Comparison, comparison_of_arms
-from lingraft.config.alignment import Alignment
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
-from lingraft.config.training import Adaptation, Initialisation, MiniBuilding
+from lingraft.config.training import Adaptation, MiniBuilding
+from lingraft.config.translations import Alignment
 
 PROGRESSIVE = "progressive"
 SYSTEMS = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT, PROGRESSIVE)

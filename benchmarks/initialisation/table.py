@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.initialisation.arms import PROGRESSIVE
 from benchmarks.pages import read_record
-from lingraft.artifacts.artifact import read_manifest
+from lingraft.artifacts.manifest import read_manifest
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison
 from lingraft.comparison.records import load_eval_result
 from lingraft.comparison.runner import evaluation_dir, initial_dir, vectors_dir

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lingraft.artifacts.artifact import MANIFEST, Kind, Manifest, read_manifest
+from lingraft.artifacts.manifest import MANIFEST, Kind, Manifest, read_manifest
 from lingraft.comparison import runner
 from lingraft.comparison.plan import Comparison
 from lingraft.jobs.job import Job

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.progressive.arms import Arm, arms
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import write_json
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.data.blocks import load_blocks, open_split

@@ -21,9 +21,9 @@ from benchmarks.serving.memory import run_side
 from lingraft.bundle.format import TABLE_FORMATS, TableFormat
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.client import run_server
+from lingraft.serving.handlers.classification import TEXT_CLASSIFICATION
+from lingraft.serving.handlers.handler import TaskInput, run_batch
 from lingraft.serving.publishing.publish import publish, withdraw
-from lingraft.serving.tasks.classification import TEXT_CLASSIFICATION
-from lingraft.serving.tasks.handler import TaskInput, run_batch
 
 _LANGUAGES = 6
 """Added one after the other, where memory is measured."""

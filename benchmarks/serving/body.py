@@ -25,8 +25,9 @@ from torch import Tensor, nn
 from benchmarks.serving.made import BASE
 from benchmarks.serving.turns import in_turns, medians
 from benchmarks.speed.machine import commit, described
-from lingraft.artifacts.artifact import Draft, Kind
+from lingraft.artifacts.artifact import Draft
 from lingraft.artifacts.files import write_json
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import Precision, body_file
 from lingraft.bundle.runtime import Body
 from lingraft.config.encoder import EncoderShape

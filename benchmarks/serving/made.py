@@ -13,7 +13,8 @@ import torch
 
 from benchmarks.serving import words
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Draft, Kind
+from lingraft.artifacts.artifact import Artifact, Draft
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import TABLE_FORMATS, Precision, TableFormat
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer

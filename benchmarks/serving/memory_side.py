@@ -49,7 +49,8 @@ def added(languages: Sequence[str], folders: Sequence[Path]) -> Iterator[dict[st
         folders: of the bundles that are served, then of those that have the languages, in the order of tasks.
     """
     import lingraft.serving.server  # noqa: F401
-    from lingraft.artifacts.artifact import Artifact, Kind
+    from lingraft.artifacts.artifact import Artifact
+    from lingraft.artifacts.manifest import Kind
     from lingraft.serving.bundle import open_language
     from lingraft.serving.served_bundles import ServedBundles
 

@@ -23,9 +23,9 @@ from benchmarks.serving.memory import separate_that_fit
 from lingraft.bundle.runtime import Body
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.endpoint import queue_limits
+from lingraft.serving.handlers.handler import TokenRow, run_batch
 from lingraft.serving.queue import BatchQueue
 from lingraft.serving.settings import ServingSettings
-from lingraft.serving.tasks.handler import TokenRow, run_batch
 
 MIXED, SINGLE, SEPARATE = "mixed", "single", "separate"
 CLIENTS = (1, 4, 16, 32)

@@ -5,7 +5,8 @@ from pathlib import Path
 from torch import Tensor
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.token_ids import ids_dtype
 from lingraft.data import blocks
 from lingraft.data.shards import WINDOW_SHARDS, Blocks, BlockWriter

@@ -22,9 +22,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, artifact_fingerprint, json_fingerprint
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import sha256_of, write_json
 from lingraft.artifacts.locks import folder_lock
+from lingraft.artifacts.manifest import MANIFEST, Kind, artifact_fingerprint, json_fingerprint
 from lingraft.artifacts.remote import uri_of
 from lingraft.artifacts.storage import RemotePath
 from lingraft.artifacts.sync import RESULTS_VARIABLE, shared_cache_dir

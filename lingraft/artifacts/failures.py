@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pydantic
 
-from lingraft.artifacts.artifact import MANIFEST
 from lingraft.artifacts.cache import ProvenanceMismatchError
 from lingraft.artifacts.files import write_text
+from lingraft.artifacts.manifest import MANIFEST
 from lingraft.console import say
 from lingraft.errors import LingraftError
 

@@ -13,9 +13,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, read_manifest
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import cache_folder, explain_write_errors, sha256_of, write_bytes
 from lingraft.artifacts.locks import try_file_lock
+from lingraft.artifacts.manifest import MANIFEST, Kind, read_manifest
 from lingraft.artifacts.storage import RemotePath
 from lingraft.artifacts.token_ids import Ids, map_ids
 from lingraft.errors import ArtifactError, LingraftError

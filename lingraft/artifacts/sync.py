@@ -11,8 +11,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from lingraft.artifacts.artifact import MANIFEST, Artifact, read_manifest
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import atomic_folder, cache_folder, make_folder
+from lingraft.artifacts.manifest import MANIFEST, read_manifest
 from lingraft.artifacts.remote import uri_of
 from lingraft.artifacts.storage import RemotePath
 from lingraft.console import say

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import pydantic
 
-from lingraft.artifacts.artifact import Manifest
+from lingraft.artifacts.manifest import Manifest
 from lingraft.config.tasks import PRIMARY, TaskKindName
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.errors import ArtifactError

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import PART_FIELDS, Artifact, Kind, Manifest
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import PART_FIELDS, Kind, Manifest
 from lingraft.bundle.format import Precision, body_fingerprint, bundle_tokenizers
 from lingraft.errors import PublicationError
 

@@ -120,7 +120,7 @@ def deploy(
         rollout.rollback()
     else:
         from lingraft.deployment.deployment import validate_deployment
-        from lingraft.deployment.manifest import inference_service
+        from lingraft.deployment.inference_service import inference_service
 
         rollout.apply(inference_service(validate_deployment(**given)))
     if wait:
@@ -133,7 +133,7 @@ def _print(given: dict[str, object]) -> None:
     import yaml
 
     from lingraft.deployment.deployment import validate_deployment
-    from lingraft.deployment.manifest import inference_service
+    from lingraft.deployment.inference_service import inference_service
 
     plain = json.loads(json.dumps(inference_service(validate_deployment(**given))))  # or YAML would have anchors
     print(yaml.safe_dump(plain, sort_keys=False, width=120), end="")

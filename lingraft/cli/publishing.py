@@ -166,7 +166,8 @@ def _registered(bundle: Path) -> list[tuple[str, int]]:
     Raises:
         PublicationError: there is none.
     """
-    from lingraft.artifacts.artifact import Artifact, Kind
+    from lingraft.artifacts.artifact import Artifact
+    from lingraft.artifacts.manifest import Kind
     from lingraft.tracking import retrying_client
     from lingraft.tracking.versions import search_versions
 

@@ -124,7 +124,7 @@ def pull(
     version: ChosenArgument = None,
 ) -> None:
     """Bring a version's artifact to a folder, verified: what is damaged does not arrive."""
-    from lingraft.artifacts.artifact import Kind
+    from lingraft.artifacts.manifest import Kind
     from lingraft.tracking import retrying_client
     from lingraft.tracking.versions import download
 
@@ -324,7 +324,7 @@ def add(
     Its primary, and the tasks that it is to be served with, are added before. Ends with 1 if the embeddings or a bundle
     are refused.
     """
-    from lingraft.artifacts.artifact import MANIFEST
+    from lingraft.artifacts.manifest import MANIFEST
 
     if (folder / MANIFEST).is_file():
         return _add_artifact(folder, by or current_user(), project)

@@ -36,7 +36,8 @@ def verify(
 
     Hashes find damage. To find edits of the manifest itself, give the fingerprint that it must have, or a key.
     """
-    from lingraft.artifacts.artifact import Artifact, read_manifest
+    from lingraft.artifacts.artifact import Artifact
+    from lingraft.artifacts.manifest import read_manifest
 
     found = Artifact.load(artifact, read_manifest(artifact).kind)
     if fingerprint is not None:
@@ -69,7 +70,8 @@ def sign(
     signature: SignatureOption = None,
 ) -> None:
     """Sign every file of an artifact, for `lingraft verify --key`, or for OpenSSF's `model_signing verify key`."""
-    from lingraft.artifacts.artifact import Artifact, read_manifest
+    from lingraft.artifacts.artifact import Artifact
+    from lingraft.artifacts.manifest import read_manifest
     from lingraft.artifacts.signing import sign as write
     from lingraft.artifacts.signing import signature_beside
 
@@ -80,7 +82,7 @@ def sign(
 
 
 def _by_language(found: "Artifact") -> dict[str, str]:
-    from lingraft.artifacts.artifact import Kind
+    from lingraft.artifacts.manifest import Kind
     from lingraft.bundle.format import bundle_tokenizers
     from lingraft.bundle.language_part import language_fingerprint
 

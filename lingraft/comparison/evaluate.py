@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import (
     EXPECTED_ERRORS,
     InputFailedError,
@@ -24,6 +24,7 @@ from lingraft.artifacts.failures import (
     format_error,
     require_inputs_made,
 )
+from lingraft.artifacts.manifest import Kind
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, FinetuningRun, PlannedPrimary
 from lingraft.comparison.records import EvalResult, save_eval_result
 from lingraft.config.recipe import Recipe
@@ -38,7 +39,7 @@ from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, PART, Reference, probe_of, reference_tensors
 from lingraft.stages.evaluate import load_tasks
 from lingraft.stages.results import SeedScores
-from lingraft.tasks.loading import load_examples
+from lingraft.tasks.examples import load_examples
 from lingraft.training import masked_lm, precision
 
 Found = TypeVar("Found")

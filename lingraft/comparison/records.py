@@ -8,8 +8,9 @@ import pydantic
 from pydantic import Field
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import FAILED_FILE, failure_reason
+from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.comparison.plan import MASKED, Comparison
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task, TaskKindName
@@ -17,7 +18,7 @@ from lingraft.errors import ArtifactError
 from lingraft.reports.paper.published import DISTANCES, SCORES
 from lingraft.reports.paper.records import Cell, LanguageFacts, PaperRecords, SourceCell, TaskFacts
 from lingraft.stages.results import RESULT_FILE, Result
-from lingraft.tasks.loading import kind_of
+from lingraft.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from torch import Tensor

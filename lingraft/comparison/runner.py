@@ -14,11 +14,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.cache import find_or_note, require_same_provenance
 from lingraft.artifacts.failures import clear_failure, failure_reason, record_failure, require_inputs_made
 from lingraft.artifacts.files import explain_write_errors, write_text
 from lingraft.artifacts.locks import folder_lock
+from lingraft.artifacts.manifest import Kind
 from lingraft.comparison import jobs
 from lingraft.comparison.evaluate import ArmEvaluation, FinetunedModels, PrimaryEvaluation, ReferenceJob
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, PlannedPrimary, plan_comparison

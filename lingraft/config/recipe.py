@@ -15,24 +15,17 @@ from typing import Any, Literal, Self
 import pydantic
 from pydantic import Field, NonNegativeInt
 
-from lingraft.config.alignment import Alignment, is_default
 from lingraft.config.cluster import Cluster, StageName
 from lingraft.config.encoder import EncoderShape, TokenizerSettings
 from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, Gate
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.search import Search
 from lingraft.config.section import Language, Name, Section, explain_problem
 from lingraft.config.systems import Stage, Steps, System, steps_of
 from lingraft.config.tasks import PRIMARY, Task
 from lingraft.config.text import Folder, Split, TextSource
-from lingraft.config.training import (
-    Adaptation,
-    Initialisation,
-    MiniBuilding,
-    Paper,
-    Pretraining,
-    Training,
-    blocks_per_process,
-)
+from lingraft.config.training import Adaptation, MiniBuilding, Paper, Pretraining, Training, blocks_per_process
+from lingraft.config.translations import Alignment, is_default
 from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
 

@@ -6,8 +6,8 @@ from typing import Annotated, Self
 import pydantic
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.section import Language, Section, Share
-from lingraft.config.training import Initialisation
 
 SEARCH_STORAGE = "LINGRAFT_SEARCH_STORAGE"
 """Environment variable: the Optuna storage of searches, whose URL may have a password in it."""

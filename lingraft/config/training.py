@@ -1,32 +1,14 @@
 """Training in a recipe: the stages, and the paper's comparison."""
 
-from enum import StrEnum
 from typing import Literal, Self
 
 import pydantic
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.progressive import Progressive
 from lingraft.config.section import Section, Share, is_none
 from lingraft.config.systems import System
-
-
-class Initialisation(StrEnum):
-    """Start of the rows of a language's pieces; special pieces are copied by role in every case."""
-
-    OVERLAP = "overlap"
-    """Rows of pieces that the source has too are copied, the rest are drawn from N(0, 0.02) (paper, footnote 1)."""
-    RANDOM = "random"
-    """All rows but the special ones are drawn from N(0, 0.02)."""
-    FITTED = "fitted"
-    """Rows of shared pieces are copied; others are drawn around the mean that a fit to the source's rows predicts."""
-    ALIGNED = "aligned"
-    """Rows are weighted means of the source's rows that mean the same, found by parallel text, a dictionary or text."""
-
-    @property
-    def needs_text(self) -> bool:
-        """Whether rows follow from text, and not from the primary, the tokenizer and a seed alone."""
-        return self is Initialisation.ALIGNED
 
 
 class OptimizerSettings(Section):

@@ -12,7 +12,8 @@ import numpy as np
 from pydantic import PositiveInt
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.remote import RemoteShards, open_remote, uri_of
 from lingraft.artifacts.token_ids import TENSOR, Ids, ids_dtype
 from lingraft.config.recipe import Recipe

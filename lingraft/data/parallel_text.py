@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from lingraft.artifacts.storage import parse_path
-from lingraft.config.alignment import ParallelText
+from lingraft.config.translations import ParallelText
 from lingraft.data.lines import read_lines
 from lingraft.errors import LingraftError, TextError, raise_errors
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.storage import TextPath, expand_paths, parse_path
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task

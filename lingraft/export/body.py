@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from lingraft.bundle.format import FEATURES, HIDDEN, Precision
 from lingraft.config.encoder import Activation
-from lingraft.export.graph import Graph
+from lingraft.export.graph_builder import Graph
 from lingraft.model.encoder import Encoder, Layer, MlmHead
 from lingraft.tasks.classification import Classifier
 

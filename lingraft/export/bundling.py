@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind, require_aligned
+from lingraft.artifacts.artifact import Artifact, require_aligned
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import PRECISIONS, BundleKind, Precision, TableFormat, body_part, bundle_languages
 from lingraft.bundle.runtime import installed_runtime
 from lingraft.config.encoder import EncoderShape
@@ -20,8 +21,8 @@ from lingraft.export.language import ExportedLanguage, write_language
 from lingraft.export.parity import Parity, compare_languages
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
-from lingraft.tasks.loading import kind_of
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
+from lingraft.tasks.kinds import kind_of
 
 _SELF_TEST_SLACK: dict[Precision, float] = {"fp32": 2.0, "fp16": 4.0, "int8": 2.0}
 """Factors on the tolerance of self-tests, since a server's processor rounds differently from the exporter's.

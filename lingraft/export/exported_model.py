@@ -27,12 +27,12 @@ from lingraft.bundle.format import (
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import PRIMARY, Task
 from lingraft.export.body import BodyInputs, Outputs, add_body, add_classifier, add_mlm_head, add_token_head
-from lingraft.export.graph import Graph
+from lingraft.export.graph_builder import Graph
 from lingraft.model.encoder import Encoder, MlmHead, Vocabulary
 from lingraft.model.loading import Primary
-from lingraft.tasks.kinds import TaskKind
-from lingraft.tasks.loading import kind_of
-from lingraft.tasks.model import TaskModel
+from lingraft.tasks.finetuned import TaskModel
+from lingraft.tasks.kinds import kind_of
+from lingraft.tasks.task_kind import TaskKind
 
 
 class TokenBatch(NamedTuple):
@@ -51,7 +51,7 @@ class ExportedModel:
     name: str
     kind: BundleKind
     net: Any
-    """Net of the task (`lingraft.tasks.kinds.TaskNet`), or the primary's `Encoder`."""
+    """Net of the task (`lingraft.tasks.task_kind.TaskNet`), or the primary's `Encoder`."""
     labels: list[str]
     settings: Task | None
     """Settings of the task; None for a primary."""

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft.artifacts.artifact import Artifact, Draft, Kind
+from lingraft.artifacts.artifact import Artifact, Draft
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import FEATURES, OUTPUTS, Precision, body_file
 from lingraft.bundle.runtime import Body, installed_runtime
 from lingraft.bundle.self_test import max_abs_difference
@@ -23,8 +24,8 @@ from lingraft.export.exported_model import ExportedModel, TokenBatch, write_bodi
 from lingraft.export.language import ExportedLanguage
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import load_embeddings
-from lingraft.tasks.loading import load_examples
-from lingraft.tasks.model import load_task
+from lingraft.tasks.examples import load_examples
+from lingraft.tasks.finetuned import load_task
 from lingraft.training import masked_lm
 
 Parity = dict[str, dict[str, float]]

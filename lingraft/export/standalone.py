@@ -20,7 +20,7 @@ from lingraft.errors import ExportError
 from lingraft.export.body import BodyInputs, Outputs
 from lingraft.export.bundling import load_sources
 from lingraft.export.exported_model import ExportedModel
-from lingraft.export.graph import Graph
+from lingraft.export.graph_builder import Graph
 from lingraft.export.language import ExportedLanguage
 from lingraft.export.parity import parity_batch, require_parity
 

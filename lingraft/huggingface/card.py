@@ -10,7 +10,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from lingraft.artifacts.artifact import Artifact, Kind, Manifest, require_aligned
+from lingraft.artifacts.artifact import Artifact, require_aligned
+from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.data.tokenizer.pieces import SpecialPieces
 from lingraft.errors import AlignmentError
 from lingraft.huggingface.card_data import NOT_STATED, TrainingData, TrainingText, cost_table, trace_training_data
@@ -21,7 +22,7 @@ from lingraft.stages import results
 from lingraft.stages.results import LanguageResult, SourceResult, TaskScores
 from lingraft.tables import markdown_table
 from lingraft.tasks.class_scores import class_scores
-from lingraft.tasks.model import TaskModel
+from lingraft.tasks.finetuned import TaskModel
 
 _FILE = "model_card.md"
 _TASK_WORDS = {

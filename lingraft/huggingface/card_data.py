@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lingraft.artifacts.artifact import Artifact, Cost, Kind, Manifest, read_manifest
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Cost, Kind, Manifest, read_manifest
 from lingraft.data.splits import SplitName
 from lingraft.errors import ArtifactError
 from lingraft.tables import markdown_table

@@ -20,7 +20,7 @@ from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
 from lingraft.huggingface.model import encoder_of, hf_class_of, hf_config, hf_tensors, own_model_type
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
-from lingraft.tasks.model import TaskModel, load_task
+from lingraft.tasks.finetuned import TaskModel, load_task
 from lingraft.tasks.pairs import pad, pad_types
 
 TOLERANCE = 1e-5

@@ -8,8 +8,9 @@ from typing import Any
 import pydantic
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import require_new
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.section import Language
 from lingraft.console import say

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from typing_extensions import override
 
-from lingraft.artifacts.artifact import Artifact, Kind, artifact_fingerprint, read_manifest
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.cache import cached, code_version, has_shared_result, shared_result, shared_results
 from lingraft.artifacts.failures import failure_reason
 from lingraft.artifacts.files import atomic_folder
+from lingraft.artifacts.manifest import Kind, artifact_fingerprint, read_manifest
 from lingraft.artifacts.names import mini_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage

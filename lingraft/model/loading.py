@@ -1,4 +1,4 @@
-"""Primary, mini-model, embeddings and task as artifacts: saved, loaded, and combined only if they belong together."""
+"""Primary, mini-model and embeddings as artifacts: saved, loaded, and combined only if they belong together."""
 
 import shutil
 from collections.abc import Sequence
@@ -8,7 +8,8 @@ from pathlib import Path
 from pydantic import PositiveInt
 from torch import nn
 
-from lingraft.artifacts.artifact import Artifact, Draft, Kind, Manifest, require_aligned
+from lingraft.artifacts.artifact import Artifact, Draft, require_aligned
+from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, RecipeError, TokenizerError

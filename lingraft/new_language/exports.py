@@ -5,8 +5,9 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.cache import is_made
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.errors import MissingExtraError

@@ -14,8 +14,9 @@ from pydantic import PositiveInt
 from typing_extensions import override
 
 from lingraft import preflight
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import sha256_of
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.console import PlannedStep, TotalProgress, say
 from lingraft.data.documents import text_files

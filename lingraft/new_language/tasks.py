@@ -13,8 +13,9 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, MissingExtraError, TextError
 from lingraft.huggingface.model import hf_class_of
 from lingraft.stages.evaluate import load_tasks
-from lingraft.tasks.loading import kind_of, load_examples
-from lingraft.tasks.model import TaskModel
+from lingraft.tasks.examples import load_examples
+from lingraft.tasks.finetuned import TaskModel
+from lingraft.tasks.kinds import kind_of
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.data.splits import SplitName
 from lingraft.errors import LingraftError
+from lingraft.tasks.examples import AnyExample, read_examples
 from lingraft.tasks.labelled_texts import Example
-from lingraft.tasks.loading import AnyExample, read_examples
 from lingraft.tasks.tagged_sentences import Sentence
 
 MAX_EXAMPLES = 500_000

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from lingraft.artifacts.artifact import Artifact, Cost
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Cost
 from lingraft.config.recipe import Recipe
 from lingraft.errors import RecipeError
 from lingraft.jobs.job import MiniBuildingJob

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import optuna
 
-from lingraft.artifacts.artifact import Artifact, Cost
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Cost
 from lingraft.config.search import Goal
 from lingraft.errors import MissingExtraError, TrainingError
 from lingraft.search import page

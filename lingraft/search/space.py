@@ -5,9 +5,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Range
-from lingraft.config.training import Adaptation, Initialisation
+from lingraft.config.training import Adaptation
 
 Params = Mapping[str, Any]
 """Parameters of one trial: its depth, and whatever else is searched."""

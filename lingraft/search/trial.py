@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifacts import sync
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Metric
-from lingraft.config.training import Adaptation, Initialisation
+from lingraft.config.training import Adaptation
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError, TextError
 from lingraft.model.encoder import Encoder
-from lingraft.model.initialisation.rows import InitialRows
+from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search.budget import Budget, TrialLength
@@ -29,15 +30,15 @@ from lingraft.search.mini_models import MiniModels
 from lingraft.search.space import Params, describe, params_key, trial_settings
 from lingraft.stages.adapt import adaptation_run, mini_of
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Reference, language_probe
-from lingraft.stages.initialise import initial_rows, mark_of
+from lingraft.stages.embeddings import initial_rows, mark_of
 from lingraft.stages.results import Trial
 from lingraft.training import precision
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.progress import training_progress
-from lingraft.training.resuming import resumable
 from lingraft.training.run import TrainingRun
 from lingraft.training.schedule import MetricsCallback, TrainingMetrics
+from lingraft.training.stage_output import resumable
 
 
 @dataclass(frozen=True)

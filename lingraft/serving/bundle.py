@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from pydantic import PositiveFloat
 from safetensors.numpy import load_file
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import (
     BIAS,
     BundleKind,

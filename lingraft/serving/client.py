@@ -11,10 +11,10 @@ from typing import IO, Any, NamedTuple
 
 from lingraft.errors import MissingExtraError, RequestError, ServingError
 from lingraft.retry import poll
-from lingraft.serving.tasks.classification import LABEL, PROBABILITY
-from lingraft.serving.tasks.entities import ENTITY, KIND, SCORE
-from lingraft.serving.tasks.handler import LANGUAGE
-from lingraft.serving.tasks.question_answering import ANSWER
+from lingraft.serving.handlers.classification import LABEL, PROBABILITY
+from lingraft.serving.handlers.handler import LANGUAGE
+from lingraft.serving.handlers.question_answering import ANSWER
+from lingraft.serving.handlers.tagging import ENTITY, KIND, SCORE
 
 try:
     import httpx

@@ -17,13 +17,7 @@ from lingraft.data.pool import available_cores
 from lingraft.errors import OverloadedError, RequestError, StoppingError
 from lingraft.serving import metrics
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.languages import mismatch_warning, resolve_languages, unknown_shares
-from lingraft.serving.models import DETECTED_LANGUAGE, LANGUAGE_CONFIDENCE, UNKNOWN_SHARE, metadata, served_models
-from lingraft.serving.queue import MIN_FILL, BatchQueue, QueueLimits
-from lingraft.serving.requests import InferRequest, ParsedRequest, validate_request
-from lingraft.serving.served_bundles import ServedBundles
-from lingraft.serving.settings import ServingSettings
-from lingraft.serving.tasks.handler import (
+from lingraft.serving.handlers.handler import (
     LANGUAGE,
     EncodedRequest,
     ResponseTensors,
@@ -34,6 +28,18 @@ from lingraft.serving.tasks.handler import (
     run_batch,
     text_tensor,
 )
+from lingraft.serving.languages import mismatch_warning, resolve_languages, unknown_shares
+from lingraft.serving.queue import MIN_FILL, BatchQueue, QueueLimits
+from lingraft.serving.requests import InferRequest, ParsedRequest, validate_request
+from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.served_models import (
+    DETECTED_LANGUAGE,
+    LANGUAGE_CONFIDENCE,
+    UNKNOWN_SHARE,
+    metadata,
+    served_models,
+)
+from lingraft.serving.settings import ServingSettings
 
 WARNING = "warning"
 """Name of the response's parameter."""

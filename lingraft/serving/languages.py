@@ -10,8 +10,8 @@ from lingraft.data.language_detection import DetectedLanguage, LanguageDetector
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RequestError
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.tasks.fill_mask import MASK
-from lingraft.serving.tasks.handler import TaskInput, TokenRow
+from lingraft.serving.handlers.fill_mask import MASK
+from lingraft.serving.handlers.handler import TaskInput, TokenRow
 
 AUTO = "auto"
 _SHOWN_TEXTS = 5

@@ -10,11 +10,11 @@ from typing import Any
 
 from lingraft._version import __version__
 from lingraft.serving.endpoint import WARNING, Endpoint
+from lingraft.serving.handlers.handler import LANGUAGE, RequestParameter
 from lingraft.serving.languages import AUTO
-from lingraft.serving.models import ServedModel
 from lingraft.serving.request_guard import OPEN_PATHS
 from lingraft.serving.requests import MAX_ID, MAX_PARTS
-from lingraft.serving.tasks.handler import LANGUAGE, RequestParameter
+from lingraft.serving.served_models import ServedModel
 
 _Schema = dict[str, Any]
 _UNAUTHORIZED = {"401": "The token is missing or wrong."}

@@ -7,8 +7,8 @@ from typing import Annotated, Any, NamedTuple
 import pydantic
 
 from lingraft.errors import RequestError
+from lingraft.serving.handlers.handler import LANGUAGE, RequestParameter, TaskHandler
 from lingraft.serving.settings import ServingSettings
-from lingraft.serving.tasks.handler import LANGUAGE, RequestParameter, TaskHandler
 from lingraft.tasks.squad_windows import is_blank
 
 MAX_PARTS = 16

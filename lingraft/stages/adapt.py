@@ -13,8 +13,9 @@ from torch import nn
 
 from lingraft import ranks
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Draft, Kind, artifact_fingerprint
+from lingraft.artifacts.artifact import Artifact, Draft
 from lingraft.artifacts.locks import remove_partial_writes
+from lingraft.artifacts.manifest import Kind, artifact_fingerprint
 from lingraft.config.progressive import DevLossSwitch, FixedSwitch, Progressive, steps_until
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step
@@ -26,19 +27,19 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import DepthError, RecipeError
 from lingraft.model.encoder import Encoder, freeze_except, mini_model
 from lingraft.model.flops import step_flops
-from lingraft.model.initialisation.rows import InitialRows
+from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.loading import Primary, load_mini, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.stages.initialise import embeddings_details, initial_rows, mark_of
+from lingraft.stages.embeddings import embeddings_details, initial_rows, mark_of
 from lingraft.training import precision
 from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.loop import Phase
 from lingraft.training.masked_lm import Measure, accuracy, dev_evaluator, mean_loss
-from lingraft.training.resuming import already_done, require_empty, resumable, save_result, was_saved_before
 from lingraft.training.run import TrainingRun, masked_lm_phase, record_training, training_run
 from lingraft.training.schedule import TRAINING_START, MetricsCallback, PhaseStart, Plateau
+from lingraft.training.stage_output import already_done, require_empty, resumable, save_result, was_saved_before
 
 
 @distributed

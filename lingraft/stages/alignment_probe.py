@@ -28,8 +28,8 @@ from lingraft.data.splits import SplitName
 from lingraft.data.text import read_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder
+from lingraft.model.initialisation.initial_rows import shared_pieces
 from lingraft.model.initialisation.piece_classes import PieceClass, classes_of
-from lingraft.model.initialisation.rows import shared_pieces
 from lingraft.model.loading import Primary
 from lingraft.stages.results import AlignmentBasis, SourceResult, require_result
 from lingraft.stages.transfer_metrics import RetrievalResult, context_states, mean_states, retrieve

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lingraft.artifacts.artifact import Artifact, Cost, require_aligned
+from lingraft.artifacts.artifact import Artifact, require_aligned
+from lingraft.artifacts.manifest import Cost
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step, System
 from lingraft.data.blocks import load_blocks, open_split
@@ -21,7 +22,7 @@ from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages import results
 from lingraft.stages.adapt import mini_of
 from lingraft.stages.alignment_probe import PART, AlignmentProbe, language_probe, reference_tensors
-from lingraft.stages.initialise import initial_rows, mark_of, quality_of, require_start
+from lingraft.stages.embeddings import initial_rows, mark_of, quality_of, require_start
 from lingraft.stages.nearest_words import nearest_words
 from lingraft.stages.results import (
     ALIGNMENT,
@@ -37,10 +38,10 @@ from lingraft.stages.results import (
     TaskScores,
     task_item,
 )
+from lingraft.tasks.examples import load_examples
+from lingraft.tasks.finetuned import TaskModel, load_task
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.tasks.kinds import TaskEvaluation
-from lingraft.tasks.loading import load_examples
-from lingraft.tasks.model import TaskModel, load_task
+from lingraft.tasks.task_kind import TaskEvaluation
 from lingraft.training import masked_lm, precision
 from lingraft.training.schedule import read_curve
 

@@ -9,21 +9,23 @@ from typing import Any
 import torch
 from torch import nn
 
-from lingraft.artifacts.artifact import Artifact, Draft, Kind
+from lingraft.artifacts.artifact import Artifact, Draft
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.text import load_text
 from lingraft.model.encoder import freeze_except, mini_model
 from lingraft.model.loading import load_primary
-from lingraft.tasks.kinds import Prepared, TaskKind
-from lingraft.tasks.loading import kind_of, load_examples
-from lingraft.tasks.model import save_task
+from lingraft.tasks.examples import load_examples
+from lingraft.tasks.finetuned import save_task
+from lingraft.tasks.kinds import kind_of
+from lingraft.tasks.task_kind import Prepared, TaskKind
 from lingraft.training.batches import task_stream
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.precision import preserve_rng
-from lingraft.training.resuming import already_done, require_empty, resumable, save_result
 from lingraft.training.run import record_training, task_phase, training_run
 from lingraft.training.schedule import MetricsCallback
+from lingraft.training.stage_output import already_done, require_empty, resumable, save_result
 
 
 @distributed

@@ -13,28 +13,27 @@ from typing import Any
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind, artifact_fingerprint, require_aligned
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import require_new
+from lingraft.artifacts.manifest import Kind, artifact_fingerprint
 from lingraft.config.recipe import Recipe
-from lingraft.config.systems import Stage, Step
-from lingraft.config.training import Initialisation
+from lingraft.config.systems import Stage
 from lingraft.console import say
 from lingraft.data.bilingual_dictionary import read_word_pairs, translation_hashes
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.parallel_text import HELD_OUT, Pair, file_names, is_held_out, read_pairs
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
-from lingraft.model.initialisation import rows as drawing
-from lingraft.model.initialisation.aligned import AlignedRows, align_rows
-from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
-from lingraft.model.initialisation.piece_classes import PieceClass
-from lingraft.model.initialisation.rows import InitialRows
+from lingraft.errors import RecipeError, TextError
+from lingraft.model.initialisation.aligned_rows import AlignedRows, align_rows
+from lingraft.model.initialisation.alignment_quality import AlignmentResource
+from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.initialisation.translation import TranslationTable, dictionary_table, parallel_table
-from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary, save_vocabulary
+from lingraft.model.loading import Primary, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.preflight.languages import load_detector
 from lingraft.preflight.resources import PairScan, dictionary_problems, language_problems
+from lingraft.stages.embeddings import ALIGNMENT, INITIALISATION, embeddings_details, initial_rows
 from lingraft.stages.vectors import load_vectors, vectors_of
 from lingraft.training.masked_lm import mean_loss
 from lingraft.training.schedule import write_curve
@@ -43,12 +42,6 @@ _JUDGED_TOKENS = 8192
 """Tokens of the dev split on which aligned rows are compared with fitted ones; seconds on one core."""
 _READ_TOKENS = 1_000_000
 """Tokens of the training split in which a dictionary's words are looked up; a second on one core."""
-_INITIALISATION = "initialisation"
-"""Detail of a manifest that only initial embeddings have."""
-_ALIGNMENT = "alignment"
-"""Detail of initial embeddings that were computed from text."""
-_INITIAL = "initial"
-"""Name under which manifests keep the fingerprint of the initial embeddings that something was made from."""
 
 
 def initialise(
@@ -92,11 +85,11 @@ def initialise(
             source_vectors=source_vectors,
             target_vectors=target_vectors,
         )
-        rows, facts = found.rows, {_ALIGNMENT: asdict(found.quality)}
+        rows, facts = found.rows, {ALIGNMENT: asdict(found.quality)}
     else:
         rows, data_hashes, facts = initial_rows(recipe, source, pieces), {}, {}
     step = recipe.steps_over(settings.depth)[Stage.ADAPT]
-    details: dict[str, Any] = {_INITIALISATION: settings.initialisation, "seed": settings.seed}
+    details: dict[str, Any] = {INITIALISATION: settings.initialisation, "seed": settings.seed}
     details |= facts | embeddings_details(recipe, settings.depth, step, rows)
     with artifact.create(out, Kind.EMBEDDINGS) as draft:
         save_vocabulary(draft, make_vocabulary(rows.table_VD, rows.bias_V, rows.special), pieces)
@@ -111,84 +104,6 @@ def initialise(
             "record": {"precision": "fp32", "device": "cpu", "elapsed_s": time.monotonic() - started},
         }
     return Artifact.load(out, Kind.EMBEDDINGS)
-
-
-def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer, initial: Path | None = None) -> InitialRows:
-    """Return the rows that a language's embeddings start from: those of an artifact, else drawn by the recipe's seed.
-
-    Drawn or read from what `initialise` wrote for the same recipe, they are the same bit for bit.
-
-    Args:
-        recipe: its [adaptation] has the kind of initialisation and the seed.
-        primary: whose rows are copied or imitated.
-        pieces: tokenizer of the language.
-        initial: embeddings that `initialise` wrote.
-
-    Raises:
-        AlignmentError: `initial` was made from another primary.
-        TokenizerError: `initial` was made with another tokenizer, or the primary has no pieces but special ones.
-        RecipeError: `initial` is of another kind than the recipe's, or it is missing and the rows cannot be drawn.
-        ArtifactError: `initial` is damaged, or was not written by `initialise`.
-    """
-    how = recipe.adaptation.initialisation
-    if initial:
-        return _loaded(initial, how, primary, pieces)
-    if how.needs_text:
-        raise RecipeError(
-            f"adaptation.initialisation is '{how}', whose rows are computed from text by a command of their own. Run "
-            f"`lingraft initialise` for {pieces.language!r} first, and give the folder that it wrote (--initial)."
-        )
-    generator = torch.Generator().manual_seed(recipe.adaptation.seed)
-    return drawing.initialise_rows(primary.encoder.vocabulary, primary.tokenizer, pieces, how, generator)
-
-
-def embeddings_details(recipe: Recipe, depth: int, step: Step, rows: InitialRows) -> dict[str, Any]:
-    """Return the details that manifests of initial and of learned embeddings have."""
-    return {
-        "depth": depth,
-        "fresh_layers": step.fresh_layers,
-        "system": recipe.system,
-        "overlap": rows.copied,
-        "overlap_by_class": rows.counts(),
-        "vocabulary": len(rows.table_VD),
-    }
-
-
-def quality_of(initial: Path | None) -> AlignmentQuality | None:
-    """Return the quality of the alignment that initial embeddings come from; None where rows were not aligned.
-
-    Raises:
-        ArtifactError: there is no artifact, or its manifest is damaged.
-    """
-    manifest = Artifact.load(initial, Kind.EMBEDDINGS).manifest if initial else None
-    if manifest is None or _ALIGNMENT not in manifest.details:
-        return None
-    quality: AlignmentQuality = manifest.detail(_ALIGNMENT, AlignmentQuality)
-    return quality
-
-
-def mark_of(initial: Path | None) -> dict[str, str]:
-    """Return the fingerprint of initial embeddings for a manifest's hashes; empty without them.
-
-    Raises:
-        ArtifactError: there is no artifact, or its manifest is damaged.
-    """
-    return {_INITIAL: artifact_fingerprint(initial)} if initial else {}
-
-
-def require_start(learned: Embeddings, initial: Path | None) -> None:
-    """Refuse initial embeddings that others were not learned from; those that drew their own rows name none.
-
-    Raises:
-        AlignmentError: the learned embeddings started from another artifact; the message names both.
-        ArtifactError: there is no artifact, or its manifest is damaged.
-    """
-    started_from = learned.manifest.data_hashes.get(_INITIAL)
-    if initial and started_from and started_from != artifact_fingerprint(initial):
-        raise AlignmentError(
-            f"embeddings of {learned.language!r} were learned from initial embeddings {started_from}, but {initial} "
-            f"has {artifact_fingerprint(initial)}. Give those that `lingraft adapt --initial` was given."
-        )
 
 
 def masked_loss(primary: Primary, blocks: Blocks) -> Callable[[InitialRows], float]:
@@ -288,34 +203,3 @@ def _without_held_out(pairs: Iterable[Pair], left_out: Counter[str]) -> Iterator
 def _report_pairs(origin: str, table: TranslationTable, left_out: Counter[str]) -> None:
     reasons = [f"{count:,} {reason}" for reason, count in (left_out + Counter(table.left_out)).items()]
     say(f"{origin}: learned from {table.pairs:,} pairs; left out are {', '.join(reasons) or 'none'}.")
-
-
-def _loaded(initial: Path, how: Initialisation, primary: Primary, pieces: Tokenizer) -> InitialRows:
-    found = load_embeddings(initial)
-    manifest, again = found.manifest, "Run `lingraft initialise` again"
-    if _INITIALISATION not in manifest.details:
-        raise ArtifactError(
-            f"{initial} holds embeddings after {manifest.cost.steps:,} updates of an adaptation, not initial ones. "
-            "Give the folder that `lingraft initialise` wrote."
-        )
-    require_aligned(f"initial embeddings of {found.language!r}", found.aligned_with, primary.fingerprint, again)
-    if found.tokenizer.hash != pieces.hash:
-        raise TokenizerError(
-            f"{initial} was made with tokenizer {found.tokenizer.hash} of {found.language!r}, not with {pieces.hash} "
-            f"of {pieces.language!r}. {again} with this tokenizer."
-        )
-    kind: Initialisation = manifest.detail(_INITIALISATION, Initialisation)
-    if kind is not how:
-        raise RecipeError(
-            f"{initial} was initialised by '{kind}', but the recipe's adaptation.initialisation is '{how}'. {again} "
-            "with this recipe, or correct the recipe."
-        )
-    counts: dict[PieceClass, dict[str, int]] = manifest.detail("overlap_by_class", dict[PieceClass, dict[str, int]])
-    return InitialRows(
-        table_VD=found.vocabulary.table_VD.detach(),
-        bias_V=found.vocabulary.bias_V.detach(),
-        copied=manifest.detail("overlap", int),
-        copied_by_class=Counter({each: count["copied"] for each, count in counts.items() if count["copied"]}),
-        pieces_by_class=Counter({each: count["pieces"] for each, count in counts.items()}),
-        special=pieces.special,
-    )

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lingraft.model.encoder import Vocabulary
+from lingraft.model.initialisation.initial_rows import shared_pieces
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of, is_letter
-from lingraft.model.initialisation.rows import shared_pieces
 from lingraft.stages.results import NearestWords, Neighbour
 
 _WORDS, _NAMES, _NUMBERS = 12, 2, 2

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Draft, Kind
+from lingraft.artifacts.artifact import Artifact, Draft
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
@@ -20,9 +21,9 @@ from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.precision import preserve_rng
-from lingraft.training.resuming import already_done, require_empty, resumable, save_result
 from lingraft.training.run import TrainingRun, masked_lm_phase, record_training, training_run
 from lingraft.training.schedule import MetricsCallback
+from lingraft.training.stage_output import already_done, require_empty, resumable, save_result
 
 
 @distributed

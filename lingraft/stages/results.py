@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pydantic
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.errors import ArtifactError
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality
 from lingraft.tasks import item_counts

@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import require_new
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.rng import make_generator
@@ -19,8 +20,8 @@ from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
 from lingraft.model.encoder import INITIAL_STD, Vocabulary
-from lingraft.model.initialisation.alignment import normalise_vectors
 from lingraft.model.initialisation.static_vectors import WINDOW, StaticVectors, static_vectors
+from lingraft.model.initialisation.vector_alignment import normalise_vectors
 
 WIDTH = 96
 """Width of every language's vectors, since an alignment maps one space onto another of the same width."""

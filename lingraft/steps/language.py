@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import (
     LanguagesFailedError,
     failure_reason,
@@ -19,6 +19,7 @@ from lingraft.artifacts.failures import (
     write_failure,
 )
 from lingraft.artifacts.files import write_json
+from lingraft.artifacts.manifest import Kind, read_manifest
 from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name, task_folders
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import PRIMARY

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import failure_reason, record_failure, require_inputs_made
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.gate import Gate
 from lingraft.console import say
 from lingraft.errors import PromotionError

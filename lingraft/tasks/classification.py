@@ -16,9 +16,9 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
 from lingraft.tasks.class_scores import MACRO_F1, macro_f1
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.tasks.kinds import TaskEvaluation, by_length, labels_of, number_labels
 from lingraft.tasks.labelled_texts import Example
 from lingraft.tasks.pairs import Encoded, encode, pad, pad_types
+from lingraft.tasks.task_kind import TaskEvaluation, by_length, labels_of, number_labels
 
 
 class Classifier(nn.Module):

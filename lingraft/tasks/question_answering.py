@@ -15,11 +15,11 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
 from lingraft.tasks import squad_metric
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.tasks.kinds import TaskEvaluation
 from lingraft.tasks.squad import Question
 from lingraft.tasks.squad_answers import best_answers
 from lingraft.tasks.squad_metric import Evaluation, Score
 from lingraft.tasks.squad_windows import QuestionWindows, WindowBatch, cut
+from lingraft.tasks.task_kind import TaskEvaluation
 
 _SENTENCE = re.compile(r".*?(?:[.!?](?=\s)|[。！？।؟۔]|\n)", re.DOTALL)
 

@@ -79,7 +79,7 @@ def _logits(net: "nn.Module", data: QuestionWindows) -> Iterator[tuple[int, NDAr
     """Yield each window's index with its logits (T, 2)."""
     import torch
 
-    from lingraft.tasks.kinds import by_length
+    from lingraft.tasks.task_kind import by_length
 
     net.eval()
     device = next(net.parameters()).device

@@ -17,10 +17,10 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.masking import NOT_PREDICTED
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
-from lingraft.tasks.kinds import TaskEvaluation, by_length, labels_of, number_labels
 from lingraft.tasks.pairs import pad, word_pieces
 from lingraft.tasks.spans import OUTSIDE, span_scores, span_tally
 from lingraft.tasks.tagged_sentences import Sentence
+from lingraft.tasks.task_kind import TaskEvaluation, by_length, labels_of, number_labels
 
 
 class Tagger(nn.Module):

@@ -11,7 +11,7 @@ from typing import Any
 from mlflow.entities import Dataset, DatasetInput, InputTag
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
-from lingraft.artifacts.artifact import Kind, Manifest
+from lingraft.artifacts.manifest import Kind, Manifest
 
 _DIGEST_CHARACTERS = 36
 """MLflow's limit for a digest; the source holds the whole fingerprint."""

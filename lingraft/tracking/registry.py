@@ -15,7 +15,8 @@ from mlflow import MlflowClient
 from mlflow.entities import LoggedModelOutput
 from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.console import say
 from lingraft.errors import TrackingError
 from lingraft.tracking import signature

@@ -23,7 +23,8 @@ from mlflow.utils.mlflow_tags import (
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 
 from lingraft._version import __version__
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.errors import TrackingError

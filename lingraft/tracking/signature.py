@@ -7,7 +7,7 @@ import numpy as np
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
-from lingraft.artifacts.artifact import Kind, Manifest
+from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.bundle.format import BundleKind
 from lingraft.config.encoder import EncoderShape
 
@@ -51,7 +51,7 @@ def _signature(manifest: Manifest) -> ModelSignature:
 
 def _bundle_signature(kind: BundleKind, labels: int, width: int) -> ModelSignature:
     """Return inputs and outputs of the endpoint by the Open Inference Protocol."""
-    from lingraft.serving.models import interface  # it brings PyTorch, and few steps register bundles
+    from lingraft.serving.served_models import interface  # it brings PyTorch, and few steps register bundles
 
     inputs, outputs = interface(kind, labels, width)
     return ModelSignature(

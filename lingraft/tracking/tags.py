@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 import pydantic
 
-from lingraft.artifacts.artifact import Artifact, Kind, Manifest
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.bundle.format import bundle_languages
 from lingraft.bundle.language_part import language_fingerprint
 from lingraft.huggingface.card_data import cost_table

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 import mlflow
 
-from lingraft.artifacts.artifact import MANIFEST, MLFLOW_FILES, Artifact, Kind, Manifest, read_manifest
+from lingraft.artifacts.artifact import MLFLOW_FILES, Artifact
+from lingraft.artifacts.manifest import MANIFEST, Kind, Manifest, read_manifest
 from lingraft.errors import ArtifactError, NotRegisteredError, TrackingError
 from lingraft.tracking.client import RetryingClient, ignore_absent, retrying_client
 

@@ -18,7 +18,7 @@ from lingraft.data.rng import make_generator
 from lingraft.data.shards import Blocks
 from lingraft.data.shuffling import ShuffledIndices
 from lingraft.errors import RecipeError
-from lingraft.tasks.kinds import Prepared, lengths
+from lingraft.tasks.task_kind import Prepared, lengths
 
 _GROUPED_STEPS = 16
 """Steps whose rows are sorted by length among themselves: of 512 NLI pairs, 32 at once, 3% are padding, not 40%."""

@@ -18,14 +18,15 @@ from torch import Tensor
 
 from lingraft import ranks
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.cache import list_differences
 from lingraft.artifacts.files import make_folder, write_json
+from lingraft.artifacts.manifest import Kind
 from lingraft.console import say
 from lingraft.errors import ArtifactError, DiskFullError, LingraftError, TrainingError
 from lingraft.retry import retry
 from lingraft.training.distributed import process_group
-from lingraft.training.state import TrainingState
+from lingraft.training.training_state import TrainingState
 
 _FORMAT = 1
 """Format of the files; a checkpoint of another format is not used."""

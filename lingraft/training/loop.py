@@ -26,7 +26,7 @@ from lingraft.training.optimizer import Optimizer, SkippedSteps
 from lingraft.training.precision import AutocastFactory, preserve_rng
 from lingraft.training.prefetch import prefetch
 from lingraft.training.schedule import TRAINING_START, Schedule, TrainingMetrics
-from lingraft.training.state import TrainingState
+from lingraft.training.training_state import TrainingState
 
 MicroBatches = Sequence[tuple[float, Any]]
 """Micro-batches of one step and process, each with its share of the mean over the global batch."""

@@ -19,7 +19,7 @@ from lingraft.console import say
 from lingraft.model.encoder import Encoder
 from lingraft.model.flops import finetuning_update_shape, flops_per_update, step_flops
 from lingraft.model.kernels.cpu import reuse_freed_memory
-from lingraft.tasks.kinds import Prepared, TaskKind
+from lingraft.tasks.task_kind import Prepared, TaskKind
 from lingraft.training import precision
 from lingraft.training.batches import steps_for_epochs
 from lingraft.training.checkpoint import CheckpointManager
@@ -28,7 +28,7 @@ from lingraft.training.loop import Phase, Stream, TrainingLoop, max_steps
 from lingraft.training.masked_lm import MaskedLmLoss
 from lingraft.training.progress import training_progress
 from lingraft.training.schedule import MetricsCallback, Schedule, TrainingMetrics, write_curve
-from lingraft.training.state import TrainingState
+from lingraft.training.training_state import TrainingState
 
 _ANNOUNCED: set[str] = set()
 """Number formats that this process has said it trains in."""

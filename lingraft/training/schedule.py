@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from lingraft.artifacts.artifact import Cost, Draft
+from lingraft.artifacts.artifact import Draft
+from lingraft.artifacts.manifest import Cost
 from lingraft.config.progressive import steps_until
 from lingraft.errors import TrainingError
 

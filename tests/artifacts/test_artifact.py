@@ -13,17 +13,8 @@ from typer.testing import CliRunner
 
 from lingraft._version import __version__
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import (
-    FORMAT_VERSION,
-    MANIFEST,
-    MLFLOW_FILES,
-    Artifact,
-    Cost,
-    Kind,
-    fingerprint,
-    read_manifest,
-    require_aligned,
-)
+from lingraft.artifacts.artifact import MLFLOW_FILES, Artifact, fingerprint, require_aligned
+from lingraft.artifacts.manifest import FORMAT_VERSION, MANIFEST, Cost, Kind, read_manifest
 from lingraft.cli import app
 from lingraft.errors import AlignmentError, ArtifactError
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.cache import ProvenanceMismatchError, cached, is_made
+from lingraft.artifacts.manifest import Kind
 
 
 class Maker:

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifacts.artifact import MANIFEST, NOT_FINGERPRINTED, Artifact, Kind, read_manifest
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, NOT_FINGERPRINTED, Kind, read_manifest
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, LingraftError
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.publishing.publish import publish
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from lingraft.tracking.tags import model_card
 from tests.serving import shared
 from tests.tiny import Pieces, Tiny

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Kind
 from lingraft.artifacts.cache import shared_result
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.prune import prune_results
 from lingraft.cli import app
 from lingraft.errors import ArtifactError

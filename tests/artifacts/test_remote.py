@@ -15,7 +15,7 @@ import torch
 from fsspec.implementations.memory import MemoryFileSystem
 
 from lingraft.artifacts import remote as object_storage
-from lingraft.artifacts.artifact import MANIFEST, Kind
+from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.artifacts.remote import RemoteShards, open_remote, uri_of
 from lingraft.artifacts.token_ids import Ids, map_ids
 from lingraft.data.blocks import load_blocks, open_split
@@ -317,7 +317,7 @@ def test_a_program_ends_though_a_fetch_hangs(web: Web) -> None:
     web.hang.set()
     program = """
 import sys, torch
-from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.manifest import Kind
 from lingraft.data.blocks import open_split
 from lingraft.artifacts.remote import open_remote
 blocks = open_split(open_remote(sys.argv[1], Kind.BLOCKS), "train")

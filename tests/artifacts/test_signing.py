@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from typer.testing import CliRunner
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.artifacts.signing import PASSWORD_VARIABLE, require_signed, sign
 from lingraft.cli import app
 from lingraft.errors import LingraftError, SignatureError

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import demo_check
 from benchmarks.demo_check import answer_checks, checks, only_task, time_line
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Cost, Kind
+from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import LingraftError
 from lingraft.reports.run.records import RECORDS_FILE, RunRecords, SampleAnswer

@@ -11,8 +11,8 @@ from benchmarks.demo_compare import SOURCE_HALF, TARGET_HALF, Demo, Scores, half
 from lingraft.data.text import load_split, load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.jobs.job import LanguageDirs
-from lingraft.model.initialisation import aligned, alignment
-from lingraft.model.initialisation.aligned import AlignedRows
+from lingraft.model.initialisation import aligned_rows, vector_alignment
+from lingraft.model.initialisation.aligned_rows import AlignedRows
 from tests.workshop import Workshop
 
 
@@ -49,12 +49,12 @@ def test_halves_whose_rows_add_to_the_masked_loss_fall_back_as_in_production(
     found: list[AlignedRows] = []
 
     def align_rows(**given: Any) -> AlignedRows:
-        found.append(aligned.align_rows(**given))
+        found.append(aligned_rows.align_rows(**given))
         return found[-1]
 
     monkeypatch.setattr(demo_compare, "align_rows", align_rows)
-    monkeypatch.setattr(alignment, "AGREEMENT", -1.0)
-    monkeypatch.setattr(aligned, "MOST_ADDED_LOSS", -10.0)
+    monkeypatch.setattr(vector_alignment, "AGREEMENT", -1.0)
+    monkeypatch.setattr(aligned_rows, "MOST_ADDED_LOSS", -10.0)
     work = tmp_path / "compare"
     shutil.copytree(workshop.primary, work / "primary")
     for seed, folder in workshop.tasks.items():

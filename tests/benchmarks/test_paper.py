@@ -14,8 +14,8 @@ from benchmarks.paper.claims import claims, pretrained_again
 from benchmarks.paper.data import TAGGED_MB, on_data
 from benchmarks.paper.page import PAGE_RECORDS_FILE, RUN_FILE
 from benchmarks.samples import sample
-from lingraft.artifacts.artifact import Kind
 from lingraft.artifacts.files import write_text
+from lingraft.artifacts.manifest import Kind
 from lingraft.comparison import runner
 from lingraft.comparison.plan import plan_comparison
 from lingraft.config.recipe import Recipe

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.comparison import runner as comparison
 from lingraft.config.recipe import Recipe
 from lingraft.reports.paper.records import Cell, PaperRecords

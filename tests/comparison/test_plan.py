@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.manifest import Kind
 from lingraft.comparison.plan import Arm, Comparison, comparison_of_arms, plan_comparison
 from lingraft.comparison.runner import comparison_jobs
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.systems import Stage, System
-from lingraft.config.training import Initialisation
 from lingraft.errors import RecipeError
 from tests.comparison.project import ARMS, recipe
 from tests.workshop import changed

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.cache import ProvenanceMismatchError
+from lingraft.artifacts.manifest import Kind
 from lingraft.comparison import runner as comparison
 from lingraft.comparison.evaluate import FinetunedModels, evaluate_language, evaluate_source
 from lingraft.comparison.plan import plan_comparison

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.manifest import Kind
 from lingraft.comparison.runner import claim_in_turn
 from lingraft.jobs.job import Job
 from tests.workshop import TINY, Recipe

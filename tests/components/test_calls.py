@@ -8,8 +8,9 @@ import pytest
 from kfp import dsl
 
 from components import data, language, source
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import failure_reason
+from lingraft.artifacts.manifest import Kind
 from lingraft.steps.launch import child, launcher
 from tests.components.in_process import OfItsOwn, steps_in_process
 from tests.made_up import TOPICS

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, token_stream
 from lingraft.data.blocks import load_blocks, pack_blocks

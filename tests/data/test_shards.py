@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.token_ids import ids_dtype
 from lingraft.data.blocks import open_split
 from lingraft.data.shards import Blocks, BlockWriter, blocks_in_memory

@@ -7,10 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import bundle_name
 from lingraft.deployment.deployment import validate_deployment
-from lingraft.deployment.manifest import inference_service
+from lingraft.deployment.inference_service import inference_service
 from lingraft.serving.client import run_server
 from tests.fixtures.forked import start_lingraft
 from tests.serving import conftest as serving

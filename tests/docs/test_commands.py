@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from tests import made_up
 from tests.fixtures import forked, once
 from tests.huggingface.checkpoints import make_checkpoint

@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.manifest import Kind
 from lingraft.cli import app
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"

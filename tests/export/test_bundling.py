@@ -4,13 +4,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import AlignmentError, ExportError
 from lingraft.export import export_bundle as export
 from lingraft.serving.bundle import Bundle
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from tests.serving.answers import LANGUAGES, onnx_logits, pytorch_logits, rows_of, sentences
 from tests.tiny import Pieces, Tiny, write_embeddings, write_primary, write_task
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import FEATURES, HIDDEN, OUTPUTS
 from lingraft.config.encoder import Family
 from lingraft.config.gate import PARITY_TOLERANCE
@@ -16,7 +17,7 @@ from lingraft.export import export_bundle as export
 from lingraft.export import measure_parity
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle, OpenedFiles
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.pairs import pad, pad_types
 from tests.tiny import Pieces, Tiny, write_task
 

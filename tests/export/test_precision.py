@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import PRECISIONS, TABLE_FORMATS, Precision, TableFormat
 from lingraft.bundle.tables import EmbeddingTable
 from lingraft.errors import ArtifactError, ExportError, ServingError

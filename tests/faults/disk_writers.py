@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Self
 
 from lingraft import export
-from lingraft.artifacts.artifact import Kind
 from lingraft.artifacts.cache import cached
+from lingraft.artifacts.manifest import Kind
 from lingraft.data import blocks, text
 from lingraft.data.tokenizer import tokenizer
 from lingraft.huggingface.export import export_hf

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lingraft.artifacts.artifact import Artifact, Kind, create
+from lingraft.artifacts.artifact import Artifact, create
 from lingraft.artifacts.files import make_folder, require_new, write_json, write_text
+from lingraft.artifacts.manifest import Kind
 from lingraft.errors import ArtifactError
 from tests.fixtures import forked
 from tests.workshop import Workshop

@@ -16,7 +16,8 @@ from mlflow.entities import Run
 
 from lingraft import tracking
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import TrackingError
 from lingraft.tracking.client import UnreachableError

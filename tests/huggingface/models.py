@@ -9,14 +9,15 @@ from pathlib import Path
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import Task, TaskFile
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import save_vocabulary
-from lingraft.tasks.loading import kind_of
-from lingraft.tasks.model import save_task
+from lingraft.tasks.finetuned import save_task
+from lingraft.tasks.kinds import kind_of
 
 LABELS = {
     "texts": ["calm", "rough", "wild"],

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Cost, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, Cost, Kind
 from lingraft.errors import AlignmentError, ArtifactError
 from lingraft.huggingface import card as model_card
 from lingraft.huggingface.card import CardSubject
@@ -18,7 +19,7 @@ from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.stages import results
 from lingraft.stages.evaluate import evaluate_language, evaluate_source
 from lingraft.stages.results import load_language, load_source
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from tests.workshop import Workshop, copied
 
 

@@ -23,7 +23,7 @@ from lingraft.huggingface.export import export_hf
 from lingraft.huggingface.importing import import_hf
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import Embeddings, load_embeddings, load_primary
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.pairs import Encoded, encode, pad, pad_types
 from tests.huggingface.checkpoints import LINES, MODEL_TYPES, Made, logits_of, make_checkpoint
 from tests.huggingface.models import LABELS, LANGUAGE, write_language, write_own_primary, write_task_of

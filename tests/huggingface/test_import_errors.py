@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.manifest import Kind
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, TokenizerError
 from lingraft.huggingface.importing import import_hf
 from lingraft.huggingface.weights import CheckpointError

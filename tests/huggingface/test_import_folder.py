@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.data.tokenizer.pieces import SpecialPieces
 from lingraft.data.tokenizer.sentencepiece_model import charsmap
 from lingraft.huggingface.hub import INDEX

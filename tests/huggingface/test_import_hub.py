@@ -11,7 +11,8 @@ from unittest import mock
 
 import pytest
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.huggingface.importing import import_hf
 from tests.fixtures import forked, once
 from tests.huggingface.asking_hub import OFFLINE, ONLINE, ask

@@ -16,7 +16,7 @@ from lingraft.huggingface.export import export_hf
 from lingraft.huggingface.importing import import_hf, recipe_section
 from lingraft.huggingface.tokenizer import import_tokenizer
 from lingraft.huggingface.weights import CheckpointError, to_checkpoint
-from lingraft.model.initialisation.rows import shared_pieces
+from lingraft.model.initialisation.initial_rows import shared_pieces
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
 from tests.huggingface.checkpoints import LINES, MORE_LINES, logits_of, make_checkpoint, make_tokenizer

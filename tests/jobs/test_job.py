@@ -7,9 +7,9 @@ import pytest
 from torch import Tensor
 
 from lingraft.artifacts.sync import RESULTS_VARIABLE
-from lingraft.config.alignment import Alignment
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
-from lingraft.config.training import Initialisation
+from lingraft.config.translations import Alignment
 from lingraft.data.bilingual_dictionary import translation_hashes
 from lingraft.jobs.job import InitialisationJob, Job, LanguageEvaluationJob, SourceEvaluationJob, VectorsJob
 from lingraft.model.loading import load_embeddings

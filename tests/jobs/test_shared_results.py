@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from lingraft.artifacts import cache, sync
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.jobs.job import FinetuningJob, Job, PretrainingJob

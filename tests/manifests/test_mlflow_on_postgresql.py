@@ -16,7 +16,8 @@ from alembic.script import ScriptDirectory
 
 from lingraft import tracking
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.training.schedule import TrainingMetrics
 from tests.manifests.mlflow_server import Document, running

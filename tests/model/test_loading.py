@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.systems import Stage
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.pieces import SpecialPieces
@@ -13,8 +14,8 @@ from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.stages.adapt import adaptation_run, mini_of
-from lingraft.stages.initialise import initial_rows
-from lingraft.tasks.model import load_task
+from lingraft.stages.embeddings import initial_rows
+from lingraft.tasks.finetuned import load_task
 from tests.workshop import Workshop
 
 TOKENIZER_FILE = "sentencepiece.model"

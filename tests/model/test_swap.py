@@ -1,13 +1,14 @@
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.config.training import Initialisation
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
+from lingraft.config.initialisation import Initialisation
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.model.encoder import Encoder
-from lingraft.model.initialisation.rows import shared_pieces
+from lingraft.model.initialisation.initial_rows import shared_pieces
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.stages.initialise import initial_rows
+from lingraft.stages.embeddings import initial_rows
 from tests.workshop import Workshop
 
 

@@ -7,7 +7,8 @@ from mlflow import MlflowClient
 from typer.testing import CliRunner
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import bundle_examples
 from lingraft.cli import app
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.cli import app
-from lingraft.config.training import Initialisation
+from lingraft.config.initialisation import Initialisation
 from lingraft.errors import ArtifactError, RecipeError
 from lingraft.jobs.job import SourceEvaluationJob, VectorsJob
 from lingraft.model.loading import load_embeddings

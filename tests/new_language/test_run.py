@@ -15,14 +15,15 @@ from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassificatio
 from typer.testing import CliRunner
 
 from lingraft import add_language
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.cli import app
 from lingraft.data.text import load_split
 from lingraft.model.loading import load_embeddings
 from lingraft.new_language import recipe
 from lingraft.new_language.summary import AddedLanguage
 from lingraft.stages.evaluate import evaluate_source
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from lingraft.training import run
 from lingraft.training.schedule import MetricsCallback
 from tests import made_up

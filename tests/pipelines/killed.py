@@ -8,7 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from tests.training.distributed.launch import ROOT, family_of
 

@@ -14,13 +14,14 @@ import optuna
 import pytest
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import bundle_name, primary_name
 from lingraft.data.languages import name_and_tag
 from lingraft.reports.run.page import PAGE_FILE
 from lingraft.reports.run.records import RunRecords, SampleAnswer
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.models import served_models
+from lingraft.serving.served_models import served_models
 from lingraft.stages import results
 from lingraft.steps import data, source
 from lingraft.training.schedule import HISTORY_FILE

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.training import MiniBuilding

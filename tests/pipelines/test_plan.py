@@ -7,8 +7,8 @@ from kfp import dsl
 
 from components.step import step
 from lingraft.comparison.plan import plan_comparison
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
-from lingraft.config.training import Initialisation
 from pipelines import build
 from pipelines.paper import paper_pipeline
 from pipelines.plan import planned_steps

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import embeddings_name
 from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe

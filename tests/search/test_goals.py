@@ -7,11 +7,13 @@ from typing import Any
 import optuna
 import pytest
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Goal, Metric, Range
 from lingraft.config.systems import System
-from lingraft.config.training import Initialisation, MiniBuilding
+from lingraft.config.training import MiniBuilding
 from lingraft.data.blocks import open_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError
@@ -20,8 +22,8 @@ from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search import Inputs, search
 from lingraft.search.page import PAGE_FILE
 from lingraft.stages import pretrain
-from lingraft.stages.adapt import initial_rows
 from lingraft.stages.alignment_probe import Reference, probe_of
+from lingraft.stages.embeddings import initial_rows
 from lingraft.stages.evaluate import evaluate_source
 from lingraft.stages.results import SearchResult, load_search
 from lingraft.training.schedule import ignore_metrics

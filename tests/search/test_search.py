@@ -7,10 +7,11 @@ import optuna
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Goal
-from lingraft.config.training import Initialisation
 from lingraft.data.blocks import open_split
 from lingraft.errors import DepthError, RecipeError, TokenizerError, TrackingError
 from lingraft.model.loading import load_embeddings, load_primary

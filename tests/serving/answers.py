@@ -9,7 +9,7 @@ from torch import Tensor
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
-from lingraft.tasks.model import TaskModel, load_task
+from lingraft.tasks.finetuned import TaskModel, load_task
 from lingraft.tasks.pairs import encode, pad
 from tests.made_up import documents
 from tests.tiny import Tiny

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.models import metadata, served_models
+from lingraft.serving.handlers.fill_mask import with_mask
+from lingraft.serving.served_models import metadata, served_models
 from lingraft.serving.settings import ServingSettings
-from lingraft.serving.tasks.fill_mask import with_mask
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import httpx
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.language_part import language_fingerprint
 from lingraft.errors import ServingError
 from lingraft.serving.__main__ import main

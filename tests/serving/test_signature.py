@@ -5,9 +5,10 @@ from pathlib import Path
 import yaml
 from mlflow.models import ModelSignature
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.models import metadata, served_models
+from lingraft.serving.served_models import metadata, served_models
 from lingraft.serving.settings import ServingSettings
 from lingraft.tracking.signature import mlmodel_of
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind, create
+from lingraft.artifacts.artifact import Artifact, create
+from lingraft.artifacts.manifest import Kind
 from lingraft.data.blocks import open_split
 from lingraft.data.parallel_text import Pair
 from lingraft.data.parallel_text import is_held_out as is_held_out

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from typer.testing import CliRunner
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.cli import app
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, System
@@ -22,7 +23,7 @@ from lingraft.model.encoder import Encoder, freeze_except, fresh_layers, mini_mo
 from lingraft.model.loading import load_embeddings, load_mini, load_primary
 from lingraft.stages import build_mini, pretrain
 from lingraft.stages.adapt import adapt
-from lingraft.stages.initialise import initial_rows
+from lingraft.stages.embeddings import initial_rows
 from lingraft.training.batches import masked_lm_stream
 from lingraft.training.run import masked_lm_phase, training_run
 from lingraft.training.schedule import ignore_metrics

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.config.systems import Stage
 from lingraft.data.blocks import open_split
 from lingraft.data.text import load_split
@@ -14,8 +15,8 @@ from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextErro
 from lingraft.model.flops import step_flops
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import make_vocabulary, swap
+from lingraft.stages.embeddings import initial_rows
 from lingraft.stages.evaluate import evaluate_language, evaluate_source
-from lingraft.stages.initialise import initial_rows
 from lingraft.stages.results import (
     MASKED,
     MASKED_INITIAL,
@@ -28,8 +29,8 @@ from lingraft.stages.results import (
     save,
     task_item,
 )
+from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.labelled_texts import documents_as_examples
-from lingraft.tasks.model import load_task
 from lingraft.training import masked_lm
 from tests.workshop import Workshop, copied
 

@@ -9,24 +9,25 @@ import pytest
 import torch
 
 from lingraft import export
-from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Cost, Kind
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
-from lingraft.config.training import Initialisation
 from lingraft.data.bilingual_dictionary import translation_hashes
 from lingraft.data.blocks import input_hashes, open_split
 from lingraft.data.parallel_text import Pair, is_held_out
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
-from lingraft.model.initialisation import aligned as aligned_rows
-from lingraft.model.initialisation import alignment
+from lingraft.model.initialisation import aligned_rows, vector_alignment
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.search import Inputs, search
 from lingraft.serving.client import Query, query_server, run_server
 from lingraft.signals import Interruption, interruptible
 from lingraft.stages.adapt import adapt
+from lingraft.stages.embeddings import initial_rows, quality_of
 from lingraft.stages.evaluate import evaluate_language
-from lingraft.stages.initialise import initial_rows, initialise, quality_of
+from lingraft.stages.initialise import initialise
 from lingraft.stages.results import LanguageResult, load_language, load_search
 from lingraft.stages.vectors import build_vectors
 from lingraft.training.masked_lm import mean_loss
@@ -279,7 +280,7 @@ def test_rows_from_text_alone_are_an_artifact_that_names_vectors_and_blocks(
 def test_rows_from_an_alignment_are_compared_with_fitted_ones_by_masked_loss(
     workshop: Workshop, short: Recipe, vectors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: float
 ) -> None:
-    monkeypatch.setattr(alignment, "AGREEMENT", -2.0)
+    monkeypatch.setattr(vector_alignment, "AGREEMENT", -2.0)
     monkeypatch.setattr(aligned_rows, "MOST_ADDED_LOSS", most)
     made = from_text(workshop, short, vectors, tmp_path / "de")
     fitted = initialise(

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.errors import ExportError, RecipeError
@@ -17,7 +18,7 @@ from lingraft.stages.adapt import adapt
 from lingraft.stages.build_mini import build_mini
 from lingraft.stages.finetune import body_parameters, finetune
 from lingraft.stages.pretrain import pretrain
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 from tests.fixtures import once
 from tests.workshop import Workshop, same_tensors, stopping_after

@@ -7,7 +7,7 @@ from lingraft.model.encoder import Vocabulary
 from lingraft.model.initialisation.piece_classes import Pieces
 from lingraft.stages.nearest_words import nearest_words
 from lingraft.stages.results import NearestWords
-from tests.model.initialisation.test_rows import Listed, own
+from tests.model.initialisation.test_initial_rows import Listed, own
 
 WIDTH = 64
 SOURCE = own(" house", " file", " window", " Writer", " 12", " ing", "ing", ",", " the")

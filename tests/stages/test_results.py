@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.errors import ArtifactError
 from lingraft.stages import results
 from lingraft.stages.results import (

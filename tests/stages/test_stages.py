@@ -7,7 +7,8 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.blocks import load_blocks, open_split
@@ -15,11 +16,11 @@ from lingraft.model.encoder import Encoder, Layer, Vocabulary
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.stages import finetune, pretrain
 from lingraft.stages.adapt import adaptation_run, mini_of
-from lingraft.stages.initialise import initial_rows
+from lingraft.stages.embeddings import initial_rows
 from lingraft.stages.vectors import begin_as_static_vectors, vectors_of
 from lingraft.tasks import classification
 from lingraft.tasks.classification import Classifier
-from lingraft.tasks.model import load_task
+from lingraft.tasks.finetuned import load_task
 from lingraft.training import masked_lm, precision
 from lingraft.training import run as runs
 from lingraft.training.run import TrainingRun

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.jobs.job import AdaptationJob, SourceEvaluationJob
 from lingraft.steps import data, language, source
 from lingraft.steps.run_job import Scores, ScoresAndConfusion, run_job

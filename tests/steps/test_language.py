@@ -8,8 +8,9 @@ import pytest
 from mlflow import MlflowClient
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import LanguagesFailedError, failure_reason, write_failure, write_outcome
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import bundle_kinds, bundle_name, embeddings_name, primary_name
 from lingraft.artifacts.sync import RESULTS_VARIABLE
 from lingraft.config.gate import PARITY_TOLERANCE

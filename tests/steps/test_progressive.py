@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import embeddings_name
 from lingraft.config.recipe import Recipe
 from lingraft.stages import results

@@ -10,12 +10,14 @@ import pytest
 from mlflow import MlflowClient
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import mini_name, primary_name, task_name
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.tasks import finetuning_ids
-from lingraft.config.training import Initialisation, MiniBuilding
+from lingraft.config.training import MiniBuilding
 from lingraft.errors import NotRegisteredError, RecipeError
 from lingraft.jobs.job import AdaptationJob, FinetuningJob, MiniBuildingJob, SourceEvaluationJob, VectorsJob
 from lingraft.model.loading import load_mini

@@ -9,7 +9,7 @@ import torch
 from lingraft.config.encoder import EncoderShape, Family
 from lingraft.data.tokenizer.tokenizer import Tokenizer, train_sentencepiece
 from lingraft.model.encoder import Encoder
-from lingraft.tasks.kinds import Prepared
+from lingraft.tasks.task_kind import Prepared
 from lingraft.training.batches import task_stream
 from tests.made_up import documents
 

@@ -20,7 +20,8 @@ from mlflow.protos.databricks_pb2 import BAD_REQUEST
 from lingraft import tracking
 from lingraft._version import __version__
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Cost, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, Cost, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import ArtifactError, TextError, TrackingError
 from lingraft.signals import Interruption, interruptible

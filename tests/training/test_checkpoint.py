@@ -15,13 +15,14 @@ import safetensors.torch
 import torch
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.errors import TrainingError
 from lingraft.training.batches import MaskedLmBatch
 from lingraft.training.checkpoint import CheckpointManager
-from lingraft.training.resuming import save_result
 from lingraft.training.schedule import TrainingMetrics
-from lingraft.training.state import EarlyStopping, TrainingState
+from lingraft.training.stage_output import save_result
+from lingraft.training.training_state import EarlyStopping, TrainingState
 from tests.workshop import same_tensors
 
 MADE_FROM = {"stage": "pretrain", "blocks": "abc", "shape": {"width": 8, "layers": 2}, "steps": 100}

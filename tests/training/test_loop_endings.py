@@ -15,12 +15,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.errors import TrainingError
 from lingraft.signals import Interruption
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.schedule import Schedule, TrainingMetrics
-from lingraft.training.state import TrainingState
+from lingraft.training.training_state import TrainingState
 from tests import plans
 from tests.fixtures.forked import start
 from tests.plans import train

@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.data.blocks import open_split
 from lingraft.data.masking import MaskingVocabulary, mask_tokens
 from lingraft.data.rng import derive_seed

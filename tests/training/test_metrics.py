@@ -7,7 +7,7 @@ import pytest
 from lingraft.errors import TrainingError
 from lingraft.training import metrics
 from lingraft.training.schedule import TrainingMetrics, ignore_metrics
-from lingraft.training.state import TrainingState
+from lingraft.training.training_state import TrainingState
 from tests.prometheus import asked, port_for_metrics
 from tests.training.test_loop_endings import planned, trained
 

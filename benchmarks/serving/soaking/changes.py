@@ -15,7 +15,8 @@ import numpy as np
 from benchmarks.serving.soaking.answers import Timeline
 from benchmarks.serving.soaking.made import TASK, Made, versions
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name
 from lingraft.bundle.language_part import language_version
 from lingraft.config.gate import Gate

@@ -21,8 +21,9 @@ from torch import nn
 
 from benchmarks.serving.soaking.answers import LIKE
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import write_json, write_text
+from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data import text
 from lingraft.data.tokenizer import tokenizer
@@ -31,10 +32,10 @@ from lingraft.errors import ServingError
 from lingraft.export import export_bundle as export
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import save_vocabulary
+from lingraft.serving.handlers.handler import softmax
 from lingraft.serving.served_bundles import ServedBundles
-from lingraft.serving.tasks.handler import softmax
 from lingraft.tasks.classification import Classifier
-from lingraft.tasks.model import save_task
+from lingraft.tasks.finetuned import save_task
 from lingraft.tasks.pairs import encode
 
 TASK, SOURCE = "topic", "en"

@@ -13,8 +13,9 @@ from typing import Protocol
 import sentencepiece
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import sha256_of
+from lingraft.artifacts.manifest import Kind, read_manifest
 from lingraft.config.recipe import Recipe
 from lingraft.data.tokenizer.pieces import PieceSpans, SpecialIds, SpecialPieces, Surface, marked_surface
 from lingraft.data.tokenizer.sampling import CorpusProfile, sample_lines, training_lines

@@ -12,10 +12,10 @@ from anyascii import anyascii
 from torch import Tensor
 from torch.nn import functional as F
 
-from lingraft.model.initialisation.alignment import PiecePairs, most_frequent_ids, normalise_vectors
+from lingraft.model.initialisation.initial_rows import shared_pieces
 from lingraft.model.initialisation.piece_classes import Pieces
-from lingraft.model.initialisation.rows import shared_pieces
 from lingraft.model.initialisation.static_vectors import StaticVectors
+from lingraft.model.initialisation.vector_alignment import PiecePairs, most_frequent_ids, normalise_vectors
 
 _COMPARED = 5_000
 """Frequent pieces whose spelling is compared; rarer ones are mostly parts of words."""

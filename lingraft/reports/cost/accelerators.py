@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from lingraft.artifacts.artifact import read_manifest
+from lingraft.artifacts.manifest import read_manifest
 from lingraft.model.flops import V100_FLOPS_PER_S, CostError
 
 ASSUMED_UTILISATION = 0.26

@@ -10,7 +10,8 @@ from typing import Annotated, Self
 import pydantic
 from pydantic import Field
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.systems import System
 from lingraft.errors import ArtifactError
 from lingraft.reports.paper.efficiency import LearningCurve

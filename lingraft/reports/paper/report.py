@@ -6,7 +6,8 @@ from pathlib import Path
 
 from lingraft._version import __version__
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.systems import System
 from lingraft.reports.pages import render_page
 from lingraft.reports.paper.cost_tables import (

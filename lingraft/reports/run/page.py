@@ -6,7 +6,8 @@ from typing import Any
 
 from lingraft._version import __version__
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.data.languages import language_name, name_and_tag
 from lingraft.reports.pages import render_page
 from lingraft.reports.run.classes import class_evaluations, class_table, class_warnings

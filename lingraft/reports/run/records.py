@@ -8,7 +8,8 @@ from typing import NamedTuple, Self
 
 import pydantic
 
-from lingraft.artifacts.artifact import Artifact, Cost, Kind, require_aligned
+from lingraft.artifacts.artifact import Artifact, require_aligned
+from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import ArtifactError

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from lingraft.artifacts.artifact import Cost
+from lingraft.artifacts.manifest import Cost
 from lingraft.data.languages import name_and_tag
 from lingraft.reports.run.classes import class_tables
 from lingraft.reports.run.columns import (

@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import bundle_languages
 from lingraft.bundle.language_part import BODY_FINGERPRINTS, language_version
 from lingraft.config.encoder import EncoderShape

@@ -18,8 +18,9 @@ from typing import Literal
 
 import pydantic
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import atomic_folder, write_json
+from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.language_part import language_version, write_language_part
 from lingraft.config.section import Language, Name
 from lingraft.errors import ArtifactError, PublicationError, SupersededError

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lingraft.artifacts.artifact import MANIFEST, json_fingerprint
 from lingraft.artifacts.files import atomic_folder, sha256_of, write_text
+from lingraft.artifacts.manifest import MANIFEST, json_fingerprint
 from lingraft.errors import ArtifactError
 from lingraft.jobs.launchable import Launchable, Role
 from lingraft.steps.launch.calls import Call, StepAnswer

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, read_manifest
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, Kind, read_manifest
 from lingraft.artifacts.names import bundle_of, embeddings_of, primary_of, task_of
 from lingraft.config.gate import Gate
 from lingraft.config.tasks import PRIMARY

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pydantic
 
-from lingraft.artifacts.artifact import Kind, Manifest
+from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.bundle.format import bundle_examples, bundle_languages
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.data.languages import quoted

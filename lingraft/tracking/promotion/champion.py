@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from lingraft.artifacts.addresses import without_password
-from lingraft.artifacts.artifact import Artifact, Kind, Manifest
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.bundle.format import bundle_languages
 from lingraft.bundle.language_part import language_files, language_version
 from lingraft.console import say

@@ -4,7 +4,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.gate import Gate
 from lingraft.errors import GateError, TrackingError
 from lingraft.stages.results import load_items, load_language, zero_shot

@@ -6,8 +6,8 @@ from pathlib import Path
 import mlflow
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
-from lingraft.artifacts.artifact import Kind
 from lingraft.artifacts.files import atomic_folder, write_text
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import SEED, mini_name, primary_name, primary_of, task_folders, task_name
 from lingraft.config.recipe import Recipe
 from lingraft.errors import NotRegisteredError

@@ -4,7 +4,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind, read_manifest
 from lingraft.errors import ArtifactError
 from lingraft.tracking.client import RetryingClient, UnreachableError
 from lingraft.tracking.promotion import decisions

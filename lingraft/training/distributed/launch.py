@@ -23,8 +23,9 @@ from typing import Any, ParamSpec
 from pydantic_core import to_jsonable_python
 
 from lingraft import errors, ranks
-from lingraft.artifacts.artifact import Artifact, read_manifest
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import write_json, write_text
+from lingraft.artifacts.manifest import read_manifest
 from lingraft.console import say
 from lingraft.errors import LingraftError, PeerLostError, RecipeError, TrainingError
 from lingraft.retry import poll

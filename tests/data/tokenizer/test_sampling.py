@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.data.tokenizer.sampling import CorpusProfile, sample_lines, training_lines
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.tokenizer import tokenizer
 from lingraft.data.tokenizer.pieces import SpecialPieces, Surface

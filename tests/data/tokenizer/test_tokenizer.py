@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.text import load_split
 from lingraft.data.tokenizer import tokenizer

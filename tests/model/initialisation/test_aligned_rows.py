@@ -10,19 +10,19 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from lingraft.config.training import Initialisation
+from lingraft.config.initialisation import Initialisation
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Vocabulary
-from lingraft.model.initialisation import aligned
-from lingraft.model.initialisation.aligned import AlignedRows, AlignmentResource, align_rows
-from lingraft.model.initialisation.alignment import AlignedVectors, align
+from lingraft.model.initialisation import aligned_rows
+from lingraft.model.initialisation.aligned_rows import AlignedRows, AlignmentResource, align_rows
+from lingraft.model.initialisation.initial_rows import InitialRows, initialise_rows
 from lingraft.model.initialisation.piece_classes import PieceClass
-from lingraft.model.initialisation.rows import InitialRows, initialise_rows
 from lingraft.model.initialisation.seed_pairs import seed_pairs
 from lingraft.model.initialisation.static_vectors import StaticVectors, static_vectors
 from lingraft.model.initialisation.translation import TranslationTable
+from lingraft.model.initialisation.vector_alignment import AlignedVectors, align
 from tests.languages_made_up import FIRST, Spelt, renamed, text_of
 
 PIECES, WIDTH, ROW = 120, 24, 12
@@ -261,7 +261,7 @@ def test_of_starts_that_succeed_that_with_the_most_similar_neighbours_is_kept(
     starts = {name: align(*text, pairs, 1) for name, pairs in seed_pairs(here, there, *text)}
     shared, best, profiles = starts.values()
     assert (shared.succeeded, best.succeeded, profiles.succeeded) == (True, True, False)
-    assert shared.agreement < aligned.CLEAR_AGREEMENT
+    assert shared.agreement < aligned_rows.CLEAR_AGREEMENT
     assert shared.similarity < best.similarity
     kept = align_rows(source, here, there, *text, seed=1).quality
     assert (kept.start, kept.similarity) == ("shared pieces and cognates", round(best.similarity, 4))
@@ -277,10 +277,10 @@ def test_a_start_that_succeeds_clearly_ends_the_search_for_others(
         tried.append(found.known_pairs)
         return found
 
-    monkeypatch.setattr(aligned, "align", counted)
+    monkeypatch.setattr(aligned_rows, "align", counted)
     align_rows(source, HERE, THERE, *text, seed=1)
     assert len(tried) == 1
-    monkeypatch.setattr(aligned, "CLEAR_AGREEMENT", 1.0)
+    monkeypatch.setattr(aligned_rows, "CLEAR_AGREEMENT", 1.0)
     align_rows(source, HERE, THERE, *text, seed=1)
     assert len(tried) == 1 + 3
 

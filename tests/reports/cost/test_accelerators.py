@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Cost, Kind
+from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.model.flops import V100_DAY_FLOPS, CostError
 from lingraft.reports.cost.accelerators import PEAKS_TFLOPS, Accelerator
 

@@ -1,6 +1,7 @@
 import pytest
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.systems import System
 from lingraft.reports.paper.records import PaperRecords
 from lingraft.reports.paper.report import write

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.systems import System
 from lingraft.errors import ArtifactError, MissingExtraError
 from lingraft.reports.paper.curves import system_curves

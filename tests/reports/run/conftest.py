@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
 from lingraft.reports.run.page import write

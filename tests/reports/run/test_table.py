@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lingraft.artifacts.artifact import Cost
+from lingraft.artifacts.manifest import Cost
 from lingraft.errors import AlignmentError, ArtifactError
 from lingraft.reports.run.columns import UNKNOWN
 from lingraft.reports.run.note import headline_metrics, run_description

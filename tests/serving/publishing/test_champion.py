@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import bundle_name
 from lingraft.cli import app
 from lingraft.errors import PublicationError

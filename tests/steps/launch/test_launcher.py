@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from lingraft.artifacts import sync
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import InputFailedError, failure_reason, write_failure
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.jobs.job import PretrainingJob, TokenizerJob
 from lingraft.signals import Interruption

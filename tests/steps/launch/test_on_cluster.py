@@ -13,7 +13,8 @@ import pytest
 from kubernetes import client
 
 from lingraft import ranks
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.cluster import Profile
 from lingraft.steps.launch import on_cluster
 from lingraft.steps.launch.calls import LaunchError

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from lingraft import tracking
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name, task_name
 from lingraft.cli import app
 from lingraft.config.gate import Gate

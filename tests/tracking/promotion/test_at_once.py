@@ -11,7 +11,7 @@ import pytest
 from mlflow import MlflowClient
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.manifest import Kind
 from lingraft.errors import SupersededError
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.decisions import DecisionOutcome, Record

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.artifacts.names import primary_name, task_name
 from lingraft.stages import results
 from lingraft.stages.results import SourceResult

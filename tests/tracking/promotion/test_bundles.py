@@ -10,7 +10,8 @@ from click.testing import Result
 from mlflow import MlflowClient
 from typer.testing import CliRunner
 
-from lingraft.artifacts.artifact import Artifact, Kind, Manifest
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.cli import app
 from lingraft.errors import ArtifactError, PromotionError
 from lingraft.tracking import CHAMPION

@@ -10,7 +10,8 @@ from mlflow import MlflowClient
 from typer.testing import CliRunner
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, read_manifest
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import MANIFEST, Kind, read_manifest
 from lingraft.bundle.language_part import language_fingerprint
 from lingraft.cli import app
 from lingraft.errors import ArtifactError, LingraftError, PromotionError

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lingraft.artifacts.artifact import Cost
+from lingraft.artifacts.manifest import Cost
 from lingraft.config.gate import Gate
 from lingraft.errors import GateError
 from lingraft.stages.results import (

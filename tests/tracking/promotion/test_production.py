@@ -14,7 +14,8 @@ import pytest
 from mlflow import MlflowClient
 
 from lingraft import tracking
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import embeddings_name
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError, PublicationError
 from lingraft.serving.publishing.publications import Publications

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.artifacts.artifact import read_manifest
+from lingraft.artifacts.manifest import read_manifest
 from tests.training.distributed.launch import ROOT, environment, finished, kill_all, torchrun
 from tests.training.distributed.project import STEPS, Project, alive, wait_for, workers_of
 from tests.workshop import Workshop

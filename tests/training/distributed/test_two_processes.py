@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lingraft.artifacts.artifact import read_manifest
+from lingraft.artifacts.manifest import read_manifest
 from lingraft.training.schedule import read_curve
 from tests.fixtures import forked, once
 from tests.training.distributed import jobs

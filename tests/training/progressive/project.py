@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from lingraft.artifacts.artifact import Artifact, read_manifest
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import read_manifest
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.model.flops import step_flops

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.systems import Stage
 from lingraft.data.blocks import open_split
 from lingraft.model.flops import UpdateShape
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.stages.adapt import adapt, adaptation_run, mini_of
-from lingraft.stages.initialise import initial_rows
+from lingraft.stages.embeddings import initial_rows
 from lingraft.training import masked_lm
 from lingraft.training.schedule import ignore_metrics, read_curve
 from tests.training.progressive.project import (

@@ -7,14 +7,14 @@ from lingraft.bundle.format import BundleKind
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ServingError
 from lingraft.serving.bundle import Bundle
+from lingraft.serving.handlers.classification import PAIR_CLASSIFICATION, TEXT_CLASSIFICATION
+from lingraft.serving.handlers.fill_mask import FILL_MASK, with_mask
+from lingraft.serving.handlers.handler import LANGUAGE, TEXT, TaskHandler, TensorSpec
+from lingraft.serving.handlers.question_answering import QUESTION_ANSWERING
+from lingraft.serving.handlers.tagging import ENTITY_RECOGNITION
+from lingraft.serving.handlers.text_vectors import TEXT_EMBEDDING
 from lingraft.serving.languages import AUTO
 from lingraft.serving.settings import ServingSettings
-from lingraft.serving.tasks.classification import PAIR_CLASSIFICATION, TEXT_CLASSIFICATION
-from lingraft.serving.tasks.embeddings import TEXT_EMBEDDING
-from lingraft.serving.tasks.entities import ENTITY_RECOGNITION
-from lingraft.serving.tasks.fill_mask import FILL_MASK, with_mask
-from lingraft.serving.tasks.handler import LANGUAGE, TEXT, TaskHandler, TensorSpec
-from lingraft.serving.tasks.question_answering import QUESTION_ANSWERING
 
 LANGUAGE_CONFIDENCE = "language_confidence"
 UNKNOWN_SHARE = "unknown_share"

@@ -6,15 +6,16 @@ from typing import Any
 
 from torch import nn
 
-from lingraft.artifacts.artifact import Artifact, Draft, Kind, Manifest, require_aligned
+from lingraft.artifacts.artifact import Artifact, Draft, require_aligned
+from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import Task
 from lingraft.errors import ArtifactError
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import Embeddings, Primary, load_tensors
 from lingraft.model.swap import swap
-from lingraft.tasks.kinds import TaskKind
-from lingraft.tasks.loading import kind_of
+from lingraft.tasks.kinds import kind_of
+from lingraft.tasks.task_kind import TaskKind
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class TaskModel:
     """A body finetuned in the source language, without a vocabulary until one is swapped in."""
 
     net: Any
-    """A `lingraft.tasks.kinds.TaskNet`."""
+    """A `lingraft.tasks.task_kind.TaskNet`."""
     settings: Task
     kind: TaskKind
     labels: list[str]

@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from lingraft.serving.tasks.words import words
+from lingraft.serving.handlers.words import words
 
 RLM, ZWNJ, ZWSP = "\u200f", "\u200c", "\u200b"
 

@@ -1,8 +1,8 @@
-"""Loading of a task's kind and its examples; examples are read without PyTorch, which takes seconds to import."""
+"""Loading of a task's examples, from files and datasets of its kind; without PyTorch, which takes seconds to import."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, assert_never
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.config.tasks import Task, TaskDataset
@@ -16,25 +16,7 @@ from lingraft.tasks.squad import Question, questions_of_rows, questions_or_error
 from lingraft.tasks.squad_metric import Evaluation
 from lingraft.tasks.tagged_sentences import Sentence, sentences_of_rows, sentences_or_errors, without_prefix
 
-if TYPE_CHECKING:
-    from lingraft.tasks.kinds import TaskKind
-
 AnyExample = Example | Sentence | Question
-
-
-def kind_of(task: Task) -> "TaskKind":
-    """Return how a task's examples are batched, learned and judged."""
-    if task.kind == "questions":
-        from lingraft.tasks.question_answering import QuestionAnswering
-
-        return QuestionAnswering(Evaluation(task.evaluation))
-    if task.kind == "tags":
-        from lingraft.tasks.tagging import Tagging
-
-        return Tagging()
-    from lingraft.tasks.classification import Classification
-
-    return Classification()
 
 
 def load_examples(task: Task, split: SplitName, language: str, text: Artifact | None) -> list[Any]:
@@ -85,11 +67,15 @@ def _file_of(path: str, language: str) -> Path:
 
 
 def _read_file(task: Task, path: Path, language: str) -> Iterator[AnyExample | LingraftError]:
-    if task.kind == "questions":
-        return questions_or_errors(path)
-    if task.kind == "tags":
-        return sentences_or_errors(path)
-    return examples_or_errors(path, language, task.kind == "pairs")
+    match task.kind:
+        case "documents" | "texts" | "pairs":
+            return examples_or_errors(path, language, task.kind == "pairs")
+        case "questions":
+            return questions_or_errors(path)
+        case "tags":
+            return sentences_or_errors(path)
+        case unknown:
+            assert_never(unknown)
 
 
 def _read_dataset(task: Task, source: TaskDataset, language: str) -> Iterator[AnyExample]:
@@ -97,8 +83,12 @@ def _read_dataset(task: Task, source: TaskDataset, language: str) -> Iterator[An
     origin = f"dataset {source.dataset.replace('{language}', language)!r} in {language!r}"
     rows = (row.cells for row in raise_errors(in_language((Row(origin, cells) for cells in dataset), language, origin)))
     names = class_names(dataset.features)
-    if task.kind == "questions":
-        return questions_of_rows(rows, origin)
-    if task.kind == "tags":
-        return sentences_of_rows(rows, origin, names)
-    return examples_of_rows(rows, origin, names, task.kind == "pairs")
+    match task.kind:
+        case "documents" | "texts" | "pairs":
+            return examples_of_rows(rows, origin, names, task.kind == "pairs")
+        case "questions":
+            return questions_of_rows(rows, origin)
+        case "tags":
+            return sentences_of_rows(rows, origin, names)
+        case unknown:
+            assert_never(unknown)

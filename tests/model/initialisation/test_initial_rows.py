@@ -1,4 +1,5 @@
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -6,13 +7,13 @@ import torch
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from lingraft.config.training import Initialisation
+from lingraft.config.initialisation import Initialisation
 from lingraft.data.tokenizer.pieces import SpecialIds, Surface
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer
 from lingraft.errors import RecipeError, TokenizerError
 from lingraft.model.encoder import INITIAL_STD, Vocabulary
+from lingraft.model.initialisation.initial_rows import InitialRows, initialise_rows, shared_pieces
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
-from lingraft.model.initialisation.rows import InitialRows, initialise_rows, shared_pieces
 from tests.huggingface.scripts import trained
 from tests.workshop import Workshop
 
@@ -157,6 +158,12 @@ def test_the_seed_decides_the_rows(how: Initialisation) -> None:
 def test_aligned_rows_are_refused_without_anything_to_align_by() -> None:
     with pytest.raises(RecipeError, match=r"'aligned' needs .* parallel text, a dictionary or static vectors"):
         rows(Initialisation.ALIGNED)
+
+
+def test_a_way_that_nothing_draws_is_not_taken_for_overlap() -> None:
+    later = StrEnum("later", {"BORROWED": "borrowed"}).BORROWED  # type: ignore[attr-defined]
+    with pytest.raises(AssertionError, match="borrowed"):
+        rows(later)
 
 
 def test_the_source_stays_as_it_is() -> None:

@@ -16,16 +16,16 @@ import scipy.sparse
 import torch
 from numpy.typing import NDArray
 
-from lingraft.config.training import Initialisation
+from lingraft.config.initialisation import Initialisation
 from lingraft.console import say
 from lingraft.model.encoder import Vocabulary
-from lingraft.model.initialisation.alignment import CLEAR_AGREEMENT, AlignedVectors, PiecePairs, align
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
+from lingraft.model.initialisation.initial_rows import InitialRows, initialise_rows, shared_pieces
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
-from lingraft.model.initialisation.rows import InitialRows, initialise_rows, shared_pieces
 from lingraft.model.initialisation.seed_pairs import seed_pairs
 from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.initialisation.translation import TranslationTable
+from lingraft.model.initialisation.vector_alignment import CLEAR_AGREEMENT, AlignedVectors, PiecePairs, align
 
 _NEIGHBOURS, _TEMPERATURE = 10, 0.05
 """Source pieces that a row is the mean of, and the softmax over their cosines that weighs them."""

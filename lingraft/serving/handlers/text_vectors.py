@@ -9,7 +9,7 @@ import numpy as np
 
 from lingraft.bundle.format import HIDDEN
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.tasks.handler import (
+from lingraft.serving.handlers.handler import (
     TEXT,
     TRUNCATE,
     TRUNCATE_PARAMETER,

@@ -9,7 +9,7 @@ import numpy as np
 
 from lingraft.config.tasks import INPUTS
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.tasks.handler import (
+from lingraft.serving.handlers.handler import (
     TRUNCATE,
     TRUNCATE_PARAMETER,
     EncodedRequest,

@@ -8,9 +8,10 @@ from typing import Any
 
 from lingraft import ranks
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Draft, Kind, read_manifest
+from lingraft.artifacts.artifact import Artifact, Draft
 from lingraft.artifacts.files import require_new
 from lingraft.artifacts.locks import folder_lock, remove_partial_writes
+from lingraft.artifacts.manifest import Kind, read_manifest
 from lingraft.config.recipe import Recipe
 from lingraft.config.training import OptimizerSettings
 from lingraft.signals import Interruption, interruptible

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
-from lingraft.model.initialisation import alignment as module
-from lingraft.model.initialisation.alignment import AGREEMENT, AlignedVectors, PiecePairs, align
+from lingraft.model.initialisation import vector_alignment as module
 from lingraft.model.initialisation.seed_pairs import seed_pairs
 from lingraft.model.initialisation.static_vectors import StaticVectors, static_vectors
+from lingraft.model.initialisation.vector_alignment import AGREEMENT, AlignedVectors, PiecePairs, align
 from tests.languages_made_up import FIRST, Spelt, renamed, text_of
 
 PIECES, WIDTH = 120, 24

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.blocks import open_split
 from lingraft.errors import ArtifactError
@@ -20,9 +21,9 @@ from lingraft.signals import Interruption, interruptible
 from lingraft.stages import pretrain
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.masked_lm import dev_evaluator
-from lingraft.training.resuming import resumable, was_saved_before
 from lingraft.training.schedule import TrainingMetrics
-from lingraft.training.state import TrainingState
+from lingraft.training.stage_output import resumable, was_saved_before
+from lingraft.training.training_state import TrainingState
 from tests.workshop import Workshop, changed
 
 
@@ -89,7 +90,7 @@ def require_ends(workshop: Workshop, recipe: Recipe, out: Path, whole: Artifact)
 def test_a_stop_that_comes_too_late_for_training_is_heeded_afterwards(
     workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lingraft.training.state import EarlyStopping
+    from lingraft.training.training_state import EarlyStopping
 
     def stopped(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)

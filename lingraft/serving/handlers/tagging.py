@@ -13,7 +13,7 @@ import numpy as np
 
 from lingraft.config.tasks import INPUTS
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.tasks.handler import (
+from lingraft.serving.handlers.handler import (
     TEXT,
     TRUNCATE,
     TRUNCATE_PARAMETER,
@@ -29,7 +29,7 @@ from lingraft.serving.tasks.handler import (
     softmax,
     text_tensor,
 )
-from lingraft.serving.tasks.words import Word, words
+from lingraft.serving.handlers.words import Word, words
 from lingraft.tasks.pairs import word_pieces
 from lingraft.tasks.spans import spans
 

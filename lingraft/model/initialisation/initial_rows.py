@@ -6,17 +6,18 @@ Legend: V vocabulary, D width.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
 import torch
 from torch import Tensor
 
-from lingraft.config.training import Initialisation
+from lingraft.config.initialisation import Initialisation
 from lingraft.data.tokenizer.pieces import SpecialIds, Surface
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import RecipeError, TokenizerError
 from lingraft.model.encoder import INITIAL_STD, Vocabulary
+from lingraft.model.initialisation.fitted_rows import draw_fitted_rows
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
-from lingraft.model.initialisation.row_profile import draw_fitted_rows
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,16 @@ def initialise_rows(
     source_VD, source_V = (tensor.detach().cpu().float() for tensor in (source.table_VD, source.bias_V))
     size, width = len(target_pieces), source_VD.shape[1]
     table_VD, bias_V = torch.empty(size, width).normal_(std=INITIAL_STD, generator=generator), torch.zeros(size)
-    if how is Initialisation.FITTED:
-        draw_fitted_rows(table_VD, bias_V, source_VD, source_V, source_pieces, target_pieces, generator)
-    shared = {} if how is Initialisation.RANDOM else shared_pieces(source_pieces, target_pieces)
+    match how:
+        case Initialisation.RANDOM:
+            shared = {}
+        case Initialisation.OVERLAP:
+            shared = shared_pieces(source_pieces, target_pieces)
+        case Initialisation.FITTED:
+            draw_fitted_rows(table_VD, bias_V, source_VD, source_V, source_pieces, target_pieces, generator)
+            shared = shared_pieces(source_pieces, target_pieces)
+        case unhandled:
+            assert_never(unhandled)
     shared |= dict(zip(target_pieces.special, source_pieces.special, strict=True))
     targets, sources = torch.tensor([*shared]), torch.tensor([*shared.values()])
     table_VD[targets], bias_V[targets] = source_VD[sources], source_V[sources]

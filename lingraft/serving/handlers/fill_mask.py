@@ -14,7 +14,7 @@ from lingraft.bundle.format import FEATURES
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RequestError
 from lingraft.serving.bundle import Bundle, ServedLanguage
-from lingraft.serving.tasks.handler import (
+from lingraft.serving.handlers.handler import (
     TEXT,
     TRUNCATE,
     TRUNCATE_PARAMETER,
@@ -29,7 +29,7 @@ from lingraft.serving.tasks.handler import (
     softmax,
     text_tensor,
 )
-from lingraft.serving.tasks.words import words
+from lingraft.serving.handlers.words import words
 
 MASK = "<mask>"
 """Mask in a request's text, whatever the tokenizer's own piece is."""

@@ -7,10 +7,11 @@ import datasets
 import pytest
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.tasks import Task
 from lingraft.errors import RecipeError, TextError
-from lingraft.tasks.loading import load_examples
+from lingraft.tasks.examples import load_examples
 
 NLI_NAMES = ["entailment", "neutral", "contradiction"]
 TEXT = datasets.Value("string")

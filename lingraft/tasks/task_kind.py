@@ -1,0 +1,138 @@
+"""The interface of every kind of task, so that finetuning, evaluation and export treat all tasks alike.
+
+Three kinds: `classification` (one text or a pair), `question_answering` (extractive) and `tagging` (named entities).
+
+Legend: N rows of a prepared set of examples.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from lingraft.config.encoder import EncoderShape
+from lingraft.console import with_progress
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import TextError
+from lingraft.model.encoder import Encoder
+from lingraft.tasks.item_counts import ItemCounts
+
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class TaskEvaluation:
+    """Scores of a finetuned model on a set of examples, as shares from 0 to 1."""
+
+    score: float
+    """The task's official metric."""
+    baseline: float
+    """Score of the best trivial answer on these examples, for example the most frequent class."""
+    tally: ItemCounts
+    """Counts that the score is made of, in the order of the examples."""
+    others: dict[str, float] = field(default_factory=dict)
+    """Further official metrics, such as exact match."""
+    confusion_CC: Tensor | None = None
+    """Counts (C true, C predicted), where there are classes."""
+
+
+class TaskNet(Protocol):
+    """An `nn.Module` of an encoder's body and the task's head; parameters outside `encoder.` are the head."""
+
+    encoder: Encoder
+
+    def __call__(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor: ...
+
+
+class Prepared(Protocol):
+    """Tokenized examples; a row is an example, or a window where an example needs several."""
+
+    @property
+    def truncated(self) -> int:
+        """Number of examples of which only a part is seen."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, chosen: Tensor) -> Any:
+        """Return rows by their numbers, padded alike: a record of tensors."""
+
+    def length(self, row: int) -> int:
+        """Return the tokens of a row, without padding."""
+
+    def targets(self, chosen: Tensor) -> int:
+        """Return how many targets the loss of these rows is the mean of, which is their weight in a larger batch."""
+
+
+class TaskKind(Protocol):
+    """Head, loss, batches and official metric of one kind of task; `kinds` chooses it by the name of the kind."""
+
+    metric: str
+    """Name of the official metric: 'accuracy' or 'F1'."""
+
+    def labels(self, examples: Sequence[Any]) -> list[str]:
+        """Return the labels of a training set, sorted; none for question answering.
+
+        Raises:
+            TextError: a task with labels has fewer than two.
+        """
+
+    def net(self, encoder: Encoder, labels: Sequence[str]) -> nn.Module:
+        """Return the encoder under a new head (a `TaskNet`), drawn from torch's global generator."""
+
+    def prepare(
+        self, examples: Sequence[Any], labels: Sequence[str], tokenizer: Tokenizer, shape: EncoderShape
+    ) -> Prepared:
+        """Tokenize examples for a body of this shape.
+
+        Raises:
+            TextError: there are no questions, or a label is not among `labels`.
+        """
+
+    def loss(self, net: Any, batch: Any) -> Tensor:
+        """Return the loss of a batch, a scalar, on the device of the net's head."""
+
+    def judge(self, net: Any, data: Any, language: str) -> TaskEvaluation:
+        """Score a model by the official metric; the net is put into evaluation mode."""
+
+
+def labels_of(found: Iterable[str], noun: str) -> list[str]:
+    """Return all labels of a training set, sorted; `noun` names a label in errors, such as 'tag'.
+
+    Raises:
+        TextError: there are fewer than two labels.
+    """
+    names = sorted(set(found))
+    if len(names) < 2:
+        raise TextError(
+            f"a task needs two or more {noun}s to tell apart; the training examples have {names}. Add some with others."
+        )
+    return names
+
+
+def number_labels(labels: Sequence[str], found: Iterable[tuple[str, str]], noun: str) -> dict[str, int]:
+    """Return the number of each of a task's labels, and check those of examples or words, which come with their places.
+
+    Raises:
+        TextError: a label is not one of the task's.
+    """
+    numbers = {name: number for number, name in enumerate(labels)}
+    for place, label in found:
+        if label not in numbers:
+            raise TextError(
+                f"{place} has {noun} {label!r}; the task knows {list(labels)}. "
+                f"Correct the {noun}, or finetune with examples that have it."
+            )
+    return numbers
+
+
+def lengths(data: Prepared) -> Tensor:
+    """Return the tokens of every row (N), int64."""
+    return torch.tensor([data.length(row) for row in range(len(data))])
+
+
+def by_length(data: Prepared, title: str, batch: int = _BATCH) -> Iterator[Tensor]:
+    """Yield batches of row numbers for evaluation, the shortest rows first, so that little is padded."""
+    batches = lengths(data).argsort(stable=True).split(batch)
+    yield from with_progress(batches, title, "batch", len(batches))
