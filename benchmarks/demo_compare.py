@@ -125,7 +125,15 @@ class Demo:
             tokenizer=lane.tokenizer,
             out=learned,
         ).get_or_make()
-        evaluate_language(recipe, self.primary, learned, self.tasks, lane.text, lane.blocks, out)
+        evaluate_language(
+            recipe=recipe,
+            primary=self.primary,
+            embeddings=learned,
+            tasks=self.tasks,
+            text=lane.text,
+            blocks=lane.blocks,
+            out=out,
+        )
         found = load_language(out)
         task = found.task_scores[only_task(recipe)]
         if task.initial is None:

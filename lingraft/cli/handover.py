@@ -49,7 +49,9 @@ def export_onnx(
     if alone:
         if len(precision or ()) > 1:
             raise ExportError(f"a standalone model has one precision, not {chosen}. Write each into its own folder.")
-        for language, difference in export_standalone(primary, task, embeddings, out, chosen[-1], tables).items():
+        for language, difference in export_standalone(
+            primary=primary, task=task, embeddings=embeddings, out=out, precision=chosen[-1], tables=tables
+        ).items():
             print(f"{out / language}.onnx: outputs equal PyTorch's within {difference:.1e}")
         return
     examples = evaluation_examples(task, embeddings, text or (), blocks or ()) if judge else {}

@@ -163,7 +163,9 @@ def evaluate_language(
     if reference and models.only == ALIGNMENT:
         scorers[ALIGNMENT] = partial(_alignment_scorer, models, reference, target, language)
     for task in models.tasks_in(language):
-        scorers[task.name] = partial(_task_scorer, task, models, models.layers, target, language)
+        scorers[task.name] = partial(
+            _task_scorer, task=task, models=models, layers=models.layers, dirs=target, language=language
+        )
     cells = []
     baselines: dict[str, float] = {}
     for name, begin in scorers.items():

@@ -180,9 +180,19 @@ def adaptation_run(
     if switch is None:
         phases = [masked_lm_phase(recipe, steps[0], minis[0], settings, stops)]
     else:
-        phases = _progressive_phases(recipe, switch, steps, minis, settings, stops)
+        phases = _progressive_phases(
+            recipe=recipe, switch=switch, steps=steps, minis=minis, settings=settings, stops=stops
+        )
     stream = masked_lm_stream(blocks, settings)
-    return training_run(recipe, phases, trained, stream, checkpointer, dev_score, dev_loss)
+    return training_run(
+        recipe=recipe,
+        phases=phases,
+        trained=trained,
+        stream=stream,
+        checkpointer=checkpointer,
+        dev_score=dev_score,
+        dev_loss=dev_loss,
+    )
 
 
 def _progressive_phases(

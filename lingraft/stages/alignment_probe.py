@@ -214,7 +214,9 @@ def language_probe(
     if lines := _held_out_lines(recipe, pieces.language, split):
         return probe_of_lines(primary, lines, pieces, (recipe.adaptation.depth, primary.encoder.shape.layers))
     reference = Reference.load(evaluation, primary) if evaluation else None
-    return probe_of(reference, split, primary.tokenizer, pieces, text, blocks) if reference else None
+    if reference is None:
+        return None
+    return probe_of(reference=reference, split=split, source=primary.tokenizer, pieces=pieces, text=text, blocks=blocks)
 
 
 def _held_out_lines(recipe: Recipe, language: str, split: SplitName) -> list[tuple[str, str]]:

@@ -134,7 +134,15 @@ def evaluate_language(
     step = recipe.steps_over(depth, system)[Stage.ADAPT]
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
     models = load_tasks(tasks)
-    probe = language_probe(recipe, source, pieces, "test", documents, open_split(data, "test"), source_evaluation)
+    probe = language_probe(
+        recipe=recipe,
+        primary=source,
+        pieces=pieces,
+        split="test",
+        text=documents,
+        blocks=open_split(data, "test"),
+        evaluation=source_evaluation,
+    )
     require_start(learned, initial)
     rows = initial_rows(recipe, source, pieces, initial)
     untrained = make_vocabulary(rows.table_VD, rows.bias_V, rows.special)
