@@ -155,15 +155,12 @@ def evaluate_language(
         before=untrained,
         after=learned.vocabulary,
     )
-    before = evaluate_tasks(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
-    after = evaluate_tasks(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
-    whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
     over = mini_of(source, step, mini)
     if not step.fresh_layers:
         over = source.encoder  # whose bottom the mini-model is: one pass scores both
-    masked, items = _masked(over, step.layers, source, (learned.vocabulary, untrained), test_NT)
-    alignment, pairs = _alignment(source, probe, (learned.vocabulary, untrained)) if probe else (None, {})
-    items |= pairs | {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
+    masked, masked_items = _masked(over, step.layers, source, (learned.vocabulary, untrained), test_NT)
+    alignment, aligned_items = _alignment(source, probe, (learned.vocabulary, untrained)) if probe else (None, {})
+    scores, task_items = _task_scores(recipe, models, documents, learned, untrained)
     result = LanguageResult(
         language=learned.language,
         primary=source.fingerprint,
@@ -179,27 +176,26 @@ def evaluate_language(
         alignment=alignment,
         initial_alignment=quality_of(initial),
         nearest_words=words,
-        tasks=tuple(
-            one.scores.model_copy(update={"initial": other.scores.score})
-            for one, other in zip(after, before, strict=True)
-        ),
+        tasks=scores,
         cost=learned.manifest.cost,
         building=load_mini(mini).manifest.cost if mini else None,
-        whole_flops=_updates(recipe, step, learned) * step_flops(recipe, whole, recipe.adaptation, len(pieces)),
+        whole_flops=_whole_flops(recipe, step, source, learned),
         history=_history(embeddings),
         precision=learned.manifest.recorded("precision", str),
     )
     hashes = _hashes(source, documents, data, models) | {"embeddings": learned.fingerprint} | mark_of(initial)
     hashes |= {ALIGNMENT: probe.mark} if probe else {}
-    return results.save(result, out, _facts(result, hashes), items)
+    return results.save(result, out, _facts(result, hashes), masked_items | aligned_items | task_items)
 
 
-def _updates(recipe: Recipe, step: Step, learned: Embeddings) -> float:
-    """Return the length of an adaptation in updates over its last depth, as the `steps` of a progressive one do."""
-    cost = learned.manifest.cost
-    if "phases" not in learned.manifest.details:
-        return cost.steps
-    return cost.flops / step_flops(recipe, step, recipe.adaptation, len(learned.tokenizer))
+def _whole_flops(recipe: Recipe, step: Step, source: Primary, learned: Embeddings) -> float:
+    """FLOPs of as many updates over all layers; a progressive adaptation counts those of its last depth."""
+    whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
+    cost, vocabulary = learned.manifest.cost, len(learned.tokenizer)
+    updates: float = cost.steps
+    if "phases" in learned.manifest.details:
+        updates = cost.flops / step_flops(recipe, step, recipe.adaptation, vocabulary)
+    return updates * step_flops(recipe, whole, recipe.adaptation, vocabulary)
 
 
 def _facts(result: SourceResult | LanguageResult, data_hashes: dict[str, str]) -> dict[str, Any]:
@@ -270,6 +266,23 @@ def _alignment(
         top_initial=before[top].scores,
     )
     return scores, {ALIGNMENT: after[top].tally, ALIGNMENT_INITIAL: before[top].tally}
+
+
+def _task_scores(
+    recipe: Recipe,
+    models: dict[str, list[TaskModel]],
+    documents: Artifact,
+    learned: Embeddings,
+    untrained: Vocabulary,
+) -> tuple[tuple[TaskScores, ...], dict[str, ItemCounts]]:
+    """Zero-shot scores of the tasks, with the embeddings learned and the initial vocabulary."""
+    pieces = learned.tokenizer
+    before = evaluate_tasks(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
+    after = evaluate_tasks(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
+    scores = tuple(
+        one.scores.model_copy(update={"initial": other.scores.score}) for one, other in zip(after, before, strict=True)
+    )
+    return scores, {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
 
 
 def _history(folder: Path) -> list[Point]:
