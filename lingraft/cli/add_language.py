@@ -122,6 +122,7 @@ def _from_results(results: Path, project: str | None, out: Path, given: dict[str
     from lingraft.artifacts.names import task_folders
     from lingraft.config.recipe import Recipe
     from lingraft.jobs.job import SOURCE_RECIPE, SourceDirs
+    from lingraft.jobs.launchable import none_if_empty
 
     if doubled := [name for name, value in given.items() if value and name != "recipe"]:
         raise RecipeError(f"--results brings {', '.join(doubled)} itself. Leave these out, or leave out --results.")
@@ -131,12 +132,11 @@ def _from_results(results: Path, project: str | None, out: Path, given: dict[str
         announce_registry()
         _bring(project, out / _SOURCE)
     own = Recipe.parse(recorded.read_text(encoding="utf-8"), str(recorded))
-    present = [folder if any(folder.iterdir()) else None for folder in (folders.mini, folders.vectors)]
     return {
         "primary": folders.primary,
         "tasks": task_folders(own, folders.tasks),
-        "mini": present[0],
-        "vectors": present[1],
+        "mini": none_if_empty(folders.mini),
+        "vectors": none_if_empty(folders.vectors),
         "source_evaluation": folders.evaluation,
         "recipe": given["recipe"] or own,
     }
