@@ -22,11 +22,11 @@ def export_onnx(
         Path | None, typer.Option(help="From `lingraft finetune`; the primary itself, for fill-mask, if absent.")
     ] = None,
     precision: Annotated[
-        list[str] | None, typer.Option(help="Of the body beside fp32: fp16 for GPUs, int8 for CPUs.")
+        list[str] | None, typer.Option(help="Further precision of the body beside fp32: fp16 for GPUs, int8 for CPUs.")
     ] = None,
     tables: Annotated[
         Literal["float32", "float16", "int8"],
-        typer.Option(metavar="FORMAT", help="Of the languages' tables: float32, float16 or int8."),
+        typer.Option(metavar="FORMAT", help="Number format of the languages' tables: float32, float16 or int8."),
     ] = "float32",
     judge: Annotated[
         bool, typer.Option("--judge", help="Judge each language and precision on test examples, by the metric.")
@@ -39,7 +39,9 @@ def export_onnx(
     ] = None,
     alone: Annotated[
         bool,
-        typer.Option("--standalone", help="Write a model per language that needs nothing of ours, all on one body."),
+        typer.Option(
+            "--standalone", help="Write a model per language that plain ONNX Runtime opens; all share one body."
+        ),
     ] = False,
 ) -> None:
     """Export one task body with the tables of many languages to ONNX, and check parity with PyTorch."""
