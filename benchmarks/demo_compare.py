@@ -70,8 +70,8 @@ def half_vectors(text: Artifact, pieces: Tokenizer, block_tokens: int, half: int
     """Static vectors of a language from one half of its training pages.
 
     Args:
-        text: of the language.
-        pieces: its tokenizer.
+        text: text of the language.
+        pieces: tokenizer of the language.
         block_tokens: length of a block.
         half: 0 or 1.
     """

@@ -153,7 +153,7 @@ def evaluate_language(
         target: folders of the language's text, tokenizer and blocks.
         curve: folder of the adaptation, with its checkpoints.
         language: tag of the language.
-        reference: from `ReferenceJob`, of the same primary; alignment is measured with it.
+        reference: result of `ReferenceJob` for the same primary; alignment is measured with it.
         only_ends: whether only the first and the last checkpoint are evaluated.
     """
     inputs = (*target, *([reference] if reference else ()), models.primary, curve / EMBEDDINGS)

@@ -14,7 +14,7 @@ from lingraft.reports.cost.accelerators import ASSUMED_UTILISATION, PEAKS_TFLOPS
 _CHARACTERS_A_TOKEN = 3.5
 _MOST_EPOCHS = 40
 _TOKENS_A_PARAMETER = 6
-"""Tokens of pretraining that a larger shape must be given before it is chosen. The demo's smallest shape has 3."""
+"""Tokens of pretraining per parameter that a larger shape needs to be chosen. The demo's smallest shape has 3."""
 _PRETRAINING_SHARE = 0.5
 """Share of the time; the languages share most of the rest, finetuning and judging get what is left."""
 _ADAPTATION_SHARE = 0.35
@@ -74,7 +74,7 @@ class EncoderPreset:
     mlm_heads: tuple[int, ...]
     block_tokens: int
     vocabulary: int
-    """Pieces at most."""
+    """Largest number of pieces."""
     pretraining_rate: float
     adaptation_rate: float
     """Learning rate between what suits rows that start aligned, half of it, and fitted ones, twice as much."""
@@ -169,7 +169,7 @@ class FittedSizes:
     pretraining_steps: int
     adaptation_steps: int
     pretraining_epochs: float
-    """Times that the source's text is seen."""
+    """Epochs over the source's text."""
     hours: float
     """Hours that pretraining and adaptation take, about."""
 

@@ -179,7 +179,7 @@ def dictionary_problems(
         looked: the sample of its pairs.
         languages: those of the source and the target; either may come first.
         detector: detector of languages; None: they are not checked.
-        text: in the target's language; empty: words are not looked up.
+        text: text in the target's language; empty: words are not looked up.
     """
     yield from language_problems(looked, languages, detector, either_order=True)
     pairs = looked.sample[:: max(1, len(looked.sample) // _LOOKED_UP)]

@@ -61,12 +61,12 @@ def adapt(
     Over the recipe's own depth it begins on shallower mini-models where [adaptation.progressive] says so.
 
     Args:
-        recipe: its system says which model the embeddings are learned over.
-        primary: whose body they are to fit.
-        blocks: of the target language.
-        tokenizer: that the blocks were made with.
+        recipe: recipe, whose system says which model the embeddings are learned over.
+        primary: primary that the embeddings are learned for.
+        blocks: blocks of the target language.
+        tokenizer: tokenizer that the blocks were made with.
         depth: bottom layers of the primary that the mini-model has.
-        out: where the embeddings go.
+        out: folder of the embeddings.
         watch: called with every point of the learning curve.
         minis: MINIPOST's fresh layers, where the system has them: of each depth that is adapted over, in order.
         checkpoints: folder for the embeddings along the way, each an artifact of its own (`step-<update>`), at the
@@ -162,7 +162,7 @@ class _EmbeddingsWriter:
     stops: Sequence[int]
     """Updates after which they are written."""
     details: dict[str, Any]
-    """Of the manifest."""
+    """Details of the manifest."""
     origin: dict[str, Any]
     """Facts of the manifest by which earlier embeddings of the same adaptation are known."""
 

@@ -53,7 +53,7 @@ def evaluate_source(
 ) -> Artifact:
     """Judge the primary on the source language's test split: every MLM head, and every task once a finetuning seed.
 
-    What other languages' hidden states are compared with is kept beside the scores (`lingraft.stages.alignment_probe`).
+    Hidden states to compare other languages with are kept beside the scores (`lingraft.stages.alignment_probe`).
 
     Raises:
         AlignmentError: a task was finetuned from another primary.
@@ -105,20 +105,20 @@ def evaluate_language(
 
     Frequent words of the language are shown beside the source's nearest pieces (`lingraft.stages.nearest_words`).
 
-    Each score is also taken with the embeddings as they were before training. What scores are made of is kept beside
-    them, item by item, so that two judgements of the same items can be compared.
+    Each score is also taken with the embeddings as they were before training. The counts that scores are made of are
+    kept beside them, item by item, so that two evaluations of the same items can be compared.
 
     Args:
-        recipe: with the tasks.
-        primary: whose body the embeddings are swapped into.
-        embeddings: the language's.
+        recipe: recipe with the tasks.
+        primary: primary that the embeddings are swapped into.
+        embeddings: embeddings of the language.
         tasks: finetuned bodies, all tasks and seeds together.
-        text: of the language.
-        blocks: of the language.
-        out: where the result goes.
+        text: text of the language.
+        blocks: blocks of the language.
+        out: folder of the result.
         mini: MINIPOST's fresh layers, where the embeddings were learned over them.
         initial: embeddings that these started from; if absent, the initial rows are drawn by the recipe's seed.
-        source_evaluation: from `evaluate_source`, of the same primary.
+        source_evaluation: result of `evaluate_source` for the same primary.
 
     Raises:
         AlignmentError: embeddings, mini-model, tasks, primary, `initial` and source evaluation do not belong together.
