@@ -123,8 +123,6 @@ def report(
     ] = None,
 ) -> None:
     """Write the report as one HTML page, and print its table."""
-    from lingraft.console import say
-    from lingraft.reports.fonts import missing_fonts
     from lingraft.reports.run.page import write
     from lingraft.reports.run.records import RunRecords
     from lingraft.reports.run.table import table
@@ -136,5 +134,3 @@ def report(
     records = RunRecords.of(load_source(source), languages, found, settings)
     print_artifact(write(records, out))
     print(table(records))
-    if hint := missing_fonts(records.model_dump_json()):
-        say(hint)
