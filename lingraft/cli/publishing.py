@@ -60,7 +60,7 @@ def bundle(
 def rollback(
     task: TaskArgument, language: LanguageArgument, to: FolderOption, by: ByOption = None, wait: WaitOption = 30.0
 ) -> None:
-    """Take the last publication of a language back: what stood before it stands again."""
+    """Undo the last publication of a language: endpoints serve the one before again."""
     from lingraft.serving.publishing.publish import rollback as take_back
 
     _conclude(to, [take_back(to, task, language, by or current_user())], wait)
@@ -69,7 +69,7 @@ def rollback(
 def withdraw(
     task: TaskArgument, language: LanguageArgument, to: FolderOption, by: ByOption = None, wait: WaitOption = 30.0
 ) -> None:
-    """Take a language away."""
+    """Have endpoints stop serving a language."""
     from lingraft.serving.publishing.publish import withdraw as take_away
 
     _conclude(to, [take_away(to, task, language, by or current_user())], wait)

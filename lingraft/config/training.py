@@ -102,7 +102,7 @@ class Training(OptimizerSettings):
 
 
 class Windows(Section):
-    """A beginning within windows."""
+    """Windows of a block within which pretraining begins."""
 
     tokens: PositiveInt = Field(description="Tokens of a window; they divide encoder.block_tokens.")
     steps: PositiveInt = Field(description="Updates within windows, out of pretraining.steps.")
