@@ -74,7 +74,14 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
     def adaptation() -> TrainingRun:
         mini = mini_model(Encoder(recipe.primary_shape, vocabulary), depth)
         rows = InitialRows(mini.vocabulary.table_VD.detach().clone(), torch.zeros(vocabulary), 0, {}, {})
-        return adaptation_run(recipe, [recipe.steps_over(depth)[Stage.ADAPT]], [mini], rows, blocks, recipe.adaptation)
+        return adaptation_run(
+            recipe=recipe,
+            steps=[recipe.steps_over(depth)[Stage.ADAPT]],
+            minis=[mini],
+            rows=rows,
+            blocks=blocks,
+            settings=recipe.adaptation,
+        )
 
     def finetuning() -> TrainingRun:
         settings = recipe.tasks[0].finetuning
@@ -86,7 +93,7 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
         step = recipe.steps_over(depth)[Stage.FINETUNE]
         trained = freeze_except(net, body_parameters(net))
         training = settings.model_copy(update=once)
-        phase = task_phase(recipe, step, net, kind, data, training, seed=1)
+        phase = task_phase(recipe=recipe, step=step, net=net, kind=kind, data=data, settings=training, seed=1)
         stream = task_stream(data, training.batch_examples, training.micro_batch_examples, 1, training.group_by_length)
         return training_run(recipe, [phase], trained, stream)
 

@@ -96,26 +96,31 @@ class Bench:
 
     def text(self, recipe: Path, out: str) -> Ran:
         """Make a text artifact from files."""
-        return self._lingraft("text", "--recipe", recipe, "--language", self.language, "--out", self.folder / out)
+        return self._lingraft("text", recipe, language=self.language, out=self.folder / out)
 
     def tokenizer(self, paths: Sequence[Path]) -> Ran:
         """Train it, with as many pieces as wanted or as the text supports; a training in vain counts too."""
-        made = "--text", self.folder / "text", "--out", self.folder / "tokenizer"
+        made = {"text": self.folder / "text", "out": self.folder / "tokenizer"}
         try:
-            return self._lingraft("tokenize", "--recipe", self.recipe("cleaned", paths), *made)
+            return self._lingraft("tokenize", self.recipe("cleaned", paths), **made)
         except CommandError as error:
             supported = re.search(r"it supports (\d+) at most", str(error))
             if not supported:
                 raise
             self.vocabulary = int(supported[1])
-            again = self._lingraft("tokenize", "--recipe", self.recipe("cleaned", paths), *made)
+            again = self._lingraft("tokenize", self.recipe("cleaned", paths), **made)
             peak_bytes = max(error.ran.peak_bytes, again.peak_bytes)
             return Ran(round(error.ran.elapsed_s + again.elapsed_s, 2), peak_bytes)
 
     def blocks(self, recipe: Path, text: str, out: str) -> Ran:
         """Pack a text artifact into blocks."""
-        made = "--text", self.folder / text, "--tokenizer", self.folder / "tokenizer", "--out", self.folder / out
-        return self._lingraft("blocks", "--recipe", recipe, *made)
+        return self._lingraft(
+            "blocks",
+            recipe,
+            text=self.folder / text,
+            tokenizer=self.folder / "tokenizer",
+            out=self.folder / out,
+        )
 
     def peer(self, file: Path) -> Ran:
         """Make the peer's blocks from a file, with the same pieces."""
@@ -159,8 +164,10 @@ class Bench:
     def _recipe(self) -> Recipe:
         return Recipe.load(self.folder / "cleaned.toml")
 
-    def _lingraft(self, *arguments: object) -> Ran:
-        return run([sys.executable, "-c", "from lingraft.cli import main; main()", *map(str, arguments)])
+    def _lingraft(self, command: str, recipe: Path, **options: Path | str) -> Ran:
+        given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        start = [sys.executable, "-c", "from lingraft.cli import main; main()"]
+        return run([*start, command, "--recipe", str(recipe), *given])
 
 
 def measure(language: str, file: Path, settings: argparse.Namespace) -> dict[str, Any]:

@@ -57,10 +57,10 @@ def checks(
     """All checks of the rows of a report, at one depth and on one task.
 
     Args:
-        rows: of the report.
+        rows: rows of the report.
         targets: languages that must be among them.
-        depth: at which the mini-model is judged.
-        task: on which.
+        depth: depth at which the mini-model is judged.
+        task: task on which it is judged.
         compared: whether standard adaptation must be among the rows, and be compared with.
 
     Raises:

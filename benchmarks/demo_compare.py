@@ -71,8 +71,8 @@ def half_vectors(text: Artifact, pieces: Tokenizer, block_tokens: int, half: int
     """Static vectors of a language from one half of its training pages.
 
     Args:
-        text: of the language.
-        pieces: its tokenizer.
+        text: text of the language.
+        pieces: tokenizer of the language.
         block_tokens: length of a block.
         half: 0 or 1.
     """
@@ -126,7 +126,15 @@ class Demo:
             tokenizer=lane.tokenizer,
             out=learned,
         ).get_or_make()
-        evaluate_language(recipe, self.primary, learned, self.tasks, lane.text, lane.blocks, out)
+        evaluate_language(
+            recipe=recipe,
+            primary=self.primary,
+            embeddings=learned,
+            tasks=self.tasks,
+            text=lane.text,
+            blocks=lane.blocks,
+            out=out,
+        )
         found = load_language(out)
         task = found.task_scores[only_task(recipe)]
         if task.initial is None:

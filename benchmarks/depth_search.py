@@ -116,7 +116,14 @@ def _to_its_end(depth: int, place: Path) -> ClaimedTrial:
     def finish(trial: Trial) -> None:
         write_text(place, trial.model_dump_json(indent=1) + "\n")
 
-    return ClaimedTrial(depth, {"depth": depth}, {}, lambda _look, _score: None, lambda _scores, _last: False, finish)
+    return ClaimedTrial(
+        number=depth,
+        params={"depth": depth},
+        scores={},
+        report=lambda _look, _score: None,
+        should_stop=lambda _scores, _last: False,
+        finish=finish,
+    )
 
 
 def _make(job: Job) -> Artifact:

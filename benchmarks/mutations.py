@@ -432,7 +432,7 @@ def run(mutation: Mutation, root: Path, whole: bool = True) -> Outcome:
     """Apply a mutation to a copy of the tree and run the fast tests on it.
 
     Args:
-        mutation: what is broken.
+        mutation: change that breaks the library.
         root: tree of the project; it stays as it is.
         whole: whether the whole fast suite runs where the mutation's own tests notice nothing.
 

@@ -28,10 +28,10 @@ def measured(recipe: Recipe, out: Path, primary: Path | None, seeds: Sequence[in
     """Everything that was found.
 
     Args:
-        recipe: whose adaptation goes progressively over all heads of the primary, by the dev loss.
+        recipe: recipe whose adaptation goes progressively over all heads of the primary, by the dev loss.
         out: folder of results.
-        primary: that was pretrained before; its shape goes before the recipe's. None: one is pretrained.
-        seeds: of adaptation.
+        primary: primary whose shape goes before the recipe's; None: one is pretrained.
+        seeds: seeds of adaptation.
     """
     if primary:
         raw = recipe.model_dump(mode="json")

@@ -15,8 +15,8 @@ def sample(source: Path, megabytes: float, out: Path) -> None:
 
     Args:
         source: plain text, or .xz.
-        megabytes: of text that are kept; a smaller file is kept whole.
-        out: where they go; left as it is if it is there.
+        megabytes: size of the sample; a smaller file is kept whole.
+        out: file of the sample; left as it is if it is there.
     """
     if out.exists():
         return

@@ -76,7 +76,14 @@ def measured(language: str, path: Path, settings: argparse.Namespace) -> Agreeme
         ours = pieces.encode_all(compared)
     equal = sum(one == other for one, other in zip(ours, theirs, strict=True))
     unknown = sum(ids.count(DEFAULT_SPECIAL_IDS.unknown) for ids in ours)
-    return Agreement(language, len(training), len(compared), equal, sum(map(len, ours)), unknown)
+    return Agreement(
+        language=language,
+        training_lines=len(training),
+        lines=len(compared),
+        equal=equal,
+        pieces=sum(map(len, ours)),
+        unknown=unknown,
+    )
 
 
 def _first(lines: Sequence[str], characters: int) -> list[str]:

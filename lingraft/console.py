@@ -1,9 +1,8 @@
 """Messages and progress of long work, on a terminal and in a log.
 
-Nothing is said of the time that several steps still take before it can be known. A step takes as long as others of its
-kind have taken, a training that has not run yet as long as its FLOPs take at the rate of those before it, a step that
-is planned as one like steps of another kind as long as those by its factor, and any other step as long as the mean of
-such steps.
+The time that several steps still take is shown once it can be estimated. A step is expected to take the mean time of
+steps of its kind. Before one of these has ended, it is the planned multiple of another kind's mean time; else, for a
+training, the time of its FLOPs at the rate of earlier trainings, and for any other step the mean time of such steps.
 """
 
 import contextlib
@@ -33,7 +32,7 @@ _worked_at_s = float("-inf")
 
 
 def say(message: str) -> None:
-    """One line of plain text on standard error; of several processes that train together, from the leader alone."""
+    """Print a line of plain text on standard error; of several processes that train together, rank zero does."""
     global _said_at_s
     _said_at_s = time.monotonic()
     if ranks.is_rank_zero():
@@ -45,9 +44,9 @@ def with_progress(items: Iterable[Item], title: str, unit: str, total: int | Non
     """Pass items on and count them; a terminal gets a bar that goes when done, a log a line after ten silent seconds.
 
     Args:
-        items: what is worked through.
-        title: what is done to them.
-        unit: what one of them is.
+        items: items to work through.
+        title: words for the work, such as "read text".
+        unit: word for one item, such as "document".
         total: how many there are, where that is known; without it there is no time left to show.
     """
     terminal = sys.stderr.isatty() and ranks.is_rank_zero()
@@ -78,7 +77,7 @@ _HOUR_S = 3600
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step that is to be done."""
+    """A step that has not started."""
 
     kind: str
     """Steps of one kind take about as long as each other."""
@@ -97,7 +96,7 @@ class RunningStep:
     kind: str
     started_s: float
     headline: str = ""
-    """Says which step of how many this is, and about how long all of them will still take."""
+    """Number of the step and of all steps, and about how long all of them will still take."""
     told: tuple[float, float, float] | None = None
     """Last report of its training: when it came, how many seconds remain, and how many it takes in all."""
 
@@ -125,11 +124,11 @@ class TotalProgress:
         self.reused = 0
         """Steps whose result was there already."""
         self._took_s: dict[str, list[float]] = {}
-        """By kind: seconds of each step that has ended, divided by the number that ran at once."""
+        """Seconds of each step that has ended, by kind, divided by the number that ran at once."""
         self._has_trained = False
         """Whether anything is known of how long trainings take here."""
         self._flops_per_s: float | None = None
-        """Of all trainings that run at once together."""
+        """FLOPs per second of all trainings that run at once, together."""
 
     @property
     def elapsed_s(self) -> float:
@@ -140,7 +139,7 @@ class TotalProgress:
         """Count a step as started; one that was not planned makes the total one more.
 
         Args:
-            kind: as it was planned.
+            kind: kind of the step, as planned.
             title: names it in its headline.
         """
         with self._lock:
@@ -155,10 +154,10 @@ class TotalProgress:
             return step
 
     def train(self, step: RunningStep, left_s: float, total_s: float) -> str:
-        """Take what a training says of itself; returns about how long all steps still take, empty if unknown.
+        """Take a training's own estimate; return about how long all steps still take, empty if unknown.
 
         Args:
-            step: that trains.
+            step: step that trains.
             left_s: seconds that it still takes.
             total_s: seconds that all of it takes, those before an interruption included.
         """
@@ -173,8 +172,8 @@ class TotalProgress:
         """Count a step as ended.
 
         Args:
-            step: that was started.
-            reused: its result was there already, so that it says nothing about others.
+            step: step that was started.
+            reused: whether its result was there already, so that its time is no estimate for others.
         """
         with self._lock:
             self._running.remove(step)
@@ -191,7 +190,7 @@ class TotalProgress:
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
-        """Let the steps and trainings of this thread say how far all steps have come, meanwhile."""
+        """Show the progress of all steps in the messages of this thread's steps and trainings, while the body runs."""
         token = _SHOWN.set(self)
         try:
             yield

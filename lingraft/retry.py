@@ -33,7 +33,7 @@ def retry(
     """Return what `call` returns; repeat it with growing pauses while its error is transient and time is left.
 
     Args:
-        call: what to do. It may be repeated after it has succeeded and only its answer was lost.
+        call: function to call. It may be called again after a success whose answer was lost.
         is_transient: whether the same call may succeed later; any other error is raised at once.
         within_s: seconds after which a transient error is raised, too. A pause that would end later is not begun.
         before_pause: called with each error that is followed by a retry, and with the seconds that are left.

@@ -56,16 +56,16 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """Turn SIGTERM and SIGINT into a notice meanwhile; where only a thread trains, signals stay what they are.
+    """Turn SIGTERM and SIGINT into a stop request while the body runs; outside of the main thread, leave them alone.
 
-    A notice that came too late to be heeded, or beside an error, is given again to whoever sees to signals otherwise.
+    A request that came too late, or beside an error, is sent again as a signal at the end, for the handlers before.
     """
     notice = StopRequest()
     try:
         with signal_handler(notice.give):
             yield notice
     except Interruption:
-        notice.signal_number = 0  # it has been heeded
+        notice.signal_number = 0  # the training has stopped for it
         raise
     finally:
         if notice.signal_number:
@@ -85,7 +85,7 @@ def interruptible() -> Iterator[None]:
         try:
             yield
         except BaseException as error:
-            if raised and error is not raised[-1]:  # what it broke off has tripped over it
+            if raised and error is not raised[-1]:  # raised while the interruption was handled
                 raise raised[-1] from error
             raise
 
@@ -116,7 +116,7 @@ def _redeliver_dropped() -> Iterator[None]:
 def signal_handler(
     handle: Callable[[int, FrameType | None], None], numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)
 ) -> Iterator[None]:
-    """Handle signals meanwhile, but for those that are ignored; only the main thread can, in others nothing changes."""
+    """Handle signals while the body runs, except ignored ones; only the main thread can, in others nothing changes."""
     with restore_signal_handlers(numbers):
         if threading.current_thread() is threading.main_thread():
             for number in not_ignored(numbers):
@@ -126,7 +126,7 @@ def signal_handler(
 
 @contextlib.contextmanager
 def restore_signal_handlers(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> Iterator[None]:
-    """Put back what sees to signals, whatever a library has set meanwhile."""
+    """Restore the signal handlers at the end, whatever a library has set meanwhile."""
     before = {number: signal.getsignal(number) for number in numbers}
     try:
         yield

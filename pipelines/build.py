@@ -146,7 +146,14 @@ def language_pipeline(settings: Recipe, file: str = "") -> base_component.BaseCo
         new_primary: bool = False,
         new_labels: bool = False,
     ) -> None:
-        with opened(settings, file, "language", step_settings, languages, drop_languages) as (recipe, run):
+        with opened(
+            settings=settings,
+            file=file,
+            pipeline="language",
+            step_settings=step_settings,
+            languages=languages,
+            drop_languages=drop_languages,
+        ) as (recipe, run):
             fetched = configure_light(source.fetch_source(recipe=recipe, run=run), step_settings)
             common = {"recipe": recipe, "run": run, "primary": fetched.outputs["primary"]}
             mini = {"mini": fetched.outputs["mini"]}

@@ -19,7 +19,6 @@ from lingraft.console import PlannedStep, TotalProgress, format_duration
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import NotRegisteredError, RequestError
 from lingraft.new_recipe.fitting import Machine
-from lingraft.reports.fonts import missing_fonts
 from lingraft.reports.run.note import REPORT
 from lingraft.reports.run.page import PAGE_FILE, write
 from lingraft.reports.run.records import RunRecords, SampleAnswer
@@ -76,8 +75,6 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
         command = [str(Path(sys.executable).with_name("lingraft")), "serve", *map(str, bundles.values())]
         print(f"Serve:  {shlex.join(command)}\n        and try it on http://localhost:8080/ui")
     print(f"Report: {(report / PAGE_FILE).resolve()} (recall per class, costs, what to do next)")
-    if hint := missing_fonts(records.model_dump_json()):
-        print(f"        {hint}")
     elapsed_s = time.monotonic() - started
     if whole and not progress.reused:
         write_json(out / TIME_FILE, {"elapsed_s": round(elapsed_s, 1)})

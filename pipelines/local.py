@@ -63,7 +63,7 @@ class _Screen(io.TextIOBase):
         self.exception: str | None = None
         """The last one of any other class, for steps that fail without an error of ours."""
         self.stopped: str | None = None
-        """What the first step that stopped said."""
+        """Last line of the first step that stopped."""
         self.rest = ""
 
     def write(self, text: str) -> int:
@@ -204,7 +204,7 @@ def run(
     """Run a pipeline on this machine, and return the folder of the report that it wrote; None if it writes none.
 
     Args:
-        pipeline: from `pipelines.build`, or loaded from compiled YAML.
+        pipeline: pipeline from `pipelines.build`, or loaded from compiled YAML.
         out: folder for artifacts, tracking store and log; tracking goes to `MLFLOW_TRACKING_URI` if that is set.
         progress: progress over the steps of several pipelines; if None, over those of this one.
         arguments: parameters of the pipeline.

@@ -26,7 +26,7 @@ def describe(summary: str | None, settings: Recipe, file: str) -> str:
     """Return the description of a pipeline: a summary, and which recipe it was compiled from.
 
     Args:
-        summary: what the pipeline does.
+        summary: sentence on what the pipeline does.
         settings: recipe of the pipeline.
         file: name of the recipe's file; the recipe's own name stands for it if empty.
     """

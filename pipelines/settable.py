@@ -90,6 +90,14 @@ def _stack(context: int = 1) -> list[inspect.FrameInfo]:
     frame = sys._getframe(1)
     while frame:
         code = frame.f_code
-        found.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+        frame_info = inspect.FrameInfo(
+            frame=frame,
+            filename=code.co_filename,
+            lineno=frame.f_lineno,
+            function=code.co_name,
+            code_context=None,
+            index=None,
+        )
+        found.append(frame_info)
         frame = frame.f_back
     return found

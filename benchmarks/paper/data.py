@@ -16,9 +16,9 @@ def on_data(recipe: Recipe, data: Path, out: Path) -> Recipe:
     """The recipe with its text and examples in a folder.
 
     Args:
-        recipe: its text is a folder, and its tasks' examples are files, all relative to the data's.
+        recipe: recipe whose text is a folder, and whose tasks' examples are files, all relative to the data's.
         data: folder that these paths are in; it is only read.
-        out: where samples go.
+        out: folder of the samples.
 
     Raises:
         RecipeError: text or examples come from elsewhere.

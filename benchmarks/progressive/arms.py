@@ -35,9 +35,9 @@ def arms(recipe: Recipe, vocabulary: int, seed: int) -> list[Arm]:
     """Every arm of one language with one seed.
 
     Args:
-        recipe: whose adaptation goes progressively over all heads of the primary, by the dev loss.
+        recipe: recipe whose adaptation goes progressively over all heads of the primary, by the dev loss.
         vocabulary: pieces of the language.
-        seed: of the rows, the order of the text and the masks.
+        seed: seed of the rows, the order of the text and the masks.
 
     Raises:
         RecipeError: the recipe's adaptation is another one.

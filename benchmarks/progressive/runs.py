@@ -121,12 +121,12 @@ def _spent(arm: Arm, made: Artifact) -> dict[str, Any]:
     looks = sum(point.dev_loss is not None for point in read_curve(made.folder))
     vocabulary = made.manifest.details["vocabulary"]
     work = UpdateShape(
-        shape.layers,
-        shape.width,
-        vocabulary,
-        shape.block_tokens,
-        settings.judged_blocks,
-        masked_lm.EVALUATION_MASK_RATE,
+        layers=shape.layers,
+        width=shape.width,
+        vocabulary=vocabulary,
+        block_tokens=shape.block_tokens,
+        batch_blocks=settings.judged_blocks,
+        mask_rate=masked_lm.EVALUATION_MASK_RATE,
     )
     return {
         "phases": made.manifest.details.get("phases", plain),

@@ -37,7 +37,9 @@ def main() -> None:
             records.get("parts", name, lambda part=parts[name]: _under_watch(part))
     command = shlex.join(["python", "-m", "benchmarks.serving", *sys.argv[1:]])
     found = records.found.get("parts", {})
-    told = page.Told(command, str(plan), machine(), commit(), given.bound_ms, found)
+    told = page.Told(
+        command=command, plan=str(plan), machine=machine(), commit=commit(), bound_ms=given.bound_ms, found=found
+    )
     page.write(told, given.page)
 
 

@@ -25,7 +25,7 @@ def aims(found: Found, bound_ms: float) -> list[Aim]:
     """All aims, in the order of the issue.
 
     Args:
-        found: of the parts that were run.
+        found: measurements of the parts that were run.
         bound_ms: how long 95% of answers may take where throughput is compared.
     """
     parts = {

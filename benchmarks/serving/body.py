@@ -143,10 +143,10 @@ def compared(shape: EncoderShape, vocabulary: int, rounds: int, tokens: int = 12
     """Milliseconds of all sides by batch, and how far each is from PyTorch.
 
     Args:
-        shape: of the body.
+        shape: shape of the body.
         vocabulary: rows of the table.
-        rounds: in which each side is measured.
-        tokens: of each text.
+        rounds: number of times that each side is measured.
+        tokens: length of each text.
     """
     torch.set_num_threads(available_cores())
     tokens = min(tokens, shape.block_tokens)

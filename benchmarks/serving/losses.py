@@ -30,7 +30,15 @@ def measured(trained: Trained) -> dict[str, Any]:
     for tables in TABLE_FORMATS:
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "bundle"
-            found = export_bundle(trained.primary, None, trained.embeddings, out, PRECISIONS, tables, judged)
+            found = export_bundle(
+                primary=trained.primary,
+                task=None,
+                embeddings=trained.embeddings,
+                out=out,
+                precisions=PRECISIONS,
+                tables=tables,
+                examples=judged,
+            )
         parity[tables] = found.manifest.record["parity"]
     return {
         "shape": found.manifest.details["shape"],

@@ -120,7 +120,7 @@ def _bundles(models: Models, exported: ExportedModel, tables: TableFormat) -> No
         if not out.exists():
             other = out.with_name(plan.task_names[0])
             known = Artifact.open(other, Kind.BUNDLE) if other.exists() else None
-            _bundle(models, exported, tables, tags, out, bodies, known)
+            _bundle(models=models, exported=exported, tables=tables, tags=tags, out=out, bodies=bodies, known=known)
         bodies = bodies or Artifact.open(first, Kind.BUNDLE)
 
 

@@ -24,7 +24,7 @@ def measured(models: Models, most: int | None) -> dict[str, Any]:
     """Bytes of both sides.
 
     Args:
-        models: what is served.
+        models: models that are served.
         most: separate models to open at most; as many as fit into most of the free memory if absent.
     """
     plan = models.plan

@@ -45,8 +45,8 @@ def added(languages: Sequence[str], folders: Sequence[Path]) -> Iterator[dict[st
     """Yield what bundles of one language take, then with one language more a step, as other bundles of the tasks have.
 
     Args:
-        languages: to add.
-        folders: of the bundles that are served, then of those that have the languages, in the order of tasks.
+        languages: tags of the languages to add.
+        folders: folders of the bundles that are served, then of those that have the languages, in the order of tasks.
     """
     import lingraft.serving.server  # noqa: F401
     from lingraft.artifacts.artifact import Artifact

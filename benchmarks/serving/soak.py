@@ -246,13 +246,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     given = _parser().parse_args()
     settings = Settings(
-        Size(given.width, given.layers, given.rows),
-        given.minutes,
-        given.change_every_s,
-        given.capacity_s,
-        given.clients,
-        given.share,
-        given.at_once,
+        size=Size(given.width, given.layers, given.rows),
+        minutes=given.minutes,
+        change_every_s=given.change_every_s,
+        capacity_s=given.capacity_s,
+        clients=given.clients,
+        share=given.share,
+        at_once=given.at_once,
     )
     bounds = verdict.Bounds(memory_share=given.memory_share)
     with contextlib.ExitStack() as stack:

@@ -1,8 +1,8 @@
 """Cells of the comparison: shapes x number formats x stages of training, with FLOPs by the paper's formulas."""
 
+import itertools
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from itertools import product
 from typing import Any, Literal, NamedTuple
 
 from lingraft.config.systems import Stage, Step, TrainedPart
@@ -49,8 +49,7 @@ _EVERYWHERE = (Training.PRETRAINING, Training.ADAPTATION, Training.MINI)
 
 
 _PAIR_TOKENS = 128
-_BASE = 768, 12, 50_000
-"""Width, attention heads and vocabulary."""
+_BASE = {"width": 768, "attention_heads": 12, "vocabulary": 50_000}
 
 
 class Shape(NamedTuple):
@@ -78,17 +77,17 @@ class Shape(NamedTuple):
     @property
     def is_base(self) -> bool:
         """Whether it is RoBERTa-base, whatever the length of blocks."""
-        return (self.width, self.attention_heads, self.vocabulary) == _BASE
+        return self._asdict().items() >= _BASE.items()
 
 
 def shapes(tokens_per_step: int) -> tuple[Shape, ...]:
     """The shapes compared, each with a batch of so many tokens."""
-    sizes = (
-        ("base, 128 tokens", *_BASE, _PAIR_TOKENS),
-        ("base, 512 tokens", *_BASE, 512),
-        ("small, 128 tokens", 256, 4, 8_000, 128),
+    small = {"width": 256, "attention_heads": 4, "vocabulary": 8_000}
+    sizes = (("base", _BASE, _PAIR_TOKENS), ("base", _BASE, 512), ("small", small, 128))
+    return tuple(
+        Shape(name=f"{name}, {tokens} tokens", **size, tokens=tokens, blocks=tokens_per_step // tokens)
+        for name, size, tokens in sizes
     )
-    return tuple(Shape(*size, tokens_per_step // size[-1]) for size in sizes)
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,16 @@ class Cell:
     def flops(self) -> float:
         """FLOPs of an update, by the paper's formulas."""
         shape, step, heads = self.shape, self.training.step, len(self.training.step.heads)
-        work = step.layers, shape.width, shape.vocabulary, shape.tokens, shape.blocks, MASK_RATE if heads else 0.0
-        return flops_per_update(step, UpdateShape(*work, heads))
+        work = UpdateShape(
+            layers=step.layers,
+            width=shape.width,
+            vocabulary=shape.vocabulary,
+            block_tokens=shape.tokens,
+            batch_blocks=shape.blocks,
+            mask_rate=MASK_RATE if heads else 0.0,
+            heads=heads,
+        )
+        return flops_per_update(step, work)
 
     @property
     def flop_ratio(self) -> float:
@@ -133,5 +140,5 @@ class Cell:
 
 def cells(tokens_per_step: int) -> list[Cell]:
     """All comparisons, those of one peer together."""
-    every = (Cell(*each) for each in product(shapes(tokens_per_step), FORMATS, Training))
+    every = itertools.starmap(Cell, itertools.product(shapes(tokens_per_step), FORMATS, Training))
     return [cell for cell in every if cell.training in _EVERYWHERE or cell.shape.is_of_pairs]

@@ -22,7 +22,7 @@ def tuned(cell: Cell, tries: int = 2) -> dict[str, Any]:
     """Try the peer's settings, and choose the fastest; each choice is tried against the best so far.
 
     Args:
-        cell: what the peer trains.
+        cell: cell that the peer trains.
         tries: rounds of which the fastest counts.
     """
     trials = [_trial(cell, Settings(), tries)]
@@ -52,9 +52,9 @@ def compared(cell: Cell, settings: Settings, rounds: int, product: Product) -> d
     """Both sides in turns, each in a process of its own.
 
     Args:
-        cell: what lingraft trains; the peer trains what it can in its place.
+        cell: cell that lingraft trains; the peer trains what it can in its place.
         settings: the peer's.
-        rounds: of both.
+        rounds: number of rounds of both.
         product: the matrix product whose rate, measured between rounds, is the machine's peak.
     """
     with Side(cell) as own, Side(cell.peer, settings) as peer:

@@ -122,7 +122,7 @@ def _finetuning(recipe: Recipe, cell: Cell, primary: Encoder, blocks: Blocks) ->
     kind = Classification()
     net = kind.net(primary, LABELS)
     trained = freeze_except(net, body_parameters(net))
-    phase = task_phase(recipe, cell.training.step, net, kind, data, training, seed=1)
+    phase = task_phase(recipe=recipe, step=cell.training.step, net=net, kind=kind, data=data, settings=training, seed=1)
     stream = task_stream(data, training.batch_examples, training.micro_batch_examples, 1, training.group_by_length)
     return training_run(recipe, [phase], trained, stream)
 

@@ -20,7 +20,7 @@ class Records:
         """Open them, or begin.
 
         Args:
-            path: of the file.
+            path: path of the file.
             batch: tokens of an update, in words.
             machine: device and versions.
 

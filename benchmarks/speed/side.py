@@ -34,7 +34,7 @@ class Side(AbstractContextManager["Side"]):
         """Start it.
 
         Args:
-            cell: what it trains.
+            cell: cell that it trains.
             settings: the peer's; ours if absent.
         """
         asked = {"cell": cell.plain(), "settings": settings and settings.plain()}

@@ -1,6 +1,6 @@
 """The contract between stages: a folder of safetensors and files under one verified JSON manifest.
 
-A folder without its manifest does not exist. Loading checks every file's hash, or, where there are too many bytes to
+A folder without a manifest is not an artifact. Loading checks every file's hash, or, where there are too many bytes to
 read them twice, each file's when it is first used; combining artifacts that were not trained against the same primary
 is an error that names both fingerprints.
 """

@@ -62,7 +62,7 @@ def require_signed(artifact: Artifact, signature: Path, public_key: Path) -> Non
     """Refuse an artifact that is not, file by file, what the owner of a key signed.
 
     Args:
-        artifact: to verify; files that MLflow puts beside it are left out.
+        artifact: artifact to verify; files that MLflow puts beside it are left out.
         public_key: PEM file of the public half of the key.
 
     Raises:

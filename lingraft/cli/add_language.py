@@ -38,7 +38,9 @@ def add_language(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of all results, named as the language if absent; what it has already is not redone."),
+        typer.Option(
+            help="Folder of all results, named as the language if absent; stages that it has results of are skipped."
+        ),
     ] = None,
     more_text: Annotated[
         list[Path] | None,
@@ -49,7 +51,9 @@ def add_language(
     source_evaluation: SourceEvaluationOption = None,
     recipe: Annotated[
         Path | None,
-        typer.Option(help="The primary's recipe, for settings that no option names. Absent: by primary and text."),
+        typer.Option(
+            help="The primary's recipe, for settings that no option names. Absent: chosen by primary and text."
+        ),
     ] = None,
     depth: Annotated[
         int | None,
@@ -57,15 +61,20 @@ def add_language(
     ] = None,
     vocabulary: Annotated[
         int | None,
-        typer.Option(help="Pieces. Absent: the recipe's, else the primary's, 50,000 and the text's limit at most."),
+        typer.Option(
+            help="Pieces of the tokenizer. Absent: the recipe's, else the primary's, at most 50,000 or what the text "
+            "supports."
+        ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Updates. Absent: the recipe's, else ten times the text, 500 to 125,000.")
+        int | None, typer.Option(help="Updates. Absent: the recipe's, else ten epochs, from 500 to 125,000.")
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Blocks in one update. Absent: the recipe's, else 32.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Its peak. Absent: the recipe's, else 0.002.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Peak learning rate. Absent: the recipe's, else 0.002.")
+    ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Of initial rows, order of text, and masks. Absent: the recipe's, else 1.")
+        int | None, typer.Option(help="Seed of initial rows, order of text, and masks. Absent: the recipe's, else 1.")
     ] = None,
     vectors: VectorsOption = None,
     project: Annotated[
@@ -122,6 +131,7 @@ def _from_results(results: Path, project: str | None, out: Path, given: dict[str
     from lingraft.artifacts.names import task_folders
     from lingraft.config.recipe import Recipe
     from lingraft.jobs.job import SOURCE_RECIPE, SourceDirs
+    from lingraft.jobs.launchable import none_if_empty
 
     if doubled := [name for name, value in given.items() if value and name != "recipe"]:
         raise RecipeError(f"--results brings {', '.join(doubled)} itself. Leave these out, or leave out --results.")
@@ -131,12 +141,11 @@ def _from_results(results: Path, project: str | None, out: Path, given: dict[str
         announce_registry()
         _bring(project, out / _SOURCE)
     own = Recipe.parse(recorded.read_text(encoding="utf-8"), str(recorded))
-    present = [folder if any(folder.iterdir()) else None for folder in (folders.mini, folders.vectors)]
     return {
         "primary": folders.primary,
         "tasks": task_folders(own, folders.tasks),
-        "mini": present[0],
-        "vectors": present[1],
+        "mini": none_if_empty(folders.mini),
+        "vectors": none_if_empty(folders.vectors),
         "source_evaluation": folders.evaluation,
         "recipe": given["recipe"] or own,
     }

@@ -46,7 +46,7 @@ def _line(finding: "Finding") -> str:
 
 def prune(
     results: Annotated[Path, typer.Argument(help="Folder of shared results, such as /data/results.")],
-    days: Annotated[float, typer.Option(min=1, help="Results that were used since are kept.")] = 30,
+    days: Annotated[float, typer.Option(min=1, help="Results used within so many days are kept.")] = 30,
     launched: Annotated[
         Path | None, typer.Option(help="Folder of launched steps, such as /data/launched, whose old inputs go as well.")
     ] = None,
@@ -70,23 +70,31 @@ def deploy(
     models: Annotated[
         list[str] | None, typer.Argument(help="Bundles: models:/NAME/VERSION or models:/NAME@champion, one a task.")
     ] = None,
-    name: Annotated[str, typer.Option(help="Of the InferenceService.")] = "lingraft",
-    namespace: Annotated[str | None, typer.Option(help="Where; kubectl's own if absent.")] = None,
-    image: Annotated[str | None, typer.Option(help="With a tag or digest; that of this version if absent.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the InferenceService.")] = "lingraft",
+    namespace: Annotated[
+        str | None, typer.Option(help="Kubernetes namespace; kubectl's current one if absent.")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="Image, with a tag or digest; this version's if absent.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Have pods take up new champions while they run.")] = False,
     mode: Annotated[str, typer.Option(help="Standard (a Deployment) or Knative, which canaries need.")] = "Standard",
-    replicas: Annotated[int, typer.Option(help="Pods at least.")] = 1,
-    max_replicas: Annotated[int | None, typer.Option(help="Pods at most; as many as at least if absent.")] = None,
-    concurrency: Annotated[int, typer.Option(help="Requests at once for one pod, by which the number grows.")] = 32,
-    prometheus: Annotated[str | None, typer.Option(help="Its address; Standard scales by what it tells KEDA.")] = None,
-    cpu: Annotated[str, typer.Option(help="Of each pod.")] = "2",
-    memory: Annotated[str, typer.Option(help="Of each pod.")] = "2Gi",
-    gpus: Annotated[int, typer.Option(help="Of each pod; name an image with the gpu extra.")] = 0,
-    canary: Annotated[int | None, typer.Option(help="Percent of traffic; the rest stays where it is.")] = None,
+    replicas: Annotated[int, typer.Option(help="Fewest pods.")] = 1,
+    max_replicas: Annotated[int | None, typer.Option(help="Most pods; --replicas if absent.")] = None,
+    concurrency: Annotated[int, typer.Option(help="Concurrent requests per pod, above which pods are added.")] = 32,
+    prometheus: Annotated[
+        str | None, typer.Option(help="Address of Prometheus, by whose metrics KEDA scales in mode Standard.")
+    ] = None,
+    cpu: Annotated[str, typer.Option(help="CPU cores of each pod.")] = "2",
+    memory: Annotated[str, typer.Option(help="Memory of each pod.")] = "2Gi",
+    gpus: Annotated[int, typer.Option(help="GPUs of each pod; they need an --image with the gpu extra.")] = 0,
+    canary: Annotated[
+        int | None, typer.Option(help="Percent of traffic for the new version; the old one keeps the rest.")
+    ] = None,
     promote: Annotated[bool, typer.Option("--promote", help="Give the canary all traffic.")] = False,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Go back to what had all traffic before.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Give all traffic back to the version before.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifest, and change nothing.")] = False,
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until it is ready; 0: do not.")] = 600.0,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait until the service is ready; 0: do not wait.")
+    ] = 600.0,
 ) -> None:
     """Serve registered bundles on the cluster that kubectl is set to, and wait until they are ready.
 

@@ -22,11 +22,11 @@ def export_onnx(
         Path | None, typer.Option(help="From `lingraft finetune`; the primary itself, for fill-mask, if absent.")
     ] = None,
     precision: Annotated[
-        list[str] | None, typer.Option(help="Of the body beside fp32: fp16 for GPUs, int8 for CPUs.")
+        list[str] | None, typer.Option(help="Further precision of the body beside fp32: fp16 for GPUs, int8 for CPUs.")
     ] = None,
     tables: Annotated[
         Literal["float32", "float16", "int8"],
-        typer.Option(metavar="FORMAT", help="Of the languages' tables: float32, float16 or int8."),
+        typer.Option(metavar="FORMAT", help="Number format of the languages' tables: float32, float16 or int8."),
     ] = "float32",
     judge: Annotated[
         bool, typer.Option("--judge", help="Judge each language and precision on test examples, by the metric.")
@@ -39,7 +39,9 @@ def export_onnx(
     ] = None,
     alone: Annotated[
         bool,
-        typer.Option("--standalone", help="Write a model per language that needs nothing of ours, all on one body."),
+        typer.Option(
+            "--standalone", help="Write a model per language that plain ONNX Runtime opens; all share one body."
+        ),
     ] = False,
 ) -> None:
     """Export one task body with the tables of many languages to ONNX, and check parity with PyTorch."""
@@ -49,7 +51,9 @@ def export_onnx(
     if alone:
         if len(precision or ()) > 1:
             raise ExportError(f"a standalone model has one precision, not {chosen}. Write each into its own folder.")
-        for language, difference in export_standalone(primary, task, embeddings, out, chosen[-1], tables).items():
+        for language, difference in export_standalone(
+            primary=primary, task=task, embeddings=embeddings, out=out, precision=chosen[-1], tables=tables
+        ).items():
             print(f"{out / language}.onnx: outputs equal PyTorch's within {difference:.1e}")
         return
     examples = evaluation_examples(task, embeddings, text or (), blocks or ()) if judge else {}
@@ -119,8 +123,6 @@ def report(
     ] = None,
 ) -> None:
     """Write the report as one HTML page, and print its table."""
-    from lingraft.console import say
-    from lingraft.reports.fonts import missing_fonts
     from lingraft.reports.run.page import write
     from lingraft.reports.run.records import RunRecords
     from lingraft.reports.run.table import table
@@ -132,5 +134,3 @@ def report(
     records = RunRecords.of(load_source(source), languages, found, settings)
     print_artifact(write(records, out))
     print(table(records))
-    if hint := missing_fonts(records.model_dump_json()):
-        say(hint)

@@ -69,14 +69,14 @@ def cost(
     ] = None,
     utilisation: Annotated[
         float | None,
-        typer.Option(help="Share of the peak, of accelerators that state none; 0.26 is assumed (V100: the paper's)."),
+        typer.Option(help="Share of peak that --accelerator does not state; 0.26 if absent (V100: the paper's)."),
     ] = None,
     measured: Annotated[
         Path | None,
         typer.Option(help="Artifact trained on one such accelerator: its manifest gives the utilisation."),
     ] = None,
     price: Annotated[
-        float | None, typer.Option(help="Of an hour, of accelerators that state none, in any currency.")
+        float | None, typer.Option(help="Price of an hour that --accelerator does not state, in any currency.")
     ] = None,
     gpus: Annotated[int, typer.Option(help="Accelerators of each kind, with one job at a time on each.")] = 1,
     languages: Annotated[int | None, typer.Option(help="Target languages; the recipe's if absent.")] = None,
@@ -148,9 +148,7 @@ def _measured(kinds: "list[Accelerator]", trained: Path, utilisation: float | No
 
 def paper(
     recipe: RecipeOption,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for everything that is made; a run that was stopped goes on there.")
-    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder of all results; a run that was stopped goes on there.")],
     allow_holes: Annotated[
         bool, typer.Option("--allow-holes", help="Begin although some text or examples are missing or wrong.")
     ] = False,

@@ -28,7 +28,7 @@ FolderOption = Annotated[
 TaskArgument = Annotated[str, typer.Argument(help="Task, as the endpoint names it.")]
 LanguageArgument = Annotated[str, typer.Argument(help="Language tag.")]
 WaitOption = Annotated[
-    float, typer.Option("--wait", min=0, help="Seconds to wait for the servers' answers; 0: do not ask for any.")
+    float, typer.Option("--wait", min=0, help="Seconds to wait for the servers' answers; 0: do not wait.")
 ]
 
 
@@ -37,7 +37,7 @@ def bundle(
     to: FolderOption,
     language: Annotated[
         list[str] | None,
-        typer.Option(help="One of the bundle's, repeatable; all that differ from what is served if absent."),
+        typer.Option(help="Language of the bundle, repeatable; all that differ from what is served if absent."),
     ] = None,
     endpoint: Annotated[
         str | None, typer.Option(help="Name of the endpoint: the registered bundle is tagged endpoint.NAME.")
@@ -60,7 +60,7 @@ def bundle(
 def rollback(
     task: TaskArgument, language: LanguageArgument, to: FolderOption, by: ByOption = None, wait: WaitOption = 30.0
 ) -> None:
-    """Take the last publication of a language back: what stood before it stands again."""
+    """Undo the last publication of a language: endpoints serve the one before again."""
     from lingraft.serving.publishing.publish import rollback as take_back
 
     _conclude(to, [take_back(to, task, language, by or current_user())], wait)
@@ -69,7 +69,7 @@ def rollback(
 def withdraw(
     task: TaskArgument, language: LanguageArgument, to: FolderOption, by: ByOption = None, wait: WaitOption = 30.0
 ) -> None:
-    """Take a language away."""
+    """Have endpoints stop serving a language."""
     from lingraft.serving.publishing.publish import withdraw as take_away
 
     _conclude(to, [take_away(to, task, language, by or current_user())], wait)
@@ -107,11 +107,11 @@ def champion(
         Path | None, typer.Option(help="Bundle that the servers are started with; nothing of it needs publishing.")
     ] = None,
     endpoint: Annotated[str, typer.Option(help="Name of the endpoint, for the tag endpoint.NAME.")] = "lingraft",
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between questions to the registry.")] = 5.0,
-    keep: Annotated[int, typer.Option(min=1, help="Publications of each language that stay to return to.")] = 3,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between polls of the registry.")] = 5.0,
+    keep: Annotated[int, typer.Option(min=1, help="Publications of each language that are kept to roll back to.")] = 3,
     once: Annotated[
         bool,
-        typer.Option("--once", help="Look once, print what each server made of it, and end; with 1 if one refuses."),
+        typer.Option("--once", help="Poll once, print each server's answer, and exit, with 1 if a server refuses."),
     ] = False,
     wait: WaitOption = 30.0,
 ) -> None:

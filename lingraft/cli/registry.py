@@ -30,7 +30,7 @@ ModelArgument = Annotated[str, typer.Argument(help="Registered model, such as de
 VersionArgument = Annotated[int, typer.Argument(help="Its version, a number.")]
 ChosenArgument = Annotated[int | None, typer.Argument(help="Its version, a number; the champion if absent.")]
 ByOption = Annotated[
-    str | None, typer.Option("--by", help="Who asks, for the record; this user of this machine if absent.")
+    str | None, typer.Option("--by", help="Name for the record of who asks; this user on this machine if absent.")
 ]
 DropOption = Annotated[
     list[str] | None,
@@ -78,7 +78,7 @@ def show(model: ModelArgument, version: ChosenArgument = None) -> None:
 
 
 def lineage(project: ProjectOption = None) -> None:
-    """Draw what was made of what, from primaries to endpoints, and print what was decided."""
+    """Draw which artifacts were made of which, from primaries to endpoints, and print the decisions."""
     from lingraft.tracking import retrying_client
     from lingraft.tracking.promotion import decisions
     from lingraft.tracking.promotion.lineage import lineage_tree
@@ -123,7 +123,7 @@ def pull(
     out: Annotated[Path, typer.Option(help="Folder of the artifact; must not hold anything yet.")],
     version: ChosenArgument = None,
 ) -> None:
-    """Bring a version's artifact to a folder, verified: what is damaged does not arrive."""
+    """Download a version's artifact to a folder, and verify it; a damaged one is refused."""
     from lingraft.artifacts.manifest import Kind
     from lingraft.tracking import retrying_client
     from lingraft.tracking.versions import download
@@ -169,9 +169,9 @@ def judge(
     recipe: RecipeOption,
     model: ModelArgument,
     version: VersionArgument,
-    evaluation: Annotated[Path, typer.Option(help="Of this version, from `lingraft evaluate`.")],
+    evaluation: Annotated[Path, typer.Option(help="Evaluation of this version, from `lingraft evaluate`.")],
 ) -> None:
-    """Have a version compared by another judgement of it, as when text or tasks have changed since its own."""
+    """Compare a version by a new evaluation of it, as when text or tasks have changed since its own."""
     from lingraft import tracking
     from lingraft.config.recipe import Recipe
     from lingraft.tracking.promotion.evidence import replace_evidence
@@ -191,7 +191,7 @@ def rollback(
     new_primary: NewPrimaryOption = False,
     new_labels: NewLabelsOption = False,
 ) -> None:
-    """Take the last promotion back: the champion before is champion again, or none if there was none.
+    """Undo the last promotion: the champion before is champion again, or none if there was none.
 
     A bundle must keep the champion's languages, primary and labels, but for what the last three options name.
     """
@@ -207,7 +207,7 @@ def restore(
     model: ModelArgument,
     version: VersionArgument,
     folder: Annotated[
-        Path, typer.Argument(help="The same artifact: a backup, or the output of the step that made it.")
+        Path, typer.Argument(help="Folder of the same artifact: a backup, or the output of the step that made it.")
     ],
 ) -> None:
     """Repair a damaged version from a folder with the same artifact; its number, aliases and decisions stay."""
@@ -223,7 +223,7 @@ def restore(
 
 def gc(
     project: ProjectOption = None,
-    days: Annotated[float, typer.Option(min=0, help="Younger versions are kept.")] = 30,
+    days: Annotated[float, typer.Option(min=0, help="Age in days below which a version is kept.")] = 30,
     yes: Annotated[bool, typer.Option("--yes", help="Delete them; otherwise they are only listed.")] = False,
 ) -> None:
     """List or delete versions that no alias, no rollback and nothing that is kept needs; never one under an alias."""
@@ -243,7 +243,7 @@ def gc(
 
 
 def _conclude(client: "RetryingClient", decided: "PromotionResult", dry_run: bool) -> None:
-    """Say what a decision came to, and which languages and other champions a primary leaves behind."""
+    """Print the result of a decision, and which languages and other champions a new primary leaves behind."""
     from lingraft.tracking.promotion.decisions import project_of
     from lingraft.tracking.promotion.promote import misaligned_champions
     from lingraft.tracking.versions import version_of

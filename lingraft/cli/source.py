@@ -28,16 +28,14 @@ def import_primary(
             "--from", help="Folder of a RoBERTa, XLM-R, CamemBERT, BERT or ModernBERT checkpoint, or its hub id."
         ),
     ],
-    language: Annotated[str, typer.Option("--language", help="Language that it speaks, as a tag such as 'en'.")],
+    language: Annotated[str, typer.Option("--language", help="Language of the checkpoint, as a tag such as 'en'.")],
     out: OutOption,
     revision: Annotated[
         str | None, typer.Option(help="Branch, tag or commit of the hub id; its main one if absent.")
     ] = None,
     block_tokens: Annotated[
         int | None,
-        typer.Option(
-            help="Longest input, and tokens of the blocks that languages learn from; the checkpoint's if absent."
-        ),
+        typer.Option(help="Tokens of the longest input, and of a block; the checkpoint's if absent."),
     ] = None,
 ) -> None:
     """Turn a checkpoint from Hugging Face into a primary (safetensors only), and print its [encoder] for a recipe."""
@@ -113,7 +111,9 @@ def mini(
     out: OutOption,
     depth: Annotated[
         int | None,
-        typer.Option(help="Layers that it shares with the primary; the recipe's adaptation.depth if absent."),
+        typer.Option(
+            help="Layers that the mini-model shares with the primary; the recipe's adaptation.depth if absent."
+        ),
     ] = None,
 ) -> None:
     """Build MINIPOST's mini-model: fresh layers between a primary's bottom and its head (step 1b)."""
@@ -129,8 +129,10 @@ def finetune(
     primary: PrimaryOption,
     out: OutOption,
     text: Annotated[Path | None, typer.Option(help="From `lingraft text`, for a task of kind 'documents'.")] = None,
-    task: Annotated[str | None, typer.Option(help="One of the recipe's tasks, by name; if it has several.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of head and order; repeat with others for a mean.")] = 1,
+    task: Annotated[str | None, typer.Option(help="Name of the task, if the recipe has several.")] = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the new head and the order of examples; repeat with others for a mean.")
+    ] = 1,
 ) -> None:
     """Finetune the body on a task of the recipe in the source language, token embeddings frozen (step 3)."""
     from lingraft.jobs.job import FinetuningJob

@@ -24,7 +24,8 @@ _SHOWN = 12
 def verify(
     artifact: ArtifactArgument,
     fingerprint: Annotated[
-        str | None, typer.Option(help="What the artifact must have, such as the registry's tag of that name.")
+        str | None,
+        typer.Option(help="Fingerprint that the artifact must have, such as the registry's tag of that name."),
     ] = None,
     key: Annotated[
         Path | None, typer.Option(help="Public key (PEM) of whoever must have signed it; needs the extra 'signing'.")

@@ -154,7 +154,7 @@ def evaluate_language(
         target: folders of the language's text, tokenizer and blocks.
         curve: folder of the adaptation, with its checkpoints.
         language: tag of the language.
-        reference: from `ReferenceJob`, of the same primary; alignment is measured with it.
+        reference: result of `ReferenceJob` for the same primary; alignment is measured with it.
         only_ends: whether only the first and the last checkpoint are evaluated.
     """
     inputs = (*target, *([reference] if reference else ()), models.primary, curve / EMBEDDINGS)
@@ -164,7 +164,9 @@ def evaluate_language(
     if reference and models.only == ALIGNMENT:
         scorers[ALIGNMENT] = partial(_alignment_scorer, models, reference, target, language)
     for task in models.tasks_in(language):
-        scorers[task.name] = partial(_task_scorer, task, models, models.layers, target, language)
+        scorers[task.name] = partial(
+            _task_scorer, task=task, models=models, layers=models.layers, dirs=target, language=language
+        )
     cells = []
     baselines: dict[str, float] = {}
     for name, begin in scorers.items():

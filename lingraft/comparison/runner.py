@@ -71,7 +71,7 @@ def run(recipe: Recipe, out: Path, on_records: Callable[[PaperRecords], None] | 
     for job in run_jobs(planned):
         if job.kind is Kind.EVALUATION and job.made not in known:
             report(_write_progress(comparison, planned, out))
-    if known:  # some may have been judged again, since what they judge was made again
+    if known:  # some are evaluated again where their inputs were made again
         report(_write_progress(comparison, planned, out))
     judged = [load_eval_result(job.made) for job in planned if job.kind is Kind.EVALUATION]
     with folder_lock(out / REPORT, wait=True):

@@ -20,22 +20,26 @@ class Gate(Section):
     metric: Name = Field(
         MASKED_METRIC,
         exclude_if=lambda metric: metric == MASKED_METRIC,
-        description="What must beat the champion's: 'masked', accuracy on masked tokens; 'alignment', retrieval of "
-        "counterparts in the source language; or a task by name, its zero-shot score. A first version must beat its "
+        description="Metric that must beat the champion's: 'masked', accuracy on masked tokens; 'alignment', retrieval "
+        "of counterparts in the source language; or a task by name, its zero-shot score. A first version must beat its "
         "untrained initialisation (masked), chance (alignment), or the best trivial answer (a task).",
     )
     margin: float = Field(
         0.0,
         gt=-1.0,
         lt=1.0,
-        description="By how much the metric on the primary must beat the champion's, at least; below 0: by how much "
+        description="Least amount by which the metric on the primary must beat the champion's; below 0: by how much "
         "it may be worse.",
     )
-    tolerance: NonNegativeFloat = Field(0.02, description="By how much the zero-shot score of a task may fall.")
-    tolerances: dict[Name, NonNegativeFloat] = Field({}, description="The same for single tasks, by name.")
-    confidence: Share = Field(0.95, description="Of the two-sided interval whose lower end decides.")
-    resamples: PositiveInt = Field(2000, description="Times that blocks or examples are drawn anew.")
-    seed: NonNegativeInt = Field(20_221_210, description="Decides all draws: the same evidence, the same verdict.")
+    tolerance: NonNegativeFloat = Field(0.02, description="Most that the zero-shot score of a task may fall.")
+    tolerances: dict[Name, NonNegativeFloat] = Field(
+        {}, description="Most that the score of a task may fall, by its name, in place of tolerance."
+    )
+    confidence: Share = Field(0.95, description="Confidence of the two-sided interval whose lower end decides.")
+    resamples: PositiveInt = Field(2000, description="Bootstrap resamples of blocks or examples.")
+    seed: NonNegativeInt = Field(
+        20_221_210, description="Seed of the resamples: the same evidence gives the same verdict."
+    )
 
     def tolerance_of(self, task: str) -> float:
         """Return by how much a task's score may fall."""

@@ -91,7 +91,7 @@ class DevLossSwitch(_RisingDepths):
     threshold: Share = Field(0.3, description="Share of the best improvement per FLOP at which a depth ends.")
 
     def ends(self) -> Sequence[float | None]:
-        """Nobody knows beforehand: each depth may go on to the end of training."""
+        """The end of training for every depth: when the dev loss ends one is not known beforehand."""
         return [None] * len(self.depths)
 
 

@@ -38,33 +38,37 @@ class Recipe(Section):
     name: Name = Field(description="Prefix of every registered model, and the MLflow experiment.")
     source: Language = Field(description="Language of the primary and of the task's training documents.")
     targets: tuple[Language, ...] = Field(description="Languages to add.")
-    text: TextSource = Field(description="Where text comes from, in all languages.")
-    split: Split = Field(Split(), description="How documents are divided.")
-    system: System = Field(System.MINIJOINT, description="Which system of the paper; see lingraft/config/systems.py.")
-    tokenizer: TokenizerSettings = Field(description="How each language is cut into pieces.")
+    text: TextSource = Field(description="Source of the text, in all languages.")
+    split: Split = Field(Split(), description="Shares of documents for training, dev and test.")
+    system: System = Field(System.MINIJOINT, description="System of the paper; see lingraft/config/systems.py.")
+    tokenizer: TokenizerSettings = Field(description="Tokenizer of each language.")
     encoder: EncoderShape = Field(description="Shape of the primary.")
     precision: Precision = Field("auto", description="auto: bf16 only where a short probe finds it faster.")
     threads: NonNegativeInt = Field(
         0, description="CPU threads of each training process, and processes that read text; 0: by the machine."
     )
-    pretraining: Pretraining = Field(description="How the primary is trained.")
-    mini: MiniBuilding | None = Field(None, description="How MINIPOST's mini-model is built; no other system has it.")
-    adaptation: Adaptation = Field(description="How each language's embeddings are trained.")
+    pretraining: Pretraining = Field(description="Pretraining of the primary.")
+    mini: MiniBuilding | None = Field(None, description="Building of MINIPOST's mini-model; no other system has it.")
+    adaptation: Adaptation = Field(description="Training of each language's embeddings.")
     # Left out where it names nothing, so that recipes without it keep their digest.
     alignment: Alignment = Field(
         Alignment(),
         exclude_if=is_default,
         description="Parallel text and dictionaries that adaptation.initialisation 'aligned' learns from.",
     )
-    tasks: tuple[Task, ...] = Field((), description="None: embeddings only, and no zero-shot scores.")
+    tasks: tuple[Task, ...] = Field(
+        (), description="Tasks to finetune; without any, there are embeddings only, and no zero-shot scores."
+    )
     # Left out where false, so that recipes that do not ask for it keep their digest.
     serve_primary: bool = Field(
         False, exclude_if=operator.not_, description="Bundle the primary itself, too, for fill-mask and embeddings."
     )
-    search: Search | None = Field(None, description="Absent: every language uses adaptation.depth.")
-    paper: Paper | None = Field(None, description="Absent: one system, and no comparison of systems.")
-    gate: Gate = Field(Gate(), description="What new embeddings must show before they are served.")
-    cluster: Cluster = Field(Cluster(), description="Where the pipelines run on Kubernetes; ignored elsewhere.")
+    search: Search | None = Field(
+        None, description="Search for each language's depth. Absent: every language uses adaptation.depth."
+    )
+    paper: Paper | None = Field(None, description="Comparison of systems. Absent: there is one system.")
+    gate: Gate = Field(Gate(), description="Gate that new embeddings must pass before they are served.")
+    cluster: Cluster = Field(Cluster(), description="Settings of pipelines on Kubernetes; ignored elsewhere.")
 
     @pydantic.model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -205,8 +209,8 @@ class Recipe(Section):
     def for_system(self, system: System, depth: int | None = None) -> Self:
         """Return the recipe under another system, with the shape of its primary and its depth of adaptation.
 
-        It speaks of one system, so it has no comparison, and a search only where that system has one. Of another system
-        or depth than the recipe's own, adaptation is over one depth.
+        It has no comparison, since it is of one system, and a search only where that system has one. If system or depth
+        are not the recipe's own, adaptation is not progressive.
         """
         steps = self.steps_over(depth or self.adaptation.depth, system)
         pretrained = steps[Stage.PRETRAIN]

@@ -39,8 +39,8 @@ class Metric(StrEnum):
 class Range(Section):
     """Positive numbers that are searched on a logarithmic scale."""
 
-    low: PositiveFloat = Field(description="Smallest.")
-    high: PositiveFloat = Field(description="Largest.")
+    low: PositiveFloat = Field(description="Smallest value that is searched.")
+    high: PositiveFloat = Field(description="Largest value that is searched.")
 
     @pydantic.model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -75,14 +75,16 @@ class Search(Section):
     steps_at_depth: PositiveInt | None = Field(
         None, description="A trial's budget: what so many updates over adaptation.depth layers cost, at every depth."
     )
-    flop_budget: PositiveFloat | None = Field(None, description="The same in FLOPs; give one of the two.")
+    flop_budget: PositiveFloat | None = Field(None, description="A trial's budget in FLOPs; give one of the two.")
     depths: tuple[PositiveInt, ...] = Field(
         (), description="Depths to try; every head of a MINIJOINT primary if empty. MINIPOST builds one model for each."
     )
-    learning_rate: Range | None = Field(None, description="Searched too; adaptation.learning_rate if absent.")
-    mask_rate: Range | None = Field(None, description="Searched too, below 1; adaptation.mask_rate if absent.")
+    learning_rate: Range | None = Field(
+        None, description="Learning rates to search; adaptation.learning_rate if absent."
+    )
+    mask_rate: Range | None = Field(None, description="Mask rates below 1 to search; adaptation.mask_rate if absent.")
     initialisations: tuple[Initialisation, ...] = Field(
-        (), description="Searched too; adaptation.initialisation if empty."
+        (), description="Initialisations to search; adaptation.initialisation if empty."
     )
     budget_shares: tuple[Annotated[float, Field(gt=0.0, le=1.0)], ...] = Field(
         (), description="Lengths of a trial, as shares of the budget, searched too: the learning rate ends at 0 there."

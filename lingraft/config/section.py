@@ -37,12 +37,12 @@ class Section(pydantic.BaseModel):
 
 
 def is_none(value: object) -> bool:
-    """Whether a key was left out; where that is so, newer keys are left out of records, too, as they were before."""
+    """Return whether a key is absent; absent new keys are left out of records, so old recipes keep their digest."""
     return value is None
 
 
 def explain_problem(root: type[Section], problem: Any) -> str:
-    """One line for one of pydantic's complaints: the key's path, what is wrong, and what is allowed there."""
+    """Return a line for one of pydantic's errors: the key's path, what is wrong, and what is allowed there."""
     path, sections = _locate(root, problem["loc"])
     key = ".".join(path) or "recipe"
     if problem["type"] == "extra_forbidden":

@@ -39,7 +39,9 @@ class Finetuning(OptimizerSettings):
     )
     learning_rate: PositiveFloat = Field(1e-5, description="Peak of the schedule: linear warm-up, then decay to 0.")
     warmup_ratio: float = Field(0.06, ge=0.0, lt=1.0, description="Share of the updates that warm up.")
-    seeds: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="Finetuned once with each; scores are their mean.")
+    seeds: tuple[int, ...] = Field(
+        (1, 2, 3, 4, 5), description="Seeds; the task is finetuned once with each, and scores are their mean."
+    )
 
     @pydantic.model_validator(mode="after")
     def _seeds_differ(self) -> Self:
@@ -79,7 +81,7 @@ class Task(Section):
         "(XNLI, PAWS-X); questions: extractive answers (XQuAD, MLQA); tags: named entities (PAN-X, CoNLL)."
     )
     evaluation: Literal["squad", "mlqa"] = Field(
-        "squad", description="Of kind 'questions': whose metric; mlqa for MLQA, squad for SQuAD, XQuAD and TyDiQA."
+        "squad", description="Metric of kind 'questions': mlqa for MLQA, squad for SQuAD, XQuAD and TyDiQA."
     )
     labels: tuple[str, ...] = Field((), description="The task's labels, in order; those of the training set if empty.")
     label_names: dict[str, str] = Field(
@@ -96,7 +98,7 @@ class Task(Section):
         description="Languages that have test examples (with kind 'documents', labels); all if empty. The task is "
         "judged in these, and exported in every language. Those that are no target do not count.",
     )
-    finetuning: Finetuning = Field(Finetuning(), description="How the body is finetuned.")
+    finetuning: Finetuning = Field(Finetuning(), description="Finetuning of the body.")
     examples: dict[Language, str | dict[str, str]] = Field(
         {},
         description="What to ask a new endpoint about, by language: a text; with kind 'pairs' "

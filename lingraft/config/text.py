@@ -40,7 +40,9 @@ class Cleaning(Section):
     min_characters: PositiveInt = Field(5, description="Length of the shortest paragraph that is kept.")
     max_characters: PositiveInt = Field(100_000, description="Length of the longest paragraph that is kept.")
     max_digit_share: Share = Field(0.3, description="Largest share of a paragraph's characters that may be digits.")
-    max_symbol_share: Share = Field(0.4, description="The same for punctuation and symbols.")
+    max_symbol_share: Share = Field(
+        0.4, description="Largest share of a paragraph's characters that may be punctuation and symbols."
+    )
     max_repetition_share: Share = Field(
         0.4,
         description="Largest share of a paragraph that a sequence of three words (of eight characters, where spaces "
@@ -64,14 +66,16 @@ class Cleaning(Section):
 
 class _Cleanable(Section):
     # Left out where absent, so that recipes that ask for no cleaning keep their digest.
-    cleaning: Cleaning | None = Field(None, exclude_if=is_none, description="Absent: text is taken as it is.")
+    cleaning: Cleaning | None = Field(
+        None, exclude_if=is_none, description="Cleaning of the text. Absent: text is taken as it is."
+    )
 
 
 class LibreOfficeHelp(_Cleanable):
     """LibreOffice's help pages from Debian's packages: parallel pages, labelled by the part of the product."""
 
     kind: Literal["libreoffice-help"] = Field(description="Says that text comes from here.")
-    licence: Literal["MPL-2.0"] = Field("MPL-2.0", description="By the packages' copyright files.")
+    licence: Literal["MPL-2.0"] = Field("MPL-2.0", description="Licence of the text, by the packages' copyright files.")
 
 
 class Folder(_Cleanable):

@@ -60,7 +60,7 @@ class Training(OptimizerSettings):
     learning_rate: PositiveFloat = Field(description="Peak of the schedule: linear warm-up, then linear decay to 0.")
     warmup_steps: NonNegativeInt = Field(0, description="Updates over which the learning rate rises to its peak.")
     mask_rate: Share = Field(0.15, description="Share of tokens that are predicted; of these 80/10/10 as in BERT.")
-    seed: int = Field(1, description="Decides weights, order of blocks and masks.")
+    seed: int = Field(1, description="Seed of initial weights, order of blocks and masks.")
     judged_blocks: PositiveInt = Field(1024, description="Dev blocks that a look at the dev score reads, the first.")
 
     @pydantic.model_validator(mode="after")
@@ -84,9 +84,9 @@ class Training(OptimizerSettings):
 
 
 class Windows(Section):
-    """A beginning within windows."""
+    """Windows of a block within which pretraining begins."""
 
-    tokens: PositiveInt = Field(description="Of a window; they divide encoder.block_tokens.")
+    tokens: PositiveInt = Field(description="Tokens of a window; they divide encoder.block_tokens.")
     steps: PositiveInt = Field(description="Updates within windows, out of pretraining.steps.")
 
 
@@ -97,13 +97,13 @@ class Pretraining(Training):
     positions: Literal["random", "sinusoidal"] = Field(
         "random",
         exclude_if=lambda positions: positions == "random",
-        description="What position embeddings begin as: RoBERTa's random ones, or sinusoids, with which the demo's "
+        description="Initial position embeddings: RoBERTa's random ones, or sinusoids, with which the demo's "
         "primary leaves the first plateau sooner.",
     )
     embeddings: Literal["random", "static-vectors"] = Field(
         "random",
         exclude_if=lambda embeddings: embeddings == "random",
-        description="What token embeddings begin as: random rows, or static vectors counted in the same text "
+        description="Initial token embeddings: random rows, or static vectors counted in the same text "
         "(lingraft vectors), with which a small primary learns in fewer updates what words mean.",
     )
     windows: Windows | None = Field(
@@ -174,7 +174,9 @@ class Paper(Section):
 
     systems: tuple[System, ...] = Field(tuple(System), description="Systems that are compared.")
     depths: tuple[PositiveInt, ...] = Field((), description="Further MINIJOINT depths, as in table 4; each has a head.")
-    pretraining_seeds: tuple[int, ...] = Field((1,), description="Every primary is pretrained once with each.")
+    pretraining_seeds: tuple[int, ...] = Field(
+        (1,), description="Seeds of pretraining; every primary is pretrained once with each."
+    )
     further_seeds: dict[System, tuple[int, ...]] = Field(
         {}, description="Systems that are pretrained with these seeds too, and then run at adaptation.depth alone."
     )
@@ -184,7 +186,7 @@ class Paper(Section):
         description="Tasks that systems of further_seeds are judged on, besides masked tokens; all if absent.",
     )
     checkpoint_every_steps: dict[System, PositiveInt] = Field(
-        {}, description="In place of adaptation.checkpoint_every_steps, for systems that are looked at more often."
+        {}, description="Updates between checkpoints by system, in place of adaptation.checkpoint_every_steps."
     )
 
     @pydantic.model_validator(mode="after")

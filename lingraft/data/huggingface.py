@@ -96,7 +96,7 @@ def load_rows(source: HuggingFace | TaskDataset, language: str, place: str) -> A
             f"{str(error).rstrip('.')}. Check them in the recipe's {place}, and the network."
         ) from error
     except RuntimeError as error:
-        # Of no type of its own: only the message tells a loading script from a defect.
+        # The error has no type of its own: only its message tells a loading script from a defect.
         if "scripts are no longer supported" not in str(error):
             raise
         raise TextError(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _NO_LANGUAGES = {"mis", "mul", "und", "zxx"}
 """Codes for text in several languages, in none, or in an unknown one."""
 _PRIVATE = re.compile(r"q[a-t][a-z]")
-"""Codes that ISO 639 leaves to everybody."""
+"""Codes that ISO 639 reserves for local use."""
 _PRIVATE_SUBTAG = "-x-"
 _ALIKE = 0.6
 """Least similarity, by difflib, of a code to one that may be meant."""

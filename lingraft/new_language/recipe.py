@@ -89,7 +89,7 @@ class LanguageRecipe:
         """Return the recipe as far as it is known before the text is read.
 
         Args:
-            recipe: of the primary; brings tokenizer, adaptation, split and precision.
+            recipe: recipe of the primary; brings tokenizer, adaptation, split and precision.
 
         Raises:
             RecipeError: a value is impossible, or the recipe is not one for this primary, mini-model or language.

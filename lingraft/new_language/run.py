@@ -63,15 +63,15 @@ def add_language(
     """Teach a primary one more language, judge it, and export it (paper section 2, steps 2 and 4).
 
     Args:
-        primary: from `lingraft pretrain` or `lingraft import`. Embeddings are learned over its shallowest mini-model;
-            if it has one MLM head only, and no `mini` is given, over all its layers.
+        primary: artifact from `lingraft pretrain` or `lingraft import`. Embeddings are learned over its shallowest
+            mini-model; if it has one MLM head only, and no `mini` is given, over all its layers.
         text: files of the language, or folders of files: plain text or JSONL, optionally .gz, .xz or .zst.
-        language: BCP 47 tag of what they are written in.
-        out: folder of all results. What is there from an earlier call is kept, and not made again.
-        tasks: finetuned from the primary, one artifact a task and seed.
-        recipe: of the primary, or its TOML file; brings the settings that `wanted` does not name.
+        language: BCP 47 tag of the language of the text.
+        out: folder of all results; stages whose results it holds are skipped.
+        tasks: finetunings of the primary, one artifact a task and seed.
+        recipe: recipe of the primary, or its TOML file; brings the settings that `wanted` does not name.
         vectors: static vectors of the source language (`lingraft vectors`), for a recipe with initialisation 'aligned'.
-        source_evaluation: from `lingraft evaluate-source`; absent: alignment with the source is not measured.
+        source_evaluation: artifact from `lingraft evaluate-source`; absent: alignment with the source is not measured.
 
     Raises:
         NotReadyError: the text or the output cannot be used; the message lists everything that is wrong.

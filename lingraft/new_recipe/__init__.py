@@ -30,7 +30,7 @@ _DEFAULT_SOURCE = "en"
 _BLOCKS = (64, 32, 16, 8)
 """Lengths of blocks for text that is too short for longer ones."""
 _EXPANSION = {".gz": 3.0, ".xz": 4.0, ".zst": 3.5, ".parquet": 3.0}
-"""Size of unpacked text in sizes of its file, about."""
+"""Approximate ratio of the size of unpacked text to that of its file."""
 _FILES_OF_SHARE, _LINES_OF_SHARE = 8, 1000
 _EXAMPLE_CHARACTERS = 20, 160
 _SENTENCE_END = re.compile(r"[.!?]\s|[。！？।]")

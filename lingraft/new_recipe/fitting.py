@@ -14,7 +14,7 @@ from lingraft.reports.cost.accelerators import ASSUMED_UTILISATION, PEAKS_TFLOPS
 _CHARACTERS_A_TOKEN = 3.5
 _MOST_EPOCHS = 40
 _TOKENS_A_PARAMETER = 6
-"""Tokens of pretraining that a larger shape must be given before it is chosen. The demo's smallest shape has 3."""
+"""Tokens of pretraining per parameter that a larger shape needs to be chosen. The demo's smallest shape has 3."""
 _PRETRAINING_SHARE = 0.5
 """Share of the time; the languages share most of the rest, finetuning and judging get what is left."""
 _ADAPTATION_SHARE = 0.35
@@ -74,7 +74,7 @@ class EncoderPreset:
     mlm_heads: tuple[int, ...]
     block_tokens: int
     vocabulary: int
-    """Pieces at most."""
+    """Largest number of pieces."""
     pretraining_rate: float
     adaptation_rate: float
     """Learning rate between what suits rows that start aligned, half of it, and fitted ones, twice as much."""
@@ -88,10 +88,54 @@ class EncoderPreset:
 
 
 ENCODER_PRESETS = (
-    EncoderPreset(128, 6, 2, (2, 4, 6), 64, 8_000, 1.5e-3, 2e-3, 5e-4, 0.3),
-    EncoderPreset(256, 8, 4, (2, 4, 8), 128, 16_000, 1e-3, 1e-3, 2e-4, 0.3),
-    EncoderPreset(512, 8, 8, (4, 8), 128, 32_000, 7e-4, 1e-3, 1e-4, 0.15),
-    EncoderPreset(768, 12, 12, (4, 12), 512, 50_000, 4e-4, 5e-4, 2e-5, 0.15),
+    EncoderPreset(
+        width=128,
+        layers=6,
+        attention_heads=2,
+        mlm_heads=(2, 4, 6),
+        block_tokens=64,
+        vocabulary=8_000,
+        pretraining_rate=1.5e-3,
+        adaptation_rate=2e-3,
+        finetuning_rate=5e-4,
+        mask_rate=0.3,
+    ),
+    EncoderPreset(
+        width=256,
+        layers=8,
+        attention_heads=4,
+        mlm_heads=(2, 4, 8),
+        block_tokens=128,
+        vocabulary=16_000,
+        pretraining_rate=1e-3,
+        adaptation_rate=1e-3,
+        finetuning_rate=2e-4,
+        mask_rate=0.3,
+    ),
+    EncoderPreset(
+        width=512,
+        layers=8,
+        attention_heads=8,
+        mlm_heads=(4, 8),
+        block_tokens=128,
+        vocabulary=32_000,
+        pretraining_rate=7e-4,
+        adaptation_rate=1e-3,
+        finetuning_rate=1e-4,
+        mask_rate=0.15,
+    ),
+    EncoderPreset(
+        width=768,
+        layers=12,
+        attention_heads=12,
+        mlm_heads=(4, 12),
+        block_tokens=512,
+        vocabulary=50_000,
+        pretraining_rate=4e-4,
+        adaptation_rate=5e-4,
+        finetuning_rate=2e-5,
+        mask_rate=0.15,
+    ),
 )
 """Presets from small to large; the first is the demo's, the last RoBERTa-base's."""
 
@@ -125,7 +169,7 @@ class FittedSizes:
     pretraining_steps: int
     adaptation_steps: int
     pretraining_epochs: float
-    """Times that the source's text is seen."""
+    """Epochs over the source's text."""
     hours: float
     """Hours that pretraining and adaptation take, about."""
 

@@ -175,7 +175,7 @@ def _shortened(language: str, messages: Iterable[str]) -> list[str]:
 
 def _format_problems(found: Sequence[str]) -> str:
     counted = "1 problem was" if len(found) == 1 else f"{len(found)} problems were"
-    # Only the last message that says how files are to be laid out says so.
+    # The expected layout of files is explained once, in the last message that has it.
     last = max((place for place, message in enumerate(found) if documents.LAYOUT in message), default=0)
     lines = [f"{counted} found before anything was computed:"]
     for place, message in enumerate(found):

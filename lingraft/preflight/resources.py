@@ -47,7 +47,7 @@ class PairScan:
     _stride: int = field(default=1, init=False, repr=False)
 
     def sampled(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """Yield pairs as they are, counting them and keeping a sample."""
+        """Yield pairs unchanged, count them, and keep a sample."""
         for pair in pairs:
             if self.count % self._stride == 0:
                 self.sample.append(pair)
@@ -81,7 +81,7 @@ def resource_problems(
 
 
 def scan_pairs(found: Iterator[PairOrError], origin: str) -> PairScan:
-    """Read pairs for a bounded time, and go on behind what is none.
+    """Read pairs for a bounded time; errors are collected, and reading goes on after them.
 
     Args:
         found: pairs, or errors in their places.
@@ -91,7 +91,7 @@ def scan_pairs(found: Iterator[PairOrError], origin: str) -> PairScan:
     try:
         deque(looked.sampled(filter_pairs(_without_errors(found, looked), origin, looked.left_out)), maxlen=0)
     except TextError as error:
-        # Where errors are all that a file holds, that it has no pairs is no news.
+        # If a file holds nothing but errors, these say already that it has no pairs.
         if looked.count or not looked.errors:
             looked.errors.append(str(error))
     if looked.left_out:
@@ -179,7 +179,7 @@ def dictionary_problems(
         looked: the sample of its pairs.
         languages: those of the source and the target; either may come first.
         detector: detector of languages; None: they are not checked.
-        text: in the target's language; empty: words are not looked up.
+        text: text in the target's language; empty: words are not looked up.
     """
     yield from language_problems(looked, languages, detector, either_order=True)
     pairs = looked.sample[:: max(1, len(looked.sample) // _LOOKED_UP)]

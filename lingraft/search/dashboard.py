@@ -14,9 +14,9 @@ def serve(address: str | None, host: str, port: int) -> None:
     """Serve the dashboard of all studies of a storage until the process is stopped.
 
     Args:
-        address: the storage.
+        address: address of the storage.
         host: address to listen on.
-        port: the same.
+        port: port to listen on.
 
     Raises:
         TrackingError: there is no storage, or the address cannot be listened on.

@@ -54,7 +54,7 @@ def search(
         inputs: folders that the search reads.
         storage: an Optuna storage URL, or `journal:///FILE`; a search that was interrupted goes on from there. None
             keeps it in memory.
-        out: where the result goes.
+        out: folder of the result.
         known: best depths of other languages, which order the trials.
         state: folder of checkpoints, unless `LINGRAFT_RESULTS` names one; `<out>.training` if absent.
         watch: called with every point of each trial.

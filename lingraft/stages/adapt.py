@@ -6,6 +6,7 @@ moments, the order of the text, the masks and the schedule go on from depth to d
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import DepthError, RecipeError
-from lingraft.model.encoder import Encoder, freeze_except, mini_model
+from lingraft.model.encoder import Encoder, Vocabulary, freeze_except, mini_model
 from lingraft.model.flops import step_flops
 from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.loading import Primary, load_mini, load_primary, save_vocabulary
@@ -61,12 +62,12 @@ def adapt(
     Over the recipe's own depth it begins on shallower mini-models where [adaptation.progressive] says so.
 
     Args:
-        recipe: its system says which model the embeddings are learned over.
-        primary: whose body they are to fit.
-        blocks: of the target language.
-        tokenizer: that the blocks were made with.
+        recipe: recipe, whose system says which model the embeddings are learned over.
+        primary: primary that the embeddings are learned for.
+        blocks: blocks of the target language.
+        tokenizer: tokenizer that the blocks were made with.
         depth: bottom layers of the primary that the mini-model has.
-        out: where the embeddings go.
+        out: folder of the embeddings.
         watch: called with every point of the learning curve.
         minis: MINIPOST's fresh layers, where the system has them: of each depth that is adapted over, in order.
         checkpoints: folder for the embeddings along the way, each an artifact of its own (`step-<update>`), at the
@@ -123,35 +124,68 @@ def adapt(
             dev_loss=_evaluator(source, models, dev, settings, mean_loss),
             switch=switch,
         )
-        origin: dict[str, Any] = {
-            "aligned_with": source.fingerprint,
-            "data_hashes": input_hashes(data) | mark_of(initial),
-            "tokenizer_hash": pieces.hash,
-        }
-
-        def fill(draft: Draft) -> None:
-            save_vocabulary(draft, models[-1].vocabulary, pieces)
-            record_training(draft, pieces.language, origin["data_hashes"], settings, run)
-            draft.facts |= origin
-            draft.facts["details"] |= embeddings_details(recipe, depth, steps[-1], rows)
-            draft.facts["details"] |= {"phases": _phase_costs(switch, run)} if switch else {}
-
-        def save_at_stop(step: int) -> None:
-            if checkpoints and step in stops and ranks.is_rank_zero():
-                place = checkpoints / f"step-{step:08d}"
-                remove_partial_writes(place)
-                if not was_saved_before(place, settings, recipe.encoder.dropout, origin):
-                    with artifact.create(place, Kind.EMBEDDINGS) as draft:
-                        fill(draft)
-
+        writer = _EmbeddingsWriter(
+            recipe=recipe,
+            tokenizer=pieces,
+            vocabulary=models[-1].vocabulary,
+            run=run,
+            switch=switch,
+            checkpoints=checkpoints,
+            stops=stops,
+            details=embeddings_details(recipe, depth, steps[-1], rows),
+            origin={
+                "aligned_with": source.fingerprint,
+                "data_hashes": input_hashes(data) | mark_of(initial),
+                "tokenizer_hash": pieces.hash,
+            },
+        )
         layers = ", then ".join(str(step.layers) for step in steps)
         with run.watched(f"adapt {pieces.language} over {layers} layers", watch) as report:
             if not run.earlier:
-                save_at_stop(0)
+                writer.save_at_stop(0)
             for point in run.points:
                 report(point)
-                save_at_stop(point.step)
-        return save_result(out, Kind.EMBEDDINGS, fill, checkpointer)
+                writer.save_at_stop(point.step)
+        return save_result(out, Kind.EMBEDDINGS, writer.fill, checkpointer)
+
+
+@dataclass(frozen=True)
+class _EmbeddingsWriter:
+    """Writes embeddings as far as they are learned: at the end, and along the way."""
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+    vocabulary: Vocabulary
+    run: TrainingRun
+    switch: Progressive | None
+    checkpoints: Path | None
+    """Folder of the embeddings along the way; None if none are wanted."""
+    stops: Sequence[int]
+    """Updates after which they are written."""
+    details: dict[str, Any]
+    """Details of the manifest."""
+    origin: dict[str, Any]
+    """Facts of the manifest by which earlier embeddings of the same adaptation are known."""
+
+    def fill(self, draft: Draft) -> None:
+        """Put the embeddings and their record into an artifact."""
+        save_vocabulary(draft, self.vocabulary, self.tokenizer)
+        settings, data_hashes = self.recipe.adaptation, self.origin["data_hashes"]
+        record_training(draft, self.tokenizer.language, data_hashes, settings, self.run)
+        draft.facts |= self.origin
+        draft.facts["details"] |= self.details
+        if self.switch:
+            draft.facts["details"] |= {"phases": _phase_costs(self.switch, self.run)}
+
+    def save_at_stop(self, step: int) -> None:
+        """Write the embeddings if the update is a stop, unless the training did before it was interrupted."""
+        if self.checkpoints is None or step not in self.stops or not ranks.is_rank_zero():
+            return
+        place = self.checkpoints / f"step-{step:08d}"
+        remove_partial_writes(place)
+        if not was_saved_before(place, self.recipe.adaptation, self.recipe.encoder.dropout, self.origin):
+            with artifact.create(place, Kind.EMBEDDINGS) as draft:
+                self.fill(draft)
 
 
 def adaptation_run(
@@ -181,9 +215,19 @@ def adaptation_run(
     if switch is None:
         phases = [masked_lm_phase(recipe, steps[0], minis[0], settings, stops)]
     else:
-        phases = _progressive_phases(recipe, switch, steps, minis, settings, stops)
+        phases = _progressive_phases(
+            recipe=recipe, switch=switch, steps=steps, minis=minis, settings=settings, stops=stops
+        )
     stream = masked_lm_stream(blocks, settings)
-    return training_run(recipe, phases, trained, stream, checkpointer, dev_score, dev_loss)
+    return training_run(
+        recipe=recipe,
+        phases=phases,
+        trained=trained,
+        stream=stream,
+        checkpointer=checkpointer,
+        dev_score=dev_score,
+        dev_loss=dev_loss,
+    )
 
 
 def _progressive_phases(

@@ -68,11 +68,11 @@ class Reference:
 
     tensors: Mapping[str, Tensor]
     mark: str
-    """Equal for equal content; absent where it was not loaded."""
+    """Fingerprint of the tensors."""
 
     @classmethod
     def load(cls, evaluation: Path, primary: Primary) -> Self | None:
-        """The reference that a source's evaluation keeps; None if it is of a lingraft that kept none.
+        """Load the reference of a source's evaluation; None if an older lingraft wrote the evaluation without one.
 
         Raises:
             ArtifactError: not an evaluation of a source, or damaged.
@@ -101,11 +101,11 @@ def reference_tensors(
     """Compute a reference: the primary's hidden states of its own language.
 
     Args:
-        primary: with its own vocabulary.
-        text: of the source language.
-        blocks: of the source language.
+        primary: primary with its own vocabulary.
+        text: text of the source language.
+        blocks: blocks of the source language.
         depths: layers after which states are taken, rising; the last is the top.
-        splits: that languages are to be compared on.
+        splits: splits that languages are to be compared on.
     """
     tensors = {_DEPTHS: torch.tensor(depths)}
     encoder = primary.encoder.to(precision.device())
@@ -131,7 +131,7 @@ class AlignmentProbe:
     source: Mapping[int, Tensor]
     """Hidden states (N, D) by layer."""
     target: Callable[[Encoder, Sequence[int]], Mapping[int, Tensor]]
-    """Computes the same of the language with an encoder that has its vocabulary."""
+    """Computes the language's hidden states with an encoder that has its vocabulary."""
     mark: str
     """Fingerprint of the source's side; pairs follow from it and from the language's text and blocks."""
 
@@ -146,11 +146,11 @@ class AlignmentProbe:
         return tuple(self.source)
 
     def measure(self, encoder: Encoder, depths: Sequence[int] | None = None) -> dict[int, RetrievalResult]:
-        """Compare, by layer.
+        """Return the retrieval scores of each layer.
 
         Args:
             encoder: the primary's, with the language's vocabulary swapped in.
-            depths: some of `self.depths`; absent: all.
+            depths: layers to compare, of `self.depths`; absent: all.
         """
         found = self.target(encoder.to(precision.device()), depths or self.depths)
         return {depth: retrieve(self.source[depth], states_ND) for depth, states_ND in found.items()}
@@ -162,12 +162,12 @@ def probe_of(
     """Pair a language's paragraphs with the source's, or their shared pieces where too few paragraphs are parallel.
 
     Args:
-        reference: of the source.
-        split: that is compared.
-        source: the source's tokenizer.
-        pieces: the language's tokenizer.
-        text: of the language; absent: pieces are compared.
-        blocks: of the language and split.
+        reference: reference of the source.
+        split: split that is compared.
+        source: tokenizer of the source.
+        pieces: tokenizer of the language.
+        text: text of the language; absent: pieces are compared.
+        blocks: blocks of the language's split.
 
     Returns:
         The pairs; None if there are fewer than `FEWEST_PAIRS` of either.
@@ -190,19 +190,19 @@ def language_probe(
     blocks: Blocks,
     evaluation: Path | None,
 ) -> AlignmentProbe | None:
-    """Pair a language with the source over the best that there is.
+    """Pair a language with the source by the best data that there are.
 
     Lines of the recipe's parallel text that nothing was learned from come first; every other one is of the dev split.
     Without them, pairs are those of `probe_of`.
 
     Args:
-        recipe: with its [alignment].
-        primary: with its own vocabulary.
-        pieces: the language's tokenizer.
-        split: that is compared, dev or test.
-        text: of the language; absent: paragraphs are not compared.
-        blocks: of the language and split.
-        evaluation: of the source, from `lingraft.stages.evaluate.evaluate_source`; absent: only lines are compared.
+        recipe: recipe, whose [alignment] names parallel text.
+        primary: primary with its own vocabulary.
+        pieces: tokenizer of the language.
+        split: split that is compared, dev or test.
+        text: text of the language; absent: paragraphs are not compared.
+        blocks: blocks of the language's split.
+        evaluation: result of `lingraft.stages.evaluate.evaluate_source`; absent: only lines are compared.
 
     Returns:
         The pairs; None without the source's side, or where there is too little to pair.
@@ -214,7 +214,9 @@ def language_probe(
     if lines := _held_out_lines(recipe, pieces.language, split):
         return probe_of_lines(primary, lines, pieces, (recipe.adaptation.depth, primary.encoder.shape.layers))
     reference = Reference.load(evaluation, primary) if evaluation else None
-    return probe_of(reference, split, primary.tokenizer, pieces, text, blocks) if reference else None
+    if reference is None:
+        return None
+    return probe_of(reference=reference, split=split, source=primary.tokenizer, pieces=pieces, text=text, blocks=blocks)
 
 
 def _held_out_lines(recipe: Recipe, language: str, split: SplitName) -> list[tuple[str, str]]:
@@ -240,9 +242,9 @@ def probe_of_lines(
     """Pairs of lines, the source's first, at most `MOST_PAIRS`.
 
     Args:
-        primary: with its own vocabulary.
+        primary: primary with its own vocabulary.
         lines: translations of each other, each with at least one piece.
-        pieces: the language's tokenizer.
+        pieces: tokenizer of the language.
         depths: layers to compare, rising.
     """
     ours, theirs = zip(*lines[:MOST_PAIRS], strict=True)
@@ -268,7 +270,7 @@ def _hash(text: str) -> int:
 def _chosen_paragraphs(
     text: Artifact, split: SplitName, pieces: Tokenizer
 ) -> tuple[list[Paragraph], list[Sequence[int]]]:
-    """Paragraphs by hash, some of every document before more of any, and their ids; none twice."""
+    """Choose distinct paragraphs, one of every document before a second of any; return them with their ids."""
     ranked = (
         (rank, each.key, each)
         for document in paragraphs(text, split)
@@ -300,7 +302,7 @@ def _distinct(
 def _of_paragraphs(reference: Reference, split: SplitName, pieces: Tokenizer, text: Artifact) -> AlignmentProbe | None:
     keys_N, digests_N = (reference.tensors[f"{split}/paragraphs/{name}"].tolist() for name in ("keys", "digests"))
     row_of, known = {key: row for row, key in enumerate(keys_N)}, set(digests_N)
-    # What stands in both languages word for word would be found whatever was learned.
+    # Text that is the same in both languages would be found by any embeddings.
     found = {
         each.key: each
         for document in paragraphs(text, split)
@@ -342,7 +344,7 @@ def _of_pieces(
 ) -> AlignmentProbe | None:
     scanned_NT, counts_V = _scanned(blocks, len(pieces))
     row_of = {index: row for row, index in enumerate(reference.tensors[f"{split}/pieces/ids"].tolist())}
-    shared = {  # of several that read alike, one
+    shared = {  # one of several pieces with the same surface
         row_of[ours]: index
         for index, ours in shared_pieces(source, pieces).items()
         if ours in row_of and counts_V[index] >= _FEWEST_OCCURRENCES

@@ -37,8 +37,8 @@ def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer, initial: P
     Drawn or read from what `initialise` wrote for the same recipe, they are the same bit for bit.
 
     Args:
-        recipe: its [adaptation] has the kind of initialisation and the seed.
-        primary: whose rows are copied or imitated.
+        recipe: recipe, whose [adaptation] names the initialisation and the seed.
+        primary: primary whose rows are copied or imitated.
         pieces: tokenizer of the language.
         initial: embeddings that `initialise` wrote.
 

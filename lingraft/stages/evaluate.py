@@ -54,7 +54,7 @@ def evaluate_source(
 ) -> Artifact:
     """Judge the primary on the source language's test split: every MLM head, and every task once a finetuning seed.
 
-    What other languages' hidden states are compared with is kept beside the scores (`lingraft.stages.alignment_probe`).
+    Hidden states to compare other languages with are kept beside the scores (`lingraft.stages.alignment_probe`).
 
     Raises:
         AlignmentError: a task was finetuned from another primary.
@@ -106,20 +106,20 @@ def evaluate_language(
 
     Frequent words of the language are shown beside the source's nearest pieces (`lingraft.stages.nearest_words`).
 
-    Each score is also taken with the embeddings as they were before training. What scores are made of is kept beside
-    them, item by item, so that two judgements of the same items can be compared.
+    Each score is also taken with the embeddings as they were before training. The counts that scores are made of are
+    kept beside them, item by item, so that two evaluations of the same items can be compared.
 
     Args:
-        recipe: with the tasks.
-        primary: whose body the embeddings are swapped into.
-        embeddings: the language's.
+        recipe: recipe with the tasks.
+        primary: primary that the embeddings are swapped into.
+        embeddings: embeddings of the language.
         tasks: finetuned bodies, all tasks and seeds together.
-        text: of the language.
-        blocks: of the language.
-        out: where the result goes.
+        text: text of the language.
+        blocks: blocks of the language.
+        out: folder of the result.
         mini: MINIPOST's fresh layers, where the embeddings were learned over them.
         initial: embeddings that these started from; if absent, the initial rows are drawn by the recipe's seed.
-        source_evaluation: from `evaluate_source`, of the same primary.
+        source_evaluation: result of `evaluate_source` for the same primary.
 
     Raises:
         AlignmentError: embeddings, mini-model, tasks, primary, `initial` and source evaluation do not belong together.
@@ -135,7 +135,15 @@ def evaluate_language(
     step = recipe.steps_over(depth, system)[Stage.ADAPT]
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
     models = load_tasks(tasks)
-    probe = language_probe(recipe, source, pieces, "test", documents, open_split(data, "test"), source_evaluation)
+    probe = language_probe(
+        recipe=recipe,
+        primary=source,
+        pieces=pieces,
+        split="test",
+        text=documents,
+        blocks=open_split(data, "test"),
+        evaluation=source_evaluation,
+    )
     require_start(learned, initial)
     rows = initial_rows(recipe, source, pieces, initial)
     untrained = make_vocabulary(rows.table_VD, rows.bias_V, rows.special)
@@ -148,15 +156,12 @@ def evaluate_language(
         before=untrained,
         after=learned.vocabulary,
     )
-    before = evaluate_tasks(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
-    after = evaluate_tasks(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
-    whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
     over = mini_of(source, step, mini)
     if not step.fresh_layers:
         over = source.encoder  # whose bottom the mini-model is: one pass scores both
-    masked, items = _masked(over, step.layers, source, (learned.vocabulary, untrained), test_NT)
-    alignment, pairs = _alignment(source, probe, (learned.vocabulary, untrained)) if probe else (None, {})
-    items |= pairs | {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
+    masked, masked_items = _masked(over, step.layers, source, (learned.vocabulary, untrained), test_NT)
+    alignment, aligned_items = _alignment(source, probe, (learned.vocabulary, untrained)) if probe else (None, {})
+    scores, task_items = _task_scores(recipe, models, documents, learned, untrained)
     result = LanguageResult(
         language=learned.language,
         primary=source.fingerprint,
@@ -172,27 +177,26 @@ def evaluate_language(
         alignment=alignment,
         initial_alignment=quality_of(initial),
         nearest_words=words,
-        tasks=tuple(
-            one.scores.model_copy(update={"initial": other.scores.score})
-            for one, other in zip(after, before, strict=True)
-        ),
+        tasks=scores,
         cost=learned.manifest.cost,
         building=load_mini(mini).manifest.cost if mini else None,
-        whole_flops=_updates(recipe, step, learned) * step_flops(recipe, whole, recipe.adaptation, len(pieces)),
+        whole_flops=_whole_flops(recipe, step, source, learned),
         history=_history(embeddings),
         precision=learned.manifest.recorded("precision", str),
     )
     hashes = _hashes(source, documents, data, models) | {"embeddings": learned.fingerprint} | mark_of(initial)
     hashes |= {ALIGNMENT: probe.mark} if probe else {}
-    return results.save(result, out, _facts(result, hashes), items)
+    return results.save(result, out, _facts(result, hashes), masked_items | aligned_items | task_items)
 
 
-def _updates(recipe: Recipe, step: Step, learned: Embeddings) -> float:
-    """Return the length of an adaptation in updates over its last depth, as the `steps` of a progressive one do."""
-    cost = learned.manifest.cost
-    if "phases" not in learned.manifest.details:
-        return cost.steps
-    return cost.flops / step_flops(recipe, step, recipe.adaptation, len(learned.tokenizer))
+def _whole_flops(recipe: Recipe, step: Step, source: Primary, learned: Embeddings) -> float:
+    """FLOPs of as many updates over all layers; a progressive adaptation counts those of its last depth."""
+    whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
+    cost, vocabulary = learned.manifest.cost, len(learned.tokenizer)
+    updates: float = cost.steps
+    if "phases" in learned.manifest.details:
+        updates = cost.flops / step_flops(recipe, step, recipe.adaptation, vocabulary)
+    return updates * step_flops(recipe, whole, recipe.adaptation, vocabulary)
 
 
 def _facts(result: SourceResult | LanguageResult, data_hashes: dict[str, str]) -> dict[str, Any]:
@@ -263,6 +267,23 @@ def _alignment(
         top_initial=before[top].scores,
     )
     return scores, {ALIGNMENT: after[top].tally, ALIGNMENT_INITIAL: before[top].tally}
+
+
+def _task_scores(
+    recipe: Recipe,
+    models: dict[str, list[TaskModel]],
+    documents: Artifact,
+    learned: Embeddings,
+    untrained: Vocabulary,
+) -> tuple[tuple[TaskScores, ...], dict[str, ItemCounts]]:
+    """Zero-shot scores of the tasks, with the embeddings learned and the initial vocabulary."""
+    pieces = learned.tokenizer
+    before = evaluate_tasks(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
+    after = evaluate_tasks(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
+    scores = tuple(
+        one.scores.model_copy(update={"initial": other.scores.score}) for one, other in zip(after, before, strict=True)
+    )
+    return scores, {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
 
 
 def _history(folder: Path) -> list[Point]:

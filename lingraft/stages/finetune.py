@@ -78,7 +78,7 @@ def finetune(
             return made
         run = training_run(
             recipe=recipe,
-            phases=[task_phase(recipe, step, net, kind, data, settings, seed)],
+            phases=[task_phase(recipe=recipe, step=step, net=net, kind=kind, data=data, settings=settings, seed=seed)],
             trained=trained,
             stream=task_stream(
                 data, settings.batch_examples, settings.micro_batch_examples, seed, settings.group_by_length

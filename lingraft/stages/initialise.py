@@ -58,13 +58,13 @@ def initialise(
     They can be evaluated, exported and served like trained ones.
 
     Args:
-        recipe: its [adaptation] has the kind of initialisation and the seed.
+        recipe: recipe, whose [adaptation] names the initialisation and the seed.
         primary: artifact whose rows are copied or imitated.
-        tokenizer: of the language.
+        tokenizer: tokenizer of the language.
         out: folder of the embeddings.
-        blocks: of the language; only an initialisation from text reads them.
-        source_vectors: static vectors of the source language, from `lingraft vectors`; likewise.
-        target_vectors: static vectors of the language, from the same blocks; if absent, they are computed.
+        blocks: blocks of the language; only an initialisation from text reads them.
+        source_vectors: static vectors of the source language, from `lingraft vectors`; read only with blocks.
+        target_vectors: static vectors of the language, from the same blocks; computed if absent.
 
     Raises:
         RecipeError: the recipe's [encoder] is not the primary's, or its initialisation needs an input that is missing.

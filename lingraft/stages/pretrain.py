@@ -57,7 +57,9 @@ def pretrain(
         if made := already_done(out, Kind.PRIMARY, checkpointer, watch):
             return made
         dev_score = dev_evaluator(encoder, encoder, open_split(data, "dev"), settings)
-        run = pretraining_run(recipe, step, encoder, train, checkpointer, dev_score)
+        run = pretraining_run(
+            recipe=recipe, step=step, encoder=encoder, blocks=train, checkpointer=checkpointer, dev_score=dev_score
+        )
         with run.watched(f"pretrain {recipe.source}", watch) as report:
             for point in run.points:
                 report(point)
@@ -94,4 +96,11 @@ def pretraining_run(
     if windows := settings.windows:
         end: dict[str, Any] = {"ends_at": windows.steps, "is_last": False}
         phases.insert(0, masked_lm_phase(recipe, step, encoder, settings, window=windows.tokens, **end))
-    return training_run(recipe, phases, trained, masked_lm_stream(blocks, settings), checkpointer, dev_score)
+    return training_run(
+        recipe=recipe,
+        phases=phases,
+        trained=trained,
+        stream=masked_lm_stream(blocks, settings),
+        checkpointer=checkpointer,
+        dev_score=dev_score,
+    )

@@ -240,7 +240,7 @@ class LanguageResult(Result):
 
 
 class Trial(Result):
-    """One depth tried by the search, with what else was searched."""
+    """One trial of a search: a depth, and the other parameters that are searched."""
 
     depth: int
     steps: int
@@ -289,12 +289,12 @@ class SearchResult(Result):
 
     @property
     def metric_title(self) -> str:
-        """The metric, for people."""
+        """Name of the metric, for people."""
         return {"masked": "masked tokens found", "alignment": "counterparts in the source language found"}[self.metric]
 
     @property
     def flops(self) -> float:
-        """All that was paid, each trial's updates once, and every step 1b."""
+        """FLOPs of the whole search: each trial's updates once, and every step 1b."""
         return sum(trial.flops for trial in self.trials) + sum(cost.flops for cost in self.building.values())
 
     @property

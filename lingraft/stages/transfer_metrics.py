@@ -57,7 +57,7 @@ def mean_states(encoder: Encoder, sequences: Sequence[Sequence[int]], depths: It
     """Mean hidden states (N, D) of token sequences after each depth, in float32 on the CPU.
 
     Args:
-        encoder: with the vocabulary that the sequences are in.
+        encoder: encoder with the vocabulary of the sequences.
         sequences: ids without special tokens, at least one each; what exceeds a block is cut off.
         depths: layer numbers, from 1.
     """
@@ -87,7 +87,7 @@ def context_states(encoder: Encoder, blocks_NT: Tensor, ids_K: Tensor, depths: I
     The piece itself is masked there: a row that was copied from the source would find itself, whatever its context.
 
     Args:
-        encoder: with the vocabulary that the blocks are in.
+        encoder: encoder with the vocabulary of the blocks.
         blocks_NT: token ids, all of one length, without padding.
         ids_K: pieces, each of which occurs. The first `OCCURRENCES` of each are read.
         depths: layer numbers, from 1.

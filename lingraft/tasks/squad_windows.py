@@ -168,9 +168,15 @@ def cut(questions: Sequence[Question], tokenizer: Tokenizer, shape: EncoderShape
             passages[each.context] = Passage(*(np.array(column, np.int32) for column in columns))
     found: list[Window] = []
     for number, (each, ids) in enumerate(zip(questions, asked, strict=True)):
-        place, room = 1 + len(ids) + shape.family.separators, free - len(ids)
-        shared = min(shape.block_tokens // 4, room // 2)
-        found.extend(_windows(number, each, passages[each.context], place, room, shared))
+        room = free - len(ids)
+        found += _windows(
+            number=number,
+            question=each,
+            passage=passages[each.context],
+            place=1 + len(ids) + shape.family.separators,
+            room=room,
+            shared=min(shape.block_tokens // 4, room // 2),
+        )
     return QuestionWindows(
         questions=questions,
         asked=asked,

@@ -114,7 +114,14 @@ class Tagging:
             tokens.append([tokenizer.special.begin, *ids[:room], tokenizer.special.end])
             targets.append([NOT_PREDICTED, *classes[:room], NOT_PREDICTED])
             truncated += len(ids) > room
-        return Tagged(examples, tokens, targets, tuple(labels), tokenizer.special.pad, truncated)
+        return Tagged(
+            sentences=examples,
+            tokens=tokens,
+            labels=targets,
+            names=tuple(labels),
+            pad_id=tokenizer.special.pad,
+            truncated=truncated,
+        )
 
     def loss(self, net: Tagger, batch: TaggedBatch) -> Tensor:
         """Return the mean cross-entropy over the words of a batch, a scalar; 0 for a batch without words."""

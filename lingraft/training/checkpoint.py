@@ -34,7 +34,7 @@ _KEPT = 2
 _PART, _FACTS_FILE = "state", "state.json"
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NOT_WRITTEN = (LingraftError, OSError, SafetensorError)
-"""Errors of a disk that takes nothing; safetensors reports some of them by an error of its own."""
+"""Errors of a disk that cannot be written; safetensors reports some of them by an error of its own."""
 _RETRY_S = 4.0
 """Seconds for which reading is tried again, since network drives that are lost for a moment come back."""
 
@@ -280,7 +280,7 @@ def _read_with_retries(read: Callable[[Path], Content], place: Path) -> Content:
 
 
 def _discard(place: Path) -> None:
-    """Remove a checkpoint; under its own name it is never half there, whatever happens meanwhile."""
+    """Remove a checkpoint. It is renamed first, so that a kill leaves no part of it under its name."""
     doomed = place.with_name(f".{place.name}-doomed")
     place.rename(doomed)
     shutil.rmtree(doomed)

@@ -107,7 +107,14 @@ class TrainingLoop:
             self._checkpoint_or_stop(optimizer, skipped, stop)
             resumed_at_s = time.perf_counter()
             for step, micro_batches in zip(steps, batches, strict=True):
-                loss = _forward_backward(model, micro_batches, step, schedule.seed, self.autocast, stop)
+                loss = _forward_backward(
+                    model=model,
+                    micro_batches=micro_batches,
+                    step=step,
+                    seed=schedule.seed,
+                    autocast=self.autocast,
+                    stop=stop,
+                )
                 if loss is None:  # asked to stop between micro-batches; the next run takes the step
                     self._stop(optimizer, skipped, stop)
                 skipped.add(step, optimizer.clip(loss))

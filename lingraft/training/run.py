@@ -172,7 +172,14 @@ def training_run(
         dev_loss=dev_loss,
         state=state,
     )
-    return TrainingRun(loop.run(phases), steps, number_format, state, tuple(state.points), checkpointer)
+    return TrainingRun(
+        points=loop.run(phases),
+        steps=steps,
+        number_format=number_format,
+        state=state,
+        earlier=tuple(state.points),
+        checkpointer=checkpointer,
+    )
 
 
 def _choose_number_format(

@@ -32,7 +32,10 @@ HostOption = Annotated[
     str, typer.Option("--host", envvar="KF_PIPELINES_ENDPOINT", help="Address of the server's API, http(s)://...")
 ]
 NamespaceOption = Annotated[
-    str, typer.Option("--namespace", envvar="KF_PIPELINES_NAMESPACE", help="Profile, on a multi-user installation.")
+    str,
+    typer.Option(
+        "--namespace", envvar="KF_PIPELINES_NAMESPACE", help="Namespace of a profile, on a multi-user installation."
+    ),
 ]
 TokenFileOption = Annotated[
     Path | None,
@@ -60,13 +63,17 @@ def submit(
     token_file: TokenFileOption = None,
     ca: CertificateOption = None,
     ui: PageOption = "",
-    experiment: Annotated[str, typer.Option(help="Made if there is none; the recipe's name if absent.")] = "",
-    name: Annotated[str, typer.Option(help="Of the run; pipeline and time if absent.")] = "",
-    service_account: Annotated[str, typer.Option(help="Of the steps; the server's choice if absent.")] = "",
+    experiment: Annotated[
+        str, typer.Option(help="Experiment, created if there is none of that name; the recipe's name if absent.")
+    ] = "",
+    name: Annotated[str, typer.Option(help="Name of the run; pipeline and time if absent.")] = "",
+    service_account: Annotated[
+        str, typer.Option(help="Service account of the steps; the server's choice if absent.")
+    ] = "",
     given: SetOption = [],  # noqa: B006 - typer copies it
     cron: CronOption = "",
     wait: Annotated[bool, typer.Option(help="Follow the run to its end, which decides the exit code.")] = True,
-    image: Annotated[str, typer.Option(help="Of every step, name@sha256:...; the recipe's if absent.")] = "",
+    image: Annotated[str, typer.Option(help="Image of every step, name@sha256:...; the recipe's if absent.")] = "",
     unpinned: Annotated[bool, typer.Option("--unpinned", help="Take an image without a digest, as for kind.")] = False,
 ) -> None:
     """Upload a pipeline as a version, start a run of it or a schedule, and wait until the run has ended well."""

@@ -112,6 +112,7 @@ def test_a_child_is_not_charged_with_what_its_parent_held() -> None:
     assert MB < int(found.stdout) < 200 * MB
 
 
+@pytest.mark.integration
 def test_a_side_that_cannot_train_says_why() -> None:
     impossible = TINY._replace(attention_heads=5)
     with (
@@ -121,6 +122,7 @@ def test_a_side_that_cannot_train_says_why() -> None:
         side.train(1)
 
 
+@pytest.mark.integration
 def test_a_step_is_broken_down_into_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = Cell(TINY, "fp32", Training.PRETRAINING)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # whose operations run on while Python does

@@ -170,7 +170,7 @@ class Driver:
         """Begin with what the server was started with.
 
         Args:
-            made: its bundles.
+            made: bundles of the soak.
             published: folder of publications.
             ask: has the load generator ask in these languages only, and returns once no other request is under way.
         """

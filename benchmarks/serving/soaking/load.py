@@ -110,7 +110,8 @@ class Generator:
                 failed = said
             else:
                 versions = self._versions.of(asked, said)
-        self._records.write(Answer(protocol.name, due_s, sent_s, done_s, failed, versions).line + "\n")
+        answer = Answer(by=protocol.name, due_s=due_s, sent_s=sent_s, done_s=done_s, failed=failed, versions=versions)
+        self._records.write(answer.line + "\n")
 
     @contextlib.contextmanager
     def _speaks(self, languages: set[str]) -> Iterator[None]:

@@ -105,7 +105,7 @@ class Made:
         texts = {language: _texts(language, size) for language in recipe.languages}
         expected = _expected(bundles, texts)
         _mistake_golden(bundles["mistaken"], bundles["started"], "de")
-        return cls(recipe, primary, tables, bundles, texts, expected)
+        return cls(recipe=recipe, primary=primary, embeddings=tables, bundles=bundles, texts=texts, expected=expected)
 
 
 def versions(name: str) -> dict[str, str]:

@@ -74,8 +74,15 @@ def sample(process: int) -> Sample:
     targets = [target for each in (folder / "fd").iterdir() if (target := _target(each))]
     sockets = sum(target.startswith("socket:") for target in targets)
     threads = len([*(folder / "task").iterdir()])
-    sizes = (memory["Pss"], memory["Rss"], memory["Anonymous"])
-    return Sample(time.monotonic(), *sizes, len(targets) - sockets, sockets, threads)
+    return Sample(
+        at_s=time.monotonic(),
+        pss_bytes=memory["Pss"],
+        rss_bytes=memory["Rss"],
+        own_bytes=memory["Anonymous"],
+        descriptors=len(targets) - sockets,
+        sockets=sockets,
+        threads=threads,
+    )
 
 
 def _target(descriptor: Path) -> str | None:

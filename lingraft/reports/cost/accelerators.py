@@ -74,8 +74,8 @@ class Accelerator:
 
         Args:
             text: a name we know, or any name with its peak.
-            utilisation: of an accelerator that does not state its own.
-            price_per_hour: of an accelerator that does not state its own.
+            utilisation: share of peak of an accelerator that does not state its own.
+            price_per_hour: price of an accelerator that does not state its own.
 
         Raises:
             CostError: an unknown name without a peak, a part that is no number, or a value that cannot be.

@@ -100,8 +100,8 @@ def bills(
     Args:
         recipe: shape, updates and batches.
         systems: those asked for, each of which must be possible; every possible one if empty.
-        depths: of the mini-model; the recipe's `adaptation.depth` if empty. A system without a mini-model is listed
-            once.
+        depths: depths of the mini-model; the recipe's `adaptation.depth` if empty. A system without a mini-model is
+            listed once.
         examples: training examples of each task whose finetuning is to be counted, by name.
 
     Raises:

@@ -50,7 +50,7 @@ def target_time_table(
     Args:
         results: the run.
         task: one of its tasks.
-        number: of the table.
+        number: number of the table.
         variants: rows.
         measure: compute, or seconds as measured.
         goal: rule by which a score counts as near-maximal.

@@ -128,7 +128,7 @@ def speed_up(own: float, base: float) -> float | str:
     """
     if math.isinf(own) or math.isinf(base):
         return "never reached" if math.isinf(own) else "never reached by the reference"
-    if own == 0 or base == 0:  # no ratio says how much is saved of nothing
+    if own == 0 or base == 0:  # a ratio to no cost is undefined
         return "reached before any update" if own == 0 else "reached by the reference before any update"
     return base / own
 

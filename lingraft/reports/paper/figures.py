@@ -43,7 +43,14 @@ def speed_up_drawing(results: ResultsTable) -> list[Drawing]:
         axes = figure.subplots()
         for order, system in enumerate(ours):
             offset = (order - (len(ours) - 1) / 2) * _BAR
-            _paint_bars(axes, system, offset, ours[system], counts[system], paper[system])
+            _paint_bars(
+                axes=axes,
+                system=system,
+                offset=offset,
+                heights=ours[system],
+                counts=counts[system],
+                paper=paper[system],
+            )
         axes.axhline(1, color=COLOURS["grey"], linestyle="--", label="BL_BASE")
         axes.set_xticks(range(len(groups)), groups)
         axes.set_xlim(-0.6, len(groups) - 0.4)

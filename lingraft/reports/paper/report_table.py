@@ -170,7 +170,7 @@ class TaskTable:
         """Add a line.
 
         Args:
-            label: of the line.
+            label: name of the line.
             found: values by language.
             write: makes a value a cell.
             number: makes a value what is averaged; an infinite one is left out of the mean.

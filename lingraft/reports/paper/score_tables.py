@@ -50,7 +50,14 @@ def final_table(results: ResultsTable, task: TaskFacts) -> ReportTable:
 
 def final_spread_table(results: ResultsTable, task: TaskFacts) -> ReportTable:
     """Return one task's part of table A2: final scores with the standard deviation over finetuning seeds."""
-    return _scores(results, task, TaskTable(results, task), "Table A2", format_spread, _DEVIATION)
+    return _scores(
+        results=results,
+        task=task,
+        table=TaskTable(results, task),
+        number="Table A2",
+        write=format_spread,
+        remark=_DEVIATION,
+    )
 
 
 def _scores(
@@ -59,14 +66,14 @@ def _scores(
     table: TaskTable,
     number: str,
     write: Callable[[SeedScores], str],
-    *remarks: str,
+    remark: str | None = None,
 ) -> ReportTable:
     found = {
         variant: {language: results.final(variant, task, language) for language in task.languages}
         for variant in results.variants
     }
     table.notes.describe_seeds(scores for row in found.values() for scores in row.values())
-    for remark in remarks:
+    if remark:
         table.notes.add(remark)
     baselines = {language: results.baseline(task, language) for language in task.languages}
     table.add_row(task.trivial or "trivial baseline", baselines, format_points, float, tone="quiet")

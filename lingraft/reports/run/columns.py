@@ -12,7 +12,7 @@ from lingraft.tables import flops_unit, percent
 from lingraft.tasks.class_scores import MACRO_F1
 
 UNKNOWN = "–"
-"""Stands for what was not measured."""
+"""Cell of a number that was not measured."""
 _Value = Callable[[LanguageResult], float | None]
 _T = TypeVar("_T")
 _MEANINGS = {

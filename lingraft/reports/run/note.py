@@ -18,7 +18,7 @@ def run_title(records: RunRecords) -> str:
 
 
 def run_description(records: RunRecords) -> str:
-    """Say what was gained, the gate's verdicts, what to beware of, and where the whole report is."""
+    """Summarise a run: gains, the gate's verdicts, warnings, and where the whole report is."""
     targets = ", ".join(map(name_and_tag, records.names))
     promoted = sum(verdict.promoted for verdict in records.verdicts.values())
     gate = f"The gate promoted {promoted} of {len(records.verdicts)} languages. " if records.verdicts else ""

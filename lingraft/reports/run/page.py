@@ -102,7 +102,7 @@ def _context(records: RunRecords) -> dict[str, Any]:
         "contents": _contents(records, has_words=bool(words)),
         "mlflow_ui_command": mlflow_ui_command,
         "notes": notes(records),
-        "number_formats": _number_formats(records),
+        "number_formats": number_formats(records),
         "masked_groups": [overlap_group(records), *masked_groups(), *alignment_groups(records)],
         "cost_groups": [cost_group(unit)],
         "tasks": [_task_section(records, task, place) for place, task in enumerate(records.tasks, start=1)],
@@ -148,7 +148,7 @@ def _words_section(records: RunRecords, language: str) -> dict[str, Any]:
     }
 
 
-def _number_formats(records: RunRecords) -> str:
+def number_formats(records: RunRecords) -> str:
     """Say in which number format the source and the languages were trained; those of one format together."""
     source = records.source.precision
     adapted = {row.results[0].precision for row in records.rows}

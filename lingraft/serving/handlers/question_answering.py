@@ -47,7 +47,14 @@ def _outputs(_labels: int, _width: int) -> list[TensorSpec]:
 def _encode(bundle: Bundle, request: TaskInput) -> EncodedRequest:
     questions = zip(request.texts[_QUESTION], request.texts[_CONTEXT], request.languages, strict=True)
     windows = [
-        _encode_question(bundle, place, question, context, language, request.parameters[TRUNCATE])
+        _encode_question(
+            bundle=bundle,
+            place=place,
+            question=question,
+            context=context,
+            language=language,
+            truncate=request.parameters[TRUNCATE],
+        )
         for place, (question, context, language) in enumerate(questions)
     ]
     if (count := sum(map(len, windows))) > _MOST_WINDOWS:

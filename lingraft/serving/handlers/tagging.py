@@ -112,7 +112,7 @@ def _entities(place: int, tagged: _Words, output: RowOutputs, tags: Sequence[str
         start = tagged.words[span.start].start
         end = tagged.words[span.end - 1].end
         score = float(probabilities_WC[span.start : span.end].max(1).mean())
-        yield _Entity(place, tagged.text[start:end], span.kind, start, end, score)
+        yield _Entity(text=place, entity=tagged.text[start:end], kind=span.kind, start=start, end=end, score=score)
 
 
 ENTITY_RECOGNITION = TaskHandler(INPUTS["tags"], _outputs, _encode, {TRUNCATE: TRUNCATE_PARAMETER})

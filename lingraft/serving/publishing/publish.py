@@ -86,7 +86,7 @@ def current_version(publications: Publications, task: str, language: str) -> str
 
 
 def withdraw(folder: Path, task: str, language: str, by: str) -> Publication:
-    """Take a language away, also one that servers were started with.
+    """Have servers stop serving a language, also one that they were started with.
 
     Raises:
         PublicationError: it is neither published nor served; the message says which languages are.

@@ -69,7 +69,7 @@ class Check(pydantic.BaseModel):
     name: str
     passed: bool
     says: str
-    """Result in a sentence."""
+    """Sentence that states the result."""
     numbers: dict[str, float] = {}
 
 

@@ -74,8 +74,7 @@ def promote(
         gate: gate of embeddings; if None, that of the recipe that they were registered with.
         dry_run: whether to run the checks only, and change nothing.
         allowed: changes to production that a bundle may make.
-        after_decision: for a version made from the champion's content, the `last_number` of the model's decisions at
-            that time.
+        after_decision: `last_number` of the model's decisions when the version was made from the champion's content.
 
     Raises:
         PromotionError: lingraft did not register the version, or `allowed` names a language that stays.

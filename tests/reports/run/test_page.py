@@ -12,7 +12,7 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import MissingExtraError
-from lingraft.reports.run.page import PAGE_FILE, write
+from lingraft.reports.run.page import PAGE_FILE, number_formats, write
 from lingraft.reports.run.records import RunRecords
 from lingraft.reports.run.table import table
 from tests.fixtures import once
@@ -49,22 +49,18 @@ def test_the_page_shows_the_source_the_search_and_every_row_with_its_values(
     assert {row.embeddings for row in made_up.languages()} <= set(cells)
 
 
-def test_number_formats_are_told_once_each(report: Artifact, tmp_path: Path) -> None:
-    def told(folder: Path) -> str:
-        [found] = [text for text in Page(folder / PAGE_FILE).texts("li") if text.startswith("Number format: ")]
-        return found.removeprefix("Number format: ")
-
-    def of(name: str, **formats: str) -> str:
+def test_number_formats_are_told_once_each(report: Artifact) -> None:
+    def of(**formats: str) -> str:
         changed = [
             row.model_copy(update={"precision": formats[row.language]}) if row.language in formats else row
             for row in records.languages
         ]
-        return told(write(records.model_copy(update={"languages": tuple(changed)}), tmp_path / name).folder)
+        return number_formats(records.model_copy(update={"languages": tuple(changed)}))
 
     records = RunRecords.load(report.folder)
-    assert told(report.folder) == "bf16 for the source; fp32 for all languages."
-    assert of("equal", **dict.fromkeys(records.names, "bf16")) == "bf16, in all trainings."
-    mixed = of("mixed", de="bf16")
+    assert "Number format: bf16 for the source; fp32 for all languages." in Page(report.folder / PAGE_FILE).texts("li")
+    assert of(**dict.fromkeys(records.names, "bf16")) == "bf16, in all trainings"
+    mixed = of(de="bf16")
     assert [mixed.count(f"{number_format} for ") for number_format in ("bf16", "fp32")] == [1, 1]
     assert mixed.startswith("bf16 for the source, German (de) over 2 of 6 layers, ")
 
