@@ -128,9 +128,8 @@ class _Examination:
         yield from self._kinds("TrainJob" in launched)
         remedy = "Apply an overlay, or name yours in cluster.storage_claim of the recipe."
         yield from _checked(claim, remedy, self._claim(claim))
-        yield from _checked(
-            f"{claim} can be written", f"{_APPLY}, whose Job {_PREPARE_JOB} tries.", self._written(claim)
-        )
+        written = f"{claim} can be written"
+        yield from _checked(written, _APPLY, self._written(written))
         if cluster.results and "://" in cluster.results:
             yield _check_object_store(cluster.results)
         yield from _checked("nodes", "Add nodes to the cluster.", self._nodes(profiles))
@@ -139,8 +138,10 @@ class _Examination:
         remedy = "Apply an overlay, or name one that `kubectl get priorityclasses` has."
         for name in sorted({each.priority_class for each in profiles.values() if each.priority_class}):
             yield from _check_exists(f"priority class {name}", remedy, read, name)
-        for account in filter(None, (_PIPELINE_ACCOUNT, cluster.service_account)):
-            remedy = "Apply an overlay, or name yours in cluster.service_account of the recipe."
+        accounts = {_PIPELINE_ACCOUNT: f"{_APPLY}, and submit runs with that service account."}
+        if cluster.service_account:
+            accounts[cluster.service_account] = "Create it, or name another in cluster.service_account of the recipe."
+        for account, remedy in accounts.items():
             read = self.core.read_namespaced_service_account
             yield from _check_exists(f"service account {account}", remedy, read, account, self.namespace)
         if launched:
@@ -185,9 +186,18 @@ class _Examination:
             remedy = "On a cluster of several nodes, choose a storage class that can do ReadWriteMany."
             yield Finding(f"{what} on several nodes", gap, remedy)
 
-    def _written(self, claim: str) -> Iterator[Finding]:
+    def _written(self, what: str) -> Iterator[Finding]:
         """Look how the Job ended that tried: KFP's own pods cannot be given a new volume (no fsGroup)."""
-        job = client.BatchV1Api(self.api).read_namespaced_job(_PREPARE_JOB, self.namespace)
+        try:
+            job = client.BatchV1Api(self.api).read_namespaced_job(_PREPARE_JOB, self.namespace)
+        except ApiException as error:
+            if not is_absent(error):
+                raise
+            remedy = (
+                f"{_APPLY}, whose Job tries; KFP's pods may also be given an fsGroup (docs/operations/platform.md)."
+            )
+            yield Finding(what, f"nobody knows: there is no Job {_PREPARE_JOB}", remedy, may_be_well=True)
+            return
         volumes = [each.persistent_volume_claim for each in job.spec.template.spec.volumes or ()]
         mounted = [volume.claim_name for volume in volumes if volume]
         failed = [each for each in job.status.conditions or () if each.type == "Failed" and each.status == "True"]
@@ -199,7 +209,7 @@ class _Examination:
         elif not job.status.succeeded:
             gap = f"the Job {_PREPARE_JOB} has not ended"
         remedy = f"See kubectl -n {self.namespace} logs job/{_PREPARE_JOB}; for a claim of your own, run a Job like it."
-        yield Finding(f"{claim} can be written", gap, remedy, may_be_well=not (tried and failed))
+        yield Finding(what, gap, remedy, may_be_well=not (tried and failed))
 
     def _quotas(self, profiles: Mapping[str, Profile]) -> Iterator[Finding]:
         """Look whether the namespace could ever admit a profile's pods, if they were alone in it."""

@@ -34,7 +34,8 @@ def configure_light(task: dsl.PipelineTask, step_settings: StepSettings) -> dsl.
 
 
 def configure_data(task: dsl.PipelineTask, step_settings: StepSettings) -> dsl.PipelineTask:
-    """Configure a step that reads all text of a language."""
+    """Configure a step that reads all text of a language, for hours where there is much."""
+    _annotate(task, step_settings.cluster.data_profile)
     return _place(task, step_settings.cluster, step_settings.cluster.data_profile, {})
 
 
@@ -46,8 +47,7 @@ def configure_training(task: dsl.PipelineTask, step_settings: StepSettings, stag
     """
     cluster = step_settings.cluster
     profile = step_settings.cluster.profile_of(stage)
-    for name, value in annotations(cluster.launcher if profile.launched else profile).items():
-        kubernetes.add_pod_annotation(task, name, value)
+    _annotate(task, cluster.launcher if profile.launched else profile)
     if profile.launched:
         task.set_env_variable(launcher.STAGE, stage)
         return _place(task, cluster, cluster.launcher, {})
@@ -60,6 +60,11 @@ def configure_training(task: dsl.PipelineTask, step_settings: StepSettings, stag
     # KFP's setters of resources do not register channels, and a loop around the step would lack the parameters.
     task.register_pipeline_channels(pipeline_channel.extract_pipeline_channels_from_any([*asked.values()]))
     return _place(task, cluster, profile, asked)
+
+
+def _annotate(task: dsl.PipelineTask, profile: Profile) -> None:
+    for name, value in annotations(profile).items():
+        kubernetes.add_pod_annotation(task, name, value)
 
 
 def _place(task: dsl.PipelineTask, cluster: Cluster, profile: Profile, asked: Mapping[str, Any]) -> dsl.PipelineTask:

@@ -48,18 +48,19 @@ def prune(
     results: Annotated[Path, typer.Argument(help="Folder of shared results, such as /data/results.")],
     days: Annotated[float, typer.Option(min=1, help="Results used within so many days are kept.")] = 30,
     launched: Annotated[
-        Path | None, typer.Option(help="Folder of launched steps, such as /data/launched, whose old inputs go as well.")
+        Path | None,
+        typer.Option(help="Folder of launched steps, such as /data/launched, whose inputs and failures go as well."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete them; otherwise they are only listed.")] = False,
 ) -> None:
     """List or delete shared results that no run has asked for in a while; never one that a process holds."""
     from lingraft.artifacts.prune import prune_results
-    from lingraft.steps.launch.handover import prune_inputs
+    from lingraft.steps.launch.handover import prune_launched
 
     unused_s = days * 86_400
     unneeded = 0
-    inputs = prune_inputs(launched, unused_s, dry_run=not yes) if launched else ()
-    for folder in itertools.chain(prune_results(results, unused_s, dry_run=not yes), inputs):
+    calls = prune_launched(launched, unused_s, dry_run=not yes) if launched else ()
+    for folder in itertools.chain(prune_results(results, unused_s, dry_run=not yes), calls):
         print(f"{'deleted' if yes else 'would delete'} {folder}", flush=True)
         unneeded += 1
     if not unneeded:

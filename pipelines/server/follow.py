@@ -1,5 +1,6 @@
 """Follow a run to its end: print the states of its steps, and why it failed if it did."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -13,9 +14,9 @@ DONE = "SUCCEEDED"
 _ENDS = {DONE, "FAILED", "CANCELED", "SKIPPED"}
 """Final states of a run. KFP's own function does not know CANCELED, and would wait for ever."""
 _REPORTED = {"RUNNING", *_ENDS}
-_PREPARES = "-driver"
-_SERVERS_OWN = {"root", "executor"}
-"""Nodes of a workflow that stand for all of its steps, and for the container in a step."""
+_SERVERS_OWN = re.compile(r"root|executor|(exit-handler|for-loop)-\d+|.+-driver")
+"""Nodes of a workflow that stand for all of its steps or a group of them, for the container in a step, and for what
+prepares either. A group fails with a step, and has no log."""
 _LOOK_EVERY_S = 5.0
 _PATIENCE_S = 600.0
 
@@ -76,8 +77,10 @@ def _may_heal(error: Exception) -> bool:
 def _tasks(run: kfp.V2beta1Run) -> list[kfp.V2beta1PipelineTaskDetail]:
     """Return the steps in order of their start, without the workflow's other nodes."""
     details = (run.run_details.task_details or []) if run.run_details else []
-    others = {*_SERVERS_OWN, _workflow(details)}
-    steps = [task for task in details if task.display_name not in others and not task.display_name.endswith(_PREPARES)]
+    workflow = _workflow(details)
+    steps = [
+        task for task in details if task.display_name != workflow and not _SERVERS_OWN.fullmatch(task.display_name)
+    ]
     return sorted(steps, key=lambda task: (task.start_time is None, str(task.start_time), task.task_id))
 
 

@@ -51,7 +51,6 @@ def test_everything_that_is_asked_for_is_refused_in_a_test_below(clinic: Clinic)
         ("persistentvolumeclaims", "lingraft-data", "cluster.storage_claim of the recipe"),
         ("priorityclasses", "lingraft-training", "kubectl get priorityclasses"),
         ("serviceaccounts", "lingraft-pipeline", "Apply an overlay"),
-        ("jobs", "prepare-claim", "kubectl apply -k"),
     ],
 )
 def test_what_is_not_there_is_named_with_what_to_do(clinic: Clinic, plural: str, name: str, remedy: str) -> None:
@@ -106,16 +105,17 @@ def test_with_an_expired_token_that_is_all_there_is_to_say(clinic: Clinic) -> No
 
 
 @pytest.mark.parametrize(
-    ("field", "plural", "what"),
+    ("field", "plural", "what", "remedy"),
     [
-        ("service_account", "serviceaccounts", "service account mine"),
-        ("storage_secret", "secrets", "Secret mine"),
+        ("service_account", "serviceaccounts", "service account mine", "cluster.service_account of the recipe"),
+        ("storage_secret", "secrets", "Secret mine", "AWS_ACCESS_KEY_ID"),
     ],
 )
-def test_what_a_recipe_names_has_to_be_there(clinic: Clinic, field: str, plural: str, what: str) -> None:
+def test_what_a_recipe_names_has_to_be_there(clinic: Clinic, field: str, plural: str, what: str, remedy: str) -> None:
     clinic.cluster = CLUSTER.model_copy(update={field: "mine"})
     gap = clinic.the_gap()
     assert (gap.what, gap.gap, gap.is_lacking) == (what, "is not there", True)
+    assert remedy in gap.remedy
     clinic.add(plural, "mine")
     assert clinic.findings()[what].is_good
 

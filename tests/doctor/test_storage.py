@@ -66,6 +66,15 @@ def test_a_claim_that_the_preparing_job_could_not_write_is_a_gap(
     assert "logs job/prepare-claim" in found.remedy
 
 
+def test_without_the_preparing_job_nobody_knows_whether_a_claim_can_be_written(clinic: Clinic) -> None:
+    clinic.server.remove("jobs", "prepare-claim")
+    found = clinic.the_gap()
+    assert found.what == "volume claim lingraft-data can be written"
+    assert found.gap == "nobody knows: there is no Job prepare-claim"
+    assert not found.is_lacking
+    assert "kubectl apply -k" in found.remedy
+
+
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)

@@ -4,12 +4,14 @@ import importlib
 import json
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 import kubernetes_validate
 import prometheus_client
 import pytest
 import yaml
 
+from lingraft.steps.launch.pods import STEP
 from lingraft.training import metrics
 from tests.manifests.conftest import MANIFESTS, built, overlaid, pod_of
 from tests.manifests.policy import pod_violations
@@ -80,7 +82,30 @@ def test_mlflow_and_steps_have_the_proxy_and_its_authority(everything: list[Docu
         assert {"configMapRef": {"name": "lingraft-proxy"}} in told["envFrom"]
         (mounted,) = (each["mountPath"] for each in told["volumeMounts"] if each["name"] == "ca")
         assert settings["SSL_CERT_FILE"].startswith(mounted)
-    assert {"mlflow", ".svc"} <= {*settings["NO_PROXY"].split(",")}
+    # KFP's driver and launcher ask ml-pipeline.kubeflow, metadata-grpc-service.kubeflow and minio-service.kubeflow.
+    assert {"mlflow", ".svc", ".kubeflow"} <= {*settings["NO_PROXY"].split(",")}
+
+
+@pytest.mark.parametrize("labels", [{"pipeline/runid": "x"}, STEP, {"app.kubernetes.io/name": "mlflow"}], ids=str)
+def test_whoever_has_the_proxy_may_reach_it(everything: list[Document], labels: dict[str, str]) -> None:
+    settings = _named(everything, "ConfigMap")["lingraft-proxy"]["data"]
+    opened = {
+        port["port"]
+        for policy in _named(everything, "NetworkPolicy").values()
+        if _selects(policy["spec"]["podSelector"], labels)
+        for rule in policy["spec"].get("egress", ())
+        for port in rule.get("ports", ())
+    }
+    assert urlsplit(settings["HTTPS_PROXY"]).port in opened
+
+
+def _selects(selector: Document, labels: dict[str, str]) -> bool:
+    """Whether a policy is about pods with these labels."""
+    expressions = selector.get("matchExpressions", ())
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        each["key"] in labels and labels[each["key"]] in each.get("values", [labels[each["key"]]])
+        for each in expressions
+    )
 
 
 def test_the_store_makes_the_secrets_that_an_operator_would(everything: list[Document]) -> None:

@@ -221,6 +221,12 @@ def test_another_namespace_is_set_in_one_place(overlay: str, tmp_path: Path) -> 
     assert "mlflow.other.svc:5000" in _allowed_hosts(documents)
 
 
+def test_the_namespace_keeps_the_label_by_which_kubeflow_knows_a_profile(documents: list[Document]) -> None:
+    """Kubeflow's webhook applies PodDefaults only where `app.kubernetes.io/part-of` is `kubeflow-profile`."""
+    [labels] = [d["metadata"]["labels"] for d in documents if d["kind"] == "Namespace"]
+    assert {label.partition("/")[0] for label in labels} == {"pod-security.kubernetes.io"}
+
+
 def test_replicas_of_mlflow_avoid_one_another(documents: list[Document]) -> None:
     (mlflow,) = (d for d in documents if d["kind"] == "Deployment" and d["metadata"]["name"] == "mlflow")
     if mlflow["spec"]["replicas"] > 1:

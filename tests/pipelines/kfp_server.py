@@ -215,9 +215,10 @@ class KfpServer:
 
 
 def _nodes(states: dict[str, str], run_state: str) -> Iterator[tuple[str, str]]:
-    """Every node of the workflow, as the server lists them: the workflow itself, its root, and three nodes a step."""
+    """Every node of the workflow, as the server lists them: itself, its root, its exit handler, and three a step."""
     if states:
         yield from ((WORKFLOW, run_state), ("root-driver", "SUCCEEDED"), ("root", run_state))
+        yield from (("exit-handler-1-driver", "SUCCEEDED"), ("exit-handler-1", run_state))
     for name, state in states.items():
         yield from ((f"{name}-driver", "SUCCEEDED"), (name, state), ("executor", state))
 

@@ -1,5 +1,6 @@
 """The exchange of files between a launcher and its step: folders on a claim that both have mounted."""
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -17,6 +18,7 @@ from lingraft.steps.launch.calls import Call, StepAnswer
 
 _INPUTS = "inputs"
 _CALLS = "calls"
+_ANSWER = "answer.json"
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class CallAttempt:
 
     @property
     def _answer_file(self) -> Path:
-        return self.folder / "answer.json"
+        return self.folder / _ANSWER
 
 
 class Handover:
@@ -130,27 +132,39 @@ class Handover:
             except ArtifactError:
                 if not there.exists():  # another language's launcher was faster
                     raise
-        os.utime(there.parent)  # it is in use, which `prune_inputs` reads from the time of its folder
+        os.utime(there.parent)  # it is in use, which `prune_launched` reads from the time of its folder
         return str(there)
 
 
-def prune_inputs(root: Path, unused_s: float, *, dry_run: bool = False) -> Iterator[Path]:
-    """Remove inputs that were last sent longer ago than `unused_s` seconds, and yield their folders.
+def prune_launched(root: Path, unused_s: float, *, dry_run: bool = False) -> Iterator[Path]:
+    """Remove failed attempts and inputs that are older than `unused_s` seconds, and yield their folders.
 
-    Inputs of a call that has not succeeded yet stay, since its Job may read them for as long as it trains.
+    An attempt without an answer stays, and so do its inputs, since its Job may read them for as long as it trains.
 
     Args:
         root: folder of all calls on the claim; without a launched step there may be none.
-        unused_s: seconds.
+        unused_s: seconds since the step's answer, or since an input was sent last.
         dry_run: whether all of them stay.
     """
-    calls = [file.read_text(encoding="utf-8") for file in root.glob(f"{_CALLS}/*/*/call.json")]
+    running, unneeded = [], []
+    for file in sorted(root.glob(f"{_CALLS}/*/*/call.json")):
+        with contextlib.suppress(FileNotFoundError):  # its launcher has collected the result meanwhile
+            attempt = CallAttempt(file.parent)
+            if attempt.answer and _age_s(attempt.folder / _ANSWER) > unused_s:
+                unneeded.append(attempt.folder)
+            else:
+                running.append(file.read_text(encoding="utf-8"))
     for folder in sorted(root.glob(f"{_INPUTS}/*")):
-        is_old = time.time() - folder.stat().st_mtime > unused_s
-        if is_old and not any(folder.name in call for call in calls):
-            if not dry_run:
-                shutil.rmtree(folder)
-            yield folder
+        if _age_s(folder) > unused_s and not any(folder.name in call for call in running):
+            unneeded.append(folder)
+    for folder in unneeded:
+        if not dry_run:
+            shutil.rmtree(folder, ignore_errors=True)
+        yield folder
+
+
+def _age_s(path: Path) -> float:
+    return time.time() - path.stat().st_mtime
 
 
 def content_hash(path: Path) -> str:

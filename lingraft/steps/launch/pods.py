@@ -55,7 +55,7 @@ def pod(cluster: Cluster, profile: Profile, command: Sequence[str], labels: Mapp
 
 
 def annotations(profile: Profile) -> dict[str, str]:
-    """Return the annotations of a pod that trains, or that waits for one that does.
+    """Return the annotations of a pod that trains or reads all text of a language, or that waits for one that trains.
 
     With `spot` a pod may be interrupted cheaply: it writes a checkpoint when it is asked to stop, and is launched
     again. Light steps have no annotations either: they take minutes. All other pods keep their nodes, since Kubeflow

@@ -56,32 +56,57 @@ def test_a_token_that_nobody_replaces_ends_the_launcher_and_not_the_job(
     assert names(server, "jobs") == [name]
 
 
+NO_SECRET = {"reason": "CreateContainerConfigError", "message": 'secret "x" not found'}
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/9 nodes have room"}
+
+
+REFUSED_PODS = {
+    "priority class": "no PriorityClass with name x was found",
+    "service account": 'error looking up service account lingraft/x: serviceaccount "x" not found',
+    "quota": "exceeded quota: lingraft, requested: requests.nvidia.com/gpu=8, used: requests.nvidia.com/gpu=0",
+    "limit range": "maximum memory usage per Container is 1Gi, but limit is 4Gi",
+}
+"""Warnings of the Job's controller, whose pods the API server refuses."""
+
+
+@pytest.mark.parametrize("refusal", REFUSED_PODS.values(), ids=REFUSED_PODS.keys())
+def test_a_job_whose_pods_are_refused_is_deleted_in_time_and_its_error_names_the_cause(
+    server: ApiServer, followed: list[str], tmp_path: Path, refusal: str
+) -> None:
+    def refuse(plural: str, made: dict[str, Any]) -> None:
+        if plural == "jobs":
+            name = made["metadata"]["name"]
+            server.warn(name, "FailedCreate", f'pods "{name}-x7k2p" is forbidden: {refusal}')
+
+    server.created = refuse
+    require_not_started(server, followed, tmp_path, f"is forbidden: {refusal}")
 
 
 @pytest.mark.parametrize(
     ("status", "cause"),
     [
-        (None, "FailedCreate: no PriorityClass with name x was found"),
-        ({"phase": "Pending", "containerStatuses": [WAITING]}, "ImagePullBackOff: no image x"),
-        ({"phase": "Pending", "conditions": [UNSCHEDULED]}, "Unschedulable: 0/9 nodes have room"),
+        ({"containerStatuses": [WAITING]}, "ImagePullBackOff: no image x"),
+        ({"containerStatuses": [WAITING | {"state": {"waiting": NO_SECRET}}]}, 'ConfigError: secret "x" not found'),
+        ({"conditions": [UNSCHEDULED]}, "Unschedulable: 0/9 nodes have room"),
     ],
-    ids=["no pod", "no image", "no node"],
+    ids=["no image", "no Secret", "no node"],
 )
-def test_what_does_not_start_in_time_is_deleted_and_its_error_names_the_cause(
-    server: ApiServer, followed: list[str], tmp_path: Path, status: dict[str, Any] | None, cause: str
+def test_a_pod_that_waits_is_deleted_in_time_and_its_error_names_the_cause(
+    server: ApiServer, followed: list[str], tmp_path: Path, status: dict[str, Any], cause: str
 ) -> None:
-    def react(plural: str, made: dict[str, Any]) -> None:
-        if plural == "jobs" and status is None:
-            server.warn(made["metadata"]["name"], "FailedCreate", "no PriorityClass with name x was found")
-        elif plural == "jobs" and status is not None:
-            put_pod(server, made["metadata"]["name"], status)
+    def start(plural: str, made: dict[str, Any]) -> None:
+        if plural == "jobs":
+            put_pod(server, made["metadata"]["name"], {"phase": "Pending"} | status)
 
-    server.created = react
-    launcher = Launcher(tmp_path, Profile(spot=True, start_limit_s=2))
-    ended = launcher.waits()
+    server.created = start
+    require_not_started(server, followed, tmp_path, cause)
+
+
+def require_not_started(server: ApiServer, followed: list[str], folder: Path, cause: str) -> None:
+    """A launcher's Job does not start, and is deleted for that."""
+    ended = Launcher(folder, Profile(spot=True, start_limit_s=1)).waits()
     [name] = followed
-    assert f"{name} did not start within 2 s, and was deleted: " in str(ended.failed)
+    assert f"{name} did not start within 1 s, and was deleted: " in str(ended.failed)
     assert cause in str(ended.failed)
     assert "start_limit_s" in str(ended.failed)
     assert names(server, "jobs") == []
