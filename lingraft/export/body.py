@@ -144,6 +144,7 @@ class _LayerWriter:
 
 def add_classifier(graph: Graph, net: Classifier, first_B1D: onnx_ir.Value) -> Outputs:
     """Add RoBERTa's classification head on the first token's state."""
+    assert isinstance(net.dense, nn.Linear)
     first_BD = graph.op("Squeeze", first_B1D, graph.constant([1]))
     features_BD = graph.op("Tanh", _add_linear(graph, first_BD, net.dense, "dense"))
     return {"logits_BC": (_add_linear(graph, features_BD, net.out, "out"), ["batch", net.out.out_features])}
@@ -156,6 +157,8 @@ def add_token_head(graph: Graph, out: nn.Linear, hidden_BTD: onnx_ir.Value, name
 
 def add_mlm_head(graph: Graph, head: MlmHead, name: str, activation: Activation, hidden_BTD: onnx_ir.Value) -> Outputs:
     """Add an MLM head up to the features whose products with a token table are logits; output hidden states too."""
+    assert isinstance(head.dense, nn.Linear)
+    assert isinstance(head.norm, nn.LayerNorm)
     product = add_matmul(graph, hidden_BTD, f"{name}.dense.weight", head.dense.weight, "fp32")
     bias = graph.weight(f"{name}.dense.bias", head.dense.bias)
     scale = graph.weight(f"{name}.norm.weight", head.norm.weight)
