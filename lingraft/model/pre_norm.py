@@ -123,11 +123,17 @@ def pre_norm_of(shape: EncoderShape) -> PreNorm:
     return shape.family.pre_norm
 
 
+def rotary_frequencies(shape: EncoderShape, base: float, device: torch.device | None = None) -> Tensor:
+    """Return the angles by which one place turns the pairs of a head's columns (K / 2)."""
+    width = shape.width // shape.attention_heads
+    return base ** (-torch.arange(0, width, 2, device=device).float() / width)
+
+
 def _rotation(tokens_BT: Tensor, shape: EncoderShape, base: float) -> tuple[Tensor, Tensor]:
     """Cosines and sines (T, K) of the angles by which a place turns a head's columns (Su et al. 2021, equation 15)."""
-    width, device = shape.width // shape.attention_heads, tokens_BT.device
-    frequency_K = base ** (-torch.arange(0, width, 2, device=device).float() / width)
-    angle_TK = torch.outer(torch.arange(tokens_BT.shape[1], device=device).float(), frequency_K).repeat(1, 2)
+    frequency_K = rotary_frequencies(shape, base, tokens_BT.device)
+    places_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device).float()
+    angle_TK = torch.outer(places_T, frequency_K).repeat(1, 2)
     return angle_TK.cos(), angle_TK.sin()
 
 
