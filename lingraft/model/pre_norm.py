@@ -27,8 +27,7 @@ class Attention(NamedTuple):
     @classmethod
     def global_(cls, tokens_BT: Tensor, shape: EncoderShape, settings: PreNorm, visible_BT: Tensor | None) -> Self:
         """Attention over all visible tokens."""
-        visible = None if visible_BT is None else visible_BT[:, None, None, :]
-        return cls(*_rotation(tokens_BT, shape, settings.global_base), visible)
+        return cls(*_rotation(tokens_BT, shape, settings.global_base), _everywhere(visible_BT))
 
     @classmethod
     def local(cls, tokens_BT: Tensor, shape: EncoderShape, settings: PreNorm, visible_BT: Tensor | None) -> Self:
@@ -38,6 +37,8 @@ class Attention(NamedTuple):
         """
         tokens, reach = tokens_BT.shape[1], settings.reach
         rotation = _rotation(tokens_BT, shape, settings.local_base)
+        if tokens <= reach + 1:
+            return cls(*rotation, _everywhere(visible_BT))
         places_T = torch.arange(tokens, device=tokens_BT.device)
         if tokens <= LOCAL_BLOCKS * reach:
             distance_TT = (places_T[:, None] - places_T).abs()
@@ -135,6 +136,11 @@ def _rotation(tokens_BT: Tensor, shape: EncoderShape, base: float) -> tuple[Tens
     places_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device).float()
     angle_TK = torch.outer(places_T, frequency_K).repeat(1, 2)
     return angle_TK.cos(), angle_TK.sin()
+
+
+def _everywhere(visible_BT: Tensor | None) -> Tensor | None:
+    """Sight of all visible tokens (B, 1, 1, T); None where there is no padding, for which attention needs no mask."""
+    return None if visible_BT is None else visible_BT[:, None, None, :]
 
 
 def _rotate(hidden_BHTK: Tensor, attention: Attention) -> Tensor:
