@@ -19,7 +19,7 @@ from benchmarks.serving.made import BASE, Models, Plan, make
 from benchmarks.speed.machine import commit, described
 from benchmarks.speed.records import Records
 from lingraft.bundle.runtime import installed_runtime
-from lingraft.config.encoder import EncoderShape
+from lingraft.config.encoder import EncoderShape, Family
 from lingraft.data.pool import available_cores
 
 Part = Callable[[], dict[str, Any]]
@@ -49,10 +49,11 @@ def parts_of(models: Models, given: argparse.Namespace) -> dict[str, Part]:
         "memory": lambda: memory.measured(models, given.separate_models),
         "latency": lambda: latency.measured(models, given.rounds),
         "streams": lambda: streams.measured(models, given.texts, given.stream_rounds),
-        "pipelines": lambda: pipelines.measured(models, given.texts, given.stream_rounds),
         "adding": lambda: adding.measured(models, given.additions),
         "overhead": lambda: overhead.measured(models, given.rounds),
     }
+    if given.family == "roberta":
+        found["pipelines"] = lambda: pipelines.measured(models, given.texts, given.stream_rounds)
     if given.trained:
         trained = losses.Trained(given.trained, given.embeddings, given.blocks, given.judged_blocks)
         found["losses"] = lambda: losses.measured(trained)
@@ -79,6 +80,7 @@ def _plan(given: argparse.Namespace) -> Plan:
         attention_heads=heads,
         mlm_heads=(given.layers,),
         block_tokens=given.block_tokens,
+        family=Family.model_validate(given.family),
     )
     return Plan(shape, given.languages, given.vocabulary, given.tasks)
 
@@ -96,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--layers", type=int, default=BASE.layers)
     parser.add_argument("--width", type=int, default=BASE.width)
     parser.add_argument("--block-tokens", type=int, default=BASE.block_tokens)
+    parser.add_argument("--family", choices=("roberta", "modern"), default="roberta", help="of the bodies")
     parser.add_argument("--rounds", type=int, default=30, help="of latency and overhead")
     parser.add_argument("--texts", type=int, default=128, help="of a stream")
     parser.add_argument("--stream-rounds", type=int, default=3)

@@ -59,7 +59,10 @@ class Plan(NamedTuple):
 
     def __str__(self) -> str:
         shape = f"{self.shape.layers} x {self.shape.width}"
-        return f"{self.languages} languages x {self.tasks} tasks, {self.vocabulary:,} rows each, bodies of {shape}"
+        kind = ", pre-norm" if self.shape.family.pre_norm else ""
+        return (
+            f"{self.languages} languages x {self.tasks} tasks, {self.vocabulary:,} rows each, bodies of {shape}{kind}"
+        )
 
 
 class Models(NamedTuple):

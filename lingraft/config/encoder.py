@@ -42,7 +42,7 @@ class PreNorm(Section):
     attention_bias: bool = Field(False, description="Whether the projections of attention have biases.")
     feedforward_bias: bool = Field(False, description="Whether the matrices of feed-forward layers have biases.")
     norm_bias: bool = Field(False, description="Whether LayerNorms have biases.")
-    head_bias: bool = Field(False, description="Whether the dense layer of MLM heads has a bias.")
+    head_bias: bool = Field(False, description="Whether the dense layer of heads has a bias.")
 
     @property
     def reach(self) -> int:
@@ -61,7 +61,9 @@ class Family(Section):
     separators: Literal[1, 2] = Field(2, description="End tokens between the two texts of a pair; BERT has 1.")
     layer_norm_eps: PositiveFloat = Field(1e-5, description="What LayerNorms add to a variance.")
     activation: Activation = Field("gelu", description="Of layers; gelu_tanh is the approximate GELU.")
-    head_activation: Activation = Field("gelu", description="Of MLM heads; RoBERTa's keep gelu, whatever layers have.")
+    head_activation: Activation = Field(
+        "gelu", description="Of heads that have one; RoBERTa's MLM heads keep gelu, whatever layers have."
+    )
     pre_norm: PreNorm | None = Field(
         None, exclude_if=is_none, description="Layers of ModernBERT's kind; no position table. Absent: post-norm ones."
     )

@@ -27,8 +27,8 @@ from lingraft.tasks.kinds import kind_of
 _SELF_TEST_SLACK: dict[Precision, float] = {"fp32": 2.0, "fp16": 4.0, "int8": 2.0}
 """Factors on the tolerance of self-tests, since a server's processor rounds differently from the exporter's.
 fp16 differs most: a CPU computes every operator in float32 and rounds only its output."""
-_NOT_IN_BODY = ("vocabulary.", "heads.")
-"""Prefixes of an encoder's parameters that a body does not hold; a primary's body holds only the deepest head."""
+_NOT_IN_BODY = ("vocabulary.", "heads.", "final_norms.")
+"""Prefixes of an encoder's parameters that a body may lack: it holds what is at the deepest layer alone."""
 
 
 def export_bundle(
@@ -90,15 +90,10 @@ def load_sources(
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two inputs have the same language, or the primary has pre-norm layers.
+        ExportError: two inputs have the same language.
         ArtifactError: an input is not what it should be.
     """
     source = load_primary(primary)
-    if source.encoder.shape.family.pre_norm:
-        raise ExportError(
-            f"the primary in {primary} has pre-norm layers (encoder.family), which cannot be exported to ONNX yet. "
-            "Evaluate it with lingraft, or take a primary of RoBERTa's or BERT's family."
-        )
     targets = [load_embeddings(folder) for folder in embeddings]
     sources: list[Primary | Embeddings] = [source, *targets]
     names = [each.tokenizer.language for each in sources]

@@ -26,8 +26,9 @@ from lingraft.bundle.format import (
 )
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import PRIMARY, Task
-from lingraft.export.body import BodyInputs, Outputs, add_body, add_classifier, add_mlm_head, add_token_head
+from lingraft.export.body import BodyInputs, add_body
 from lingraft.export.graph_builder import Graph
+from lingraft.export.heads import Outputs, add_classifier, add_mlm_head, add_token_head
 from lingraft.model.encoder import Encoder, MlmHead, Vocabulary
 from lingraft.model.loading import Primary
 from lingraft.tasks.finetuned import TaskModel
@@ -108,8 +109,8 @@ class ExportedModel:
             return add_classifier(graph, self.net, hidden_BTD)
         if self.kind == PRIMARY:
             name = f"heads.{self.shape.layers}"
-            return add_mlm_head(graph, self._head, name, self.shape.family.head_activation, hidden_BTD)
-        return add_token_head(graph, self.net.out, hidden_BTD, OUTPUTS[self.kind][0])
+            return add_mlm_head(graph, self._head, name, self.shape, hidden_BTD)
+        return add_token_head(graph, self.net, hidden_BTD, OUTPUTS[self.kind][0])
 
     @property
     def _head(self) -> MlmHead:

@@ -17,10 +17,11 @@ from lingraft.bundle.runtime import Body, installed_runtime
 from lingraft.bundle.self_test import max_abs_difference
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ExportError
-from lingraft.export.body import BodyInputs, Outputs
+from lingraft.export.body import BodyInputs
 from lingraft.export.bundling import load_sources
 from lingraft.export.exported_model import ExportedModel
 from lingraft.export.graph_builder import Graph
+from lingraft.export.heads import Outputs
 from lingraft.export.language import ExportedLanguage
 from lingraft.export.parity import parity_batch, require_parity
 

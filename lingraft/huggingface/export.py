@@ -52,7 +52,7 @@ def export_hf(
 
     Raises:
         AlignmentError: embeddings, task or evaluation belong to another primary.
-        ExportError: transformers computes something else, or cannot load all of it; or a task has pre-norm layers.
+        ExportError: transformers computes something else, or cannot load all of it.
         MissingExtraError: the extra 'huggingface' is not installed.
         TokenizerError: the tokenizer cannot be written as a fast tokenizer.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
@@ -65,11 +65,6 @@ def export_hf(
     source = load_primary(primary)
     brought = load_embeddings(embeddings) if embeddings else source
     finetuned = load_task(task) if task else None
-    if finetuned and source.encoder.shape.family.pre_norm:
-        raise ExportError(
-            f"the task in {task} stands on pre-norm layers (encoder.family), and its head is not that of "
-            "transformers' ModernBERT. Export the masked language model alone, without --task."
-        )
     net = _net(source, brought, finetuned)
     origin = source.manifest.record.get("origin")
     shape = encoder_of(net).shape

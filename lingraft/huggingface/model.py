@@ -37,8 +37,12 @@ class HfClass:
     """The pipeline that it serves, by the hub's name."""
     modules: Mapping[str, str] = field(default_factory=dict)
     """Our modules of the head, and theirs."""
-    in_bert: Mapping[str, str] = field(default_factory=dict)
-    """Theirs in BERT, where they differ."""
+    in_model_types: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Modules of model types that have others."""
+
+    def modules_of(self, model_type: str) -> Mapping[str, str]:
+        """Return our modules of the head, and theirs in a model type."""
+        return self.in_model_types.get(model_type, self.modules)
 
     @property
     def auto_class(self) -> str:
@@ -46,16 +50,18 @@ class HfClass:
         return f"AutoModel{self.suffix}"
 
 
+_MODERNBERT_HEAD = {"dense": "head.dense", "norm": "head.norm", "out": "classifier"}
+_IN_MODERNBERT = {"modernbert": _MODERNBERT_HEAD}
 _FORMS: dict[type[nn.Module], HfClass] = {
     Encoder: HfClass("ForMaskedLM", "fill-mask"),
     Classifier: HfClass(
         "ForSequenceClassification",
         "text-classification",
         {"dense": "classifier.dense", "out": "classifier.out_proj"},
-        {"dense": "bert.pooler.dense", "out": "classifier"},
+        {"bert": {"dense": "bert.pooler.dense", "out": "classifier"}, "modernbert": _MODERNBERT_HEAD},
     ),
-    SpanExtractor: HfClass("ForQuestionAnswering", "question-answering", {"out": "qa_outputs"}),
-    Tagger: HfClass("ForTokenClassification", "token-classification", {"out": "classifier"}),
+    SpanExtractor: HfClass("ForQuestionAnswering", "question-answering", {"out": "qa_outputs"}, _IN_MODERNBERT),
+    Tagger: HfClass("ForTokenClassification", "token-classification", {"out": "classifier"}, _IN_MODERNBERT),
 }
 
 
@@ -133,6 +139,8 @@ def _modernbert_config(encoder: Encoder, pre_norm: PreNorm) -> dict[str, Any]:
         "attention_bias": pre_norm.attention_bias,
         "mlp_bias": pre_norm.feedforward_bias,
         "classifier_bias": pre_norm.head_bias,
+        "classifier_dropout": shape.dropout,
+        "classifier_pooling": "cls",
         "global_attn_every_n_layers": pre_norm.global_every,
         "local_attention": pre_norm.local_tokens,
         "global_rope_theta": pre_norm.global_base,
@@ -155,11 +163,9 @@ def hf_tensors(net: nn.Module, model_type: str) -> dict[str, Tensor]:
     theirs = to_checkpoint(ours, shape, model_type, head)
     if not shape.family.pre_norm and not shape.family.segments:
         theirs[f"{body}.embeddings.token_type_embeddings.weight"] = torch.zeros(1, shape.width)
-    modules = form.in_bert if form.in_bert and model_type == "bert" else form.modules
-    state = net.state_dict()
-    theirs |= {
-        f"{name}.{kind}": state[f"{module}.{kind}"] for module, name in modules.items() for kind in ("weight", "bias")
-    }
+    names = form.modules_of(model_type)
+    parts = [(*ours.rpartition("."), tensor) for ours, tensor in net.state_dict().items()]
+    theirs |= {f"{names[module]}.{kind}": tensor for module, _, kind, tensor in parts if module in names}
     return {name: tensor.detach().contiguous().clone() for name, tensor in theirs.items()}
 
 

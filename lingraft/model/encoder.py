@@ -19,6 +19,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import DepthError
+from lingraft.model.heads import mlm_head_layers
 from lingraft.model.kernels.layer import ACTIVATIONS, LayerSettings, LayerWeights, training_layer
 from lingraft.model.pre_norm import Attention, PreNormLayer, layer_norm
 
@@ -88,10 +89,7 @@ class MlmHead(nn.Module):
 
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[shape.family.head_activation].forward
-        pre_norm = shape.family.pre_norm
-        self.dense = nn.Linear(shape.width, shape.width, bias=pre_norm is None or pre_norm.head_bias)
-        self.norm = layer_norm(shape)
+        self.dense, self.activation, self.norm = mlm_head_layers(shape)
 
     def forward(self, hidden_MD: Tensor, vocabulary: Vocabulary) -> Tensor:
         """Logits (M, V) of the masked tokens' hidden states (M, D)."""
@@ -207,7 +205,9 @@ class Encoder(nn.Module):
             visible_B11T = None if visible_BT is None else visible_BT[:, None, None, :]
             return [visible_B11T] * self.shape.layers
         given = tokens_BT, self.shape, pre_norm, visible_BT
-        everywhere, nearby = Attention.global_(*given), Attention.local(*given)
+        everywhere = nearby = Attention.global_(*given)
+        if self.shape.layers > 1 and pre_norm.global_every > 1:
+            nearby = Attention.local(*given)
         return [nearby if number % pre_norm.global_every else everywhere for number in range(self.shape.layers)]
 
     def _run_layer(self, layer: nn.Module, hidden_BTD: Tensor, attention: Any) -> Tensor:

@@ -27,8 +27,7 @@ class Attention(NamedTuple):
     @classmethod
     def global_(cls, tokens_BT: Tensor, shape: EncoderShape, settings: PreNorm, visible_BT: Tensor | None) -> Self:
         """Attention over all visible tokens."""
-        visible = None if visible_BT is None else visible_BT[:, None, None, :]
-        return cls(*_rotation(tokens_BT, shape, settings.global_base), visible)
+        return cls(*_rotation(tokens_BT, shape, settings.global_base), _everywhere(visible_BT))
 
     @classmethod
     def local(cls, tokens_BT: Tensor, shape: EncoderShape, settings: PreNorm, visible_BT: Tensor | None) -> Self:
@@ -38,6 +37,8 @@ class Attention(NamedTuple):
         """
         tokens, reach = tokens_BT.shape[1], settings.reach
         rotation = _rotation(tokens_BT, shape, settings.local_base)
+        if tokens <= reach + 1:
+            return cls(*rotation, _everywhere(visible_BT))
         places_T = torch.arange(tokens, device=tokens_BT.device)
         if tokens <= LOCAL_BLOCKS * reach:
             distance_TT = (places_T[:, None] - places_T).abs()
@@ -123,12 +124,23 @@ def pre_norm_of(shape: EncoderShape) -> PreNorm:
     return shape.family.pre_norm
 
 
+def rotary_frequencies(shape: EncoderShape, base: float, device: torch.device | None = None) -> Tensor:
+    """Return the angles by which one place turns the pairs of a head's columns (K / 2)."""
+    width = shape.width // shape.attention_heads
+    return base ** (-torch.arange(0, width, 2, device=device).float() / width)
+
+
 def _rotation(tokens_BT: Tensor, shape: EncoderShape, base: float) -> tuple[Tensor, Tensor]:
     """Cosines and sines (T, K) of the angles by which a place turns a head's columns (Su et al. 2021, equation 15)."""
-    width, device = shape.width // shape.attention_heads, tokens_BT.device
-    frequency_K = base ** (-torch.arange(0, width, 2, device=device).float() / width)
-    angle_TK = torch.outer(torch.arange(tokens_BT.shape[1], device=device).float(), frequency_K).repeat(1, 2)
+    frequency_K = rotary_frequencies(shape, base, tokens_BT.device)
+    places_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device).float()
+    angle_TK = torch.outer(places_T, frequency_K).repeat(1, 2)
     return angle_TK.cos(), angle_TK.sin()
+
+
+def _everywhere(visible_BT: Tensor | None) -> Tensor | None:
+    """Sight of all visible tokens (B, 1, 1, T); None where there is no padding, for which attention needs no mask."""
+    return None if visible_BT is None else visible_BT[:, None, None, :]
 
 
 def _rotate(hidden_BHTK: Tensor, attention: Attention) -> Tensor:

@@ -1,4 +1,4 @@
-"""Classification of one text or a pair of texts (XNLI, PAWS-X, labelled documents): RoBERTa's head, accuracy.
+"""Classification of one text or a pair of texts (XNLI, PAWS-X, labelled documents): the family's head, accuracy.
 
 Legend: B batch, T tokens, D width, C classes, N examples.
 """
@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
+from lingraft.model.heads import classifier_layers
 from lingraft.tasks.class_scores import MACRO_F1, macro_f1
 from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.labelled_texts import Example
@@ -22,14 +23,13 @@ from lingraft.tasks.task_kind import TaskEvaluation, by_length, labels_of, numbe
 
 
 class Classifier(nn.Module):
-    """An encoder's body under RoBERTa's classification head: first token, dense, tanh, projection."""
+    """An encoder's body under its family's head for texts, which reads the first token's state."""
 
     def __init__(self, encoder: Encoder, classes: int) -> None:
         super().__init__()
-        width = encoder.shape.width
         self.encoder = encoder
-        self.dense = nn.Linear(width, width)
-        self.out = nn.Linear(width, classes)
+        self.dense, self.activation, self.norm = classifier_layers(encoder.shape)
+        self.out = nn.Linear(encoder.shape.width, classes)
         for linear in (self.dense, self.out):
             init_weights(linear)
 
@@ -37,7 +37,7 @@ class Classifier(nn.Module):
         """Return logits (B, C)."""
         depth = self.encoder.shape.layers
         first_BD = self.encoder.hidden_states(tokens_BT, (depth,), visible_BT, types_BT)[depth][:, 0]
-        features_BD = torch.tanh(self.dense(self._drop(first_BD)))
+        features_BD = self.norm(self.activation(self.dense(self._drop(first_BD))))
         logits_BC: Tensor = self.out(self._drop(features_BD))
         return logits_BC
 

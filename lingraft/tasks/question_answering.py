@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
+from lingraft.model.heads import token_layers
 from lingraft.tasks import squad_metric
 from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.squad import Question
@@ -25,19 +26,21 @@ _SENTENCE = re.compile(r".*?(?:[.!?](?=\s)|[。！？।؟۔]|\n)", re.DOTALL)
 
 
 class SpanExtractor(nn.Module):
-    """An encoder's body under BERT's head for SQuAD: every token's logits of being an answer's first and last."""
+    """An encoder's body under its family's head for SQuAD: every token's logits of being an answer's first and last."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.encoder = encoder
+        self.dense, self.activation, self.norm = token_layers(encoder.shape)
         self.out = nn.Linear(encoder.shape.width, 2)
-        init_weights(self.out)
+        for linear in (self.dense, self.out):
+            init_weights(linear)
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
         """Return logits (B, T, 2) of start and end."""
         depth = self.encoder.shape.layers
         hidden_BTD = self.encoder.hidden_states(tokens_BT, (depth,), visible_BT, types_BT)[depth]
-        logits_BT2: Tensor = self.out(hidden_BTD)
+        logits_BT2: Tensor = self.out(self.norm(self.activation(self.dense(hidden_BTD))))
         return logits_BT2
 
 

@@ -1,4 +1,4 @@
-"""Named entities (PAN-X, CoNLL): a linear layer over the last layer's states, span F1.
+"""Named entities (PAN-X, CoNLL): a linear layer at each token, span F1.
 
 The first piece of each word carries its tag; further pieces are not predicted.
 
@@ -17,6 +17,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.masking import NOT_PREDICTED
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
+from lingraft.model.heads import token_layers
 from lingraft.tasks.pairs import pad, word_pieces
 from lingraft.tasks.spans import OUTSIDE, span_scores, span_tally
 from lingraft.tasks.tagged_sentences import Sentence
@@ -24,19 +25,22 @@ from lingraft.tasks.task_kind import TaskEvaluation, by_length, labels_of, numbe
 
 
 class Tagger(nn.Module):
-    """An encoder's body under a linear layer at each token."""
+    """An encoder's body under its family's head of tokens: features, and a linear layer at each."""
 
     def __init__(self, encoder: Encoder, tags: int) -> None:
         super().__init__()
         self.encoder = encoder
+        self.dense, self.activation, self.norm = token_layers(encoder.shape)
         self.out = nn.Linear(encoder.shape.width, tags)
-        init_weights(self.out)
+        for linear in (self.dense, self.out):
+            init_weights(linear)
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
         """Return logits (B, T, C)."""
         shape = self.encoder.shape
         hidden_BTD = self.encoder.hidden_states(tokens_BT, (shape.layers,), visible_BT, types_BT)[shape.layers]
-        logits_BTC: Tensor = self.out(F.dropout(hidden_BTD, shape.dropout, self.training))
+        features_BTD = self.norm(self.activation(self.dense(hidden_BTD)))
+        logits_BTC: Tensor = self.out(F.dropout(features_BTD, shape.dropout, self.training))
         return logits_BTC
 
 

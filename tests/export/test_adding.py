@@ -9,12 +9,13 @@ from typer.testing import CliRunner
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.cli import app
+from lingraft.config.encoder import Family
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.errors import AlignmentError
 from lingraft.export import add_to_bundle
 from lingraft.export import export_bundle as export
 from lingraft.serving.bundle import Bundle
-from tests.export.test_kinds import KINDS, task_of
+from tests.export.test_kinds import KINDS, MODERN, ROBERTA, in_family, task_of
 from tests.serving.answers import onnx_logits, pytorch_logits, rows_of, sentences
 from tests.tiny import Pieces, Tiny, write_embeddings, write_primary
 
@@ -64,9 +65,13 @@ def test_new_embeddings_of_a_language_take_the_place_of_the_old_ones(
         torch.testing.assert_close(onnx_logits(opened, "de", rows), expected_BC, rtol=0, atol=PARITY_TOLERANCE)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "primary"])
-def test_a_bundle_of_each_kind_takes_a_language(pieces: Pieces, tiny: Tiny, tmp_path: Path, kind: str) -> None:
-    task = None if kind == "primary" else task_of(kind, pieces, tiny, tmp_path)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [*((kind, ROBERTA) for kind in (*KINDS, "primary")), *((kind, MODERN) for kind in ("tags", "primary"))],
+)
+def test_a_bundle_of_each_kind_takes_a_language(pieces: Pieces, tmp_path: Path, kind: str, family: Family) -> None:
+    own, tiny = in_family(pieces, family)
+    task = None if kind == "primary" else task_of(kind, own, tiny, tmp_path)  # type: ignore[arg-type]
     export(tiny.primary, task, [], tmp_path / "first")
     added = add_to_bundle(tmp_path / "first", tiny.embeddings["de"], tmp_path / "second")
     assert set(added.manifest.record["parity"]["fp32"]) == {"en", "de"}

@@ -11,7 +11,7 @@ import pytest
 from lingraft.bundle.format import PRECISIONS, Precision, body_file
 from lingraft.config.encoder import Family
 from lingraft.export import export_bundle as export
-from tests.export.test_kinds import in_family
+from tests.export.test_kinds import MODERN, in_family
 from tests.tiny import Pieces, Tiny
 
 LAYERS = 3
@@ -62,6 +62,17 @@ def test_tanh_gelu_is_fused_too(pieces: Pieces, tmp_path: Path) -> None:
     export(tiny.primary, tiny.task, [], tmp_path / "bundle")
     found = counted(optimised(tmp_path / "bundle" / "body.onnx", tmp_path))
     assert (found["FastGelu"], found["BiasGelu"]) == (LAYERS, 0)
+
+
+def test_pre_norm_layers_are_of_fused_operators_too(pieces: Pieces, tmp_path: Path) -> None:
+    _, tiny = in_family(pieces, MODERN)
+    export(tiny.primary, tiny.task, [], tmp_path / "bundle")
+    found = counted(optimised(tmp_path / "bundle" / "body.onnx", tmp_path))
+    assert (found["MultiHeadAttention"], found["Gelu"]) == (LAYERS, LAYERS + 1)
+    assert found["RotaryEmbedding"] == 2 * LAYERS - 1  # the last query is the first token's, which is not turned
+    assert found["SkipLayerNormalization"] + found["LayerNormalization"] == 2 * LAYERS + 2
+    assert (found["Cos"], found["Sin"], found["Where"]) == (2, 2, 1)
+    assert not {name: found[name] for name in UNFUSED - {"LayerNormalization"} if found[name]}
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -1,6 +1,7 @@
 """Every kind of task, and the primary itself, in every family of bodies."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import FEATURES, HIDDEN, OUTPUTS
-from lingraft.config.encoder import Family
+from lingraft.config.encoder import Family, PreNorm
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import Task, TaskFile, TaskKindName
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
@@ -23,11 +24,17 @@ from tests.tiny import Pieces, Tiny, write_task
 
 KINDS: tuple[TaskKindName, ...] = ("texts", "pairs", "questions", "tags")
 ROBERTA, BERT = Family(), Family(position_offset=0, segments=2, separators=1, layer_norm_eps=1e-3)
+MODERN = Family(position_offset=0, separators=1, pre_norm=PreNorm(global_every=2, local_tokens=6))
+BIASES: Any = dict.fromkeys(("attention_bias", "feedforward_bias", "norm_bias", "head_bias"), True)
 FAMILIES = {
     "roberta": ROBERTA,
     "bert": BERT,
     "one segment, tanh": Family(segments=1, activation="gelu_tanh", head_activation="gelu_tanh"),
     "relu": Family(activation="relu", head_activation="relu"),
+    "modern": MODERN,
+    "modern with biases, relu": MODERN.model_copy(
+        update={"activation": "relu", "head_activation": "gelu_tanh", "pre_norm": PreNorm(local_tokens=9, **BIASES)}
+    ),
 }
 ROWS = [[0, 7, 8, 9, 2, 11, 12, 2], [0, 7, 2, 5, 2]]
 TYPES = [[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1]]
@@ -47,7 +54,7 @@ def task_of(kind: TaskKindName, pieces: Pieces, tiny: Tiny, folder: Path) -> Pat
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("family", [ROBERTA, BERT], ids=["roberta", "bert"])
+@pytest.mark.parametrize("family", [ROBERTA, BERT, MODERN], ids=["roberta", "bert", "modern"])
 def test_each_kind_is_answered_as_pytorch_answers_it(
     pieces: Pieces, tmp_path: Path, kind: TaskKindName, family: Family
 ) -> None:

@@ -14,13 +14,14 @@ from lingraft.bundle.tables import EmbeddingTable
 from lingraft.errors import ArtifactError, ExportError, ServingError
 from lingraft.export import evaluation_examples
 from lingraft.export import export_bundle as export
-from lingraft.export.body import quantise
 from lingraft.export.language import table_tensors
+from lingraft.export.operators import quantise
 from lingraft.export.parity import require_parity
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
 from lingraft.tasks.labelled_texts import Example
 from lingraft.training import masked_lm
+from tests.export.test_kinds import MODERN, in_family
 from tests.serving.answers import LANGUAGES, onnx_logits, pytorch_logits, rows_of, sentences
 from tests.tiny import Pieces, Tiny
 
@@ -56,6 +57,19 @@ def test_each_precision_is_near_pytorch_and_the_manifest_says_how_near(precise: 
         furthest[precision] = max(one["difference"] for one in parity.values())
     assert {one["loss"] for one in manifest.record["parity"]["fp32"].values()} == {0.0}
     assert furthest["fp32"] < furthest["fp16"] < furthest["int8"]
+
+
+def test_pre_norm_bodies_are_as_near_and_their_int8_rows_as_independent(pieces: Pieces, tmp_path: Path) -> None:
+    _, modern = in_family(pieces, MODERN)
+    made = export(modern.primary, modern.task, [*modern.embeddings.values()], tmp_path / "bundle", PRECISIONS)
+    parity = made.manifest.record["parity"]
+    furthest = {precision: max(one["difference"] for one in parity[precision].values()) for precision in PRECISIONS}
+    assert furthest["fp32"] < furthest["fp16"] < furthest["int8"]
+    opened = Bundle.load(tmp_path / "bundle", "int8")
+    opened.run_self_test()
+    rows = rows_of(modern, "de", sentences("de", words=(3, 1, 40)))
+    alone_BC, among_BC = (onnx_logits(opened, "de", each) for each in (rows[:1], rows))
+    torch.testing.assert_close(alone_BC[0], among_BC[0], rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from lingraft.config.encoder import EncoderShape
+from lingraft.config.encoder import EncoderShape, Family, PreNorm
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.errors import AlignmentError, ExportError, MissingExtraError
 from lingraft.huggingface import export as hf_export
@@ -30,8 +30,13 @@ from tests.huggingface.models import LABELS, LANGUAGE, write_language, write_own
 from tests.huggingface.scripts import lines_of, trained
 
 CLOSE = 1e-5
-OWN = "own"
+OWN, OWN_MODERN, MODERNBERT = "own", "own modern", "modernbert"
 SHAPE = EncoderShape(width=32, layers=3, attention_heads=4, mlm_heads=(2, 3), block_tokens=40, feedforward=48)
+SHORT_SIGHTED = PreNorm(global_every=2, local_tokens=8)
+MODERN = SHAPE.model_copy(update={"family": Family(position_offset=0, separators=1, pre_norm=SHORT_SIGHTED)})
+OWN_SHAPES = {OWN: SHAPE, OWN_MODERN: MODERN}
+FAMILIES = (*OWN_SHAPES, *MODEL_TYPES, MODERNBERT)
+MODERN_BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True)
 CLASSES = {
     "masked": transformers.AutoModelForMaskedLM,
     "texts": transformers.AutoModelForSequenceClassification,
@@ -51,6 +56,8 @@ DIFFERENT = {
     ("xlm-roberta", "masked", "target"),
     ("camembert", "masked", "target"),
     ("camembert", "pairs", "source"),
+    *itertools.product((OWN_MODERN,), ("pairs", "questions", "tags"), ("target",)),
+    *itertools.product((MODERNBERT,), ("pairs", "questions", "tags"), ("source",)),
 }
 """Family, kind and place of a text in which an export can fail by itself: heads are named by family and by kind."""
 TEXTS = [("the harbour was quiet",), ("a garden", "of herbs and bread"), (LINES[3],), ("Hafen " * 60, "still"), ("a",)]
@@ -68,10 +75,11 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
 def primaries(
     checkpoints: dict[str, Made], own: dict[str, Tokenizer], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
-    """A primary of our own, and one imported from every model type."""
+    """A primary of our own of each family, and one imported from every model type."""
     folder = tmp_path_factory.mktemp("primaries")
-    made = {OWN: write_own_primary(SHAPE, own["en"], folder / OWN)}
-    for model_type, checkpoint in checkpoints.items():
+    made = {name: write_own_primary(shape, own["en"], folder / name) for name, shape in OWN_SHAPES.items()}
+    modernbert = make_checkpoint(folder / "checkpoint", MODERNBERT, **MODERN_BIASES)
+    for model_type, checkpoint in (checkpoints | {MODERNBERT: modernbert}).items():
         made[model_type] = folder / model_type
         import_hf(str(checkpoint.folder), made[model_type], "en")
     return made
@@ -128,7 +136,7 @@ def net_of(primary: Path, embeddings: Path | None, task: Path | None) -> tuple[A
     ("family", "kind", "target"),
     [
         pytest.param(*case, marks=() if case in DIFFERENT else pytest.mark.nightly, id="-".join(case))
-        for case in itertools.product((OWN, *MODEL_TYPES), ("masked", "pairs", "questions", "tags"), WHERE)
+        for case in itertools.product(FAMILIES, ("masked", "pairs", "questions", "tags"), WHERE)
     ],
 )
 def test_transformers_reads_the_same_text_as_the_same_ids_and_computes_our_logits(

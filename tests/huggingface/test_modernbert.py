@@ -10,7 +10,6 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.errors import ExportError
 from lingraft.huggingface.config import parse_config
 from lingraft.huggingface.export import export_hf
 from lingraft.huggingface.importing import import_hf, recipe_section
@@ -20,7 +19,7 @@ from lingraft.model.initialisation.initial_rows import shared_pieces
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
 from tests.huggingface.checkpoints import LINES, MORE_LINES, logits_of, make_checkpoint, make_tokenizer
-from tests.huggingface.models import LANGUAGE, write_language, write_own_primary, write_task_of
+from tests.huggingface.models import LANGUAGE, write_language, write_own_primary
 from tests.huggingface.parity import encoder_of, made, our_logits
 from tests.huggingface.scripts import lines_of, trained
 
@@ -176,13 +175,6 @@ def test_any_language_is_exported_as_transformers_model_with_the_very_same_logit
         visible_BT = batch["attention_mask"].bool()
         ours = our_logits(encoder.eval(), batch["input_ids"], visible_BT)
         assert (logits_of(model.eval(), batch["input_ids"], visible_BT) - ours)[visible_BT].abs().max() < CLOSE
-
-
-def test_a_task_on_pre_norm_layers_is_not_exported(tmp_path: Path) -> None:
-    import_hf(str(make_checkpoint(tmp_path / "checkpoint", "modernbert").folder), tmp_path / "primary", "en")
-    task = write_task_of("texts", tmp_path / "primary", tmp_path / "task")
-    with pytest.raises(ExportError, match=r"head is not that of transformers' ModernBERT.*without --task"):
-        export_hf(tmp_path / "primary", tmp_path / "out", task=task)
 
 
 def test_the_section_that_an_import_prints_is_that_of_its_primary() -> None:

@@ -140,6 +140,18 @@ def test_padding_beyond_the_reach_of_any_token_sees_itself(length: int) -> None:
 
 
 @torch.no_grad()
+def test_no_mask_is_made_where_all_is_in_reach_or_no_layer_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    pre_norm = SHAPE.family.pre_norm
+    within, beyond = (Attention.local(tokens(1)[:, :length], SHAPE, pre_norm, None) for length in (5, 6))
+    assert within.visible is None
+    assert beyond.visible is not None
+    monkeypatch.setattr(Attention, "local", None)
+    family = SHAPE.family.model_copy(update={"pre_norm": pre_norm.model_copy(update={"global_every": 1})})
+    logits(Encoder(SHAPE.model_copy(update={"family": family}), VOCABULARY), 4)
+    logits(Encoder(SHAPE.cut(1, (1,)), VOCABULARY), 1)
+
+
+@torch.no_grad()
 def test_windows_are_blocks_of_their_own(primary: Encoder) -> None:
     within = primary.hidden_states(tokens(), (4,), window=20)[4]
     alone = primary.hidden_states(tokens().view(-1, 20), (4,))[4].view_as(within)

@@ -1,27 +1,31 @@
 """The stages with ModernBERT's family: what trains, what stays bit for bit, and a training that was stopped."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
-from lingraft.config.systems import System
-from lingraft.errors import ExportError, RecipeError
-from lingraft.export.bundling import export_bundle
+from lingraft.config.systems import Stage, System
+from lingraft.errors import RecipeError
 from lingraft.model.encoder import Encoder
+from lingraft.model.flops import UpdateShape
 from lingraft.model.loading import load_mini, load_primary
 from lingraft.signals import Interruption
 from lingraft.stages.adapt import adapt
 from lingraft.stages.build_mini import build_mini
 from lingraft.stages.finetune import body_parameters, finetune
+from lingraft.stages.initialise import initialise
 from lingraft.stages.pretrain import pretrain
+from lingraft.stages.vectors import build_vectors
 from lingraft.tasks.finetuned import load_task
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 from tests.fixtures import once
-from tests.workshop import Workshop, same_tensors, stopping_after
+from tests.workshop import Workshop, changed, same_tensors, stopping_after
 
 STEPS = {"steps": 4, "batch_blocks": 8, "learning_rate": 3e-3}
 WINDOW = {"local_tokens": 8, "global_every": 2}
@@ -32,7 +36,7 @@ def modern(recipe: Recipe, system: System = System.MINIJOINT) -> Recipe:
     raw = recipe.model_dump(mode="json") | {"search": None, "mini": STEPS | {"fresh_layers": 1}, "system": system}
     raw["encoder"] |= {"family": {"separators": 1, "pre_norm": WINDOW}}
     raw["pretraining"] |= STEPS | {"warmup_steps": 1, "log_every_steps": 1}
-    raw["adaptation"] |= STEPS
+    raw["adaptation"] |= STEPS | ({"depth": 3} if system is System.BL_BASE else {})
     return Recipe.parse(raw)
 
 
@@ -97,6 +101,60 @@ def test_fresh_layers_train_alone(workshop: Workshop, tmp_path: Path) -> None:
     assert (mini.shape.layers, mini.depths, [*mini.final_norms]) == (2, (2,), ["2"])
 
 
+@pytest.mark.parametrize("system", [System.BL_BASE, System.BL_SMALL, System.MINIPOST])
+def test_every_system_learns_a_language(workshop: Workshop, tmp_path: Path, system: System) -> None:
+    recipe = modern(workshop.recipe, system)
+    primary, steps = (
+        pretrained(workshop, tmp_path / "primary", system=system),
+        recipe.steps_over(recipe.adaptation.depth),
+    )
+    minis = []
+    if Stage.BUILD_MINI in steps:
+        minis = [build_mini(recipe, primary.folder, workshop.blocks["en"], tmp_path / "mini", ignore_metrics).folder]
+    layers = load_primary(primary.folder, recipe.primary_shape).encoder.shape.layers
+    assert layers == steps[Stage.PRETRAIN].layers == (1 if system is System.BL_SMALL else 3)
+    made = learned(workshop, recipe, primary.folder, tmp_path / "de", minis=minis)
+    expected = UpdateShape.of(
+        recipe.encoder, layers=steps[Stage.ADAPT].layers, vocabulary=120, batch_blocks=8, mask_rate=0.15
+    )
+    assert made.manifest.cost.flops == pytest.approx(4 * expected.adaptation_flops())
+
+
+def test_a_progressive_adaptation_that_was_stopped_goes_on_to_the_very_same_rows(
+    workshop: Workshop, primary: Path, tmp_path: Path
+) -> None:
+    recipe = modern(workshop.recipe)
+    switch = {"kind": "fixed", "depths": [1, 2, 3], "shares": [0.25, 0.25, 0.5]}
+    raw = recipe.model_dump(mode="json")
+    raw["adaptation"] |= {"steps": 8, "depth": 3, "log_every_steps": 1, "progressive": switch}
+    recipe = Recipe.parse(raw)
+    whole = learned(workshop, recipe, primary, tmp_path / "whole")
+    with pytest.raises(Interruption):
+        learned(workshop, recipe, primary, tmp_path / "out", stopping_after(5))
+    assert learned(workshop, recipe, primary, tmp_path / "out").fingerprint == whole.fingerprint
+    assert [phase["depth"] for phase in whole.manifest.details["phases"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("how", [Initialisation.FITTED, Initialisation.ALIGNED])
+def test_a_language_starts_from_rows_that_imitate_the_sources(
+    workshop: Workshop, primary: Path, tmp_path: Path, how: Initialisation
+) -> None:
+    recipe = changed(modern(workshop.recipe), "adaptation", initialisation=how)
+    vectors = build_vectors(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "vectors").folder
+    start = initialise(recipe, primary, workshop.tokenizers["de"], tmp_path / "start", workshop.blocks["de"], vectors)
+    made = learned(workshop, recipe, primary, tmp_path / "de", initial=start.folder)
+    assert made.manifest.data_hashes["initial"] == start.fingerprint
+    assert (start.manifest.details["initialisation"], made.manifest.cost.steps) == (how, 4)
+
+
+def learned(
+    shop: Workshop, recipe: Recipe, primary: Path, out: Path, watch: MetricsCallback = ignore_metrics, **given: Any
+) -> Artifact:
+    """German embeddings over the recipe's own depth."""
+    folders = shop.blocks["de"], shop.tokenizers["de"]
+    return adapt(recipe, primary, *folders, recipe.adaptation.depth, out, watch, **given)
+
+
 def test_finetuning_trains_the_body_and_the_norm_at_its_top_alone(
     workshop: Workshop, primary: Path, tmp_path: Path
 ) -> None:
@@ -111,9 +169,7 @@ def test_finetuning_trains_the_body_and_the_norm_at_its_top_alone(
     assert norms == ["3.weight"]
 
 
-def test_what_is_not_there_yet_is_said(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"pre-norm layers .* cannot be exported to ONNX yet"):
-        export_bundle(primary, None, [], tmp_path / "bundle")
+def test_a_position_table_that_there_is_none_of_is_not_initialised(workshop: Workshop) -> None:
     raw = modern(workshop.recipe).model_dump(mode="json")
     raw["pretraining"]["positions"] = "sinusoidal"
     with pytest.raises(RecipeError, match=r"'sinusoidal' says how a position table begins.*leave it out"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.config.encoder import EncoderShape
+from lingraft.config.encoder import EncoderShape, Family
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Search
 from lingraft.config.systems import System
@@ -43,6 +43,19 @@ def test_the_four_systems_cost_what_the_paper_says(path: Path) -> None:
     made, left_out = bills(Recipe.load(path))
     assert {bill.system: exaflops(bill) for bill in made} == PAPER
     assert left_out == []
+
+
+def test_pre_norm_layers_cost_each_system_what_their_widths_and_windows_do(recipe: Recipe) -> None:
+    """GeGLU of 2,048 has the weights of a plain layer of 3,072; two of three layers see 192 keys, not 512."""
+    modern = recipe.model_copy(
+        update={"encoder": recipe.encoder.model_copy(update={"family": Family.model_validate("modern")})}
+    )
+    for plain, gated in zip(bills(recipe)[0], bills(modern)[0], strict=True):
+        assert plain.system is gated.system
+        one, other = plain.runs[-1], gated.runs[-1]
+        local = sum(number % 3 > 0 for number in range(one.step.layers))
+        saved = 2 * local * 512 * 4 * 768 * (512 - 192) * one.work.batch_blocks * one.updates
+        assert one.flops - other.flops == pytest.approx(saved)
 
 
 def test_languages_repeat_adaptation_alone(recipe: Recipe) -> None:

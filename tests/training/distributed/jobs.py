@@ -63,11 +63,14 @@ def train_all(shop: Workshop, out: Path, primaries: Path) -> None:
     pretrain.pretrain(recipe, *english, out / "heads", ignore_metrics)
     pretrain.pretrain(_noisy(recipe), *english, out / "noisy", ignore_metrics)
     pretrain.pretrain(_minipost(recipe), *english, out / "ordinary", ignore_metrics)
+    pretrain.pretrain(_modern(recipe), *english, out / "modern", ignore_metrics)
+    adapt(_modern(recipe), primaries / "modern", *german, 1, out / "modern-adapted", ignore_metrics)
     adapt(recipe, shop.primary, *german, 2, out / "adapted", ignore_metrics, checkpoints=out / "along")
     for switch in SWITCHES:
         adapt(_progressive(recipe, switch), shop.primary, *german, 3, out / switch["kind"], ignore_metrics)
     finetune.finetune(recipe, "topic", shop.primary, text, 1, out / "topic", ignore_metrics)
     finetune.finetune(_noisy(recipe), "tags", primaries / "noisy", None, 1, out / "tags", ignore_metrics)
+    finetune.finetune(_modern(recipe), "tags", primaries / "modern", None, 1, out / "modern-tags", ignore_metrics)
     build_mini.build_mini(_minipost(recipe), primaries / "ordinary", shop.blocks["en"], out / "mini", ignore_metrics)
 
 
@@ -76,6 +79,13 @@ def _noisy(recipe: Recipe) -> Recipe:
     raw = recipe.model_dump(mode="json")
     raw["encoder"]["dropout"] = 0.1
     raw["pretraining"] |= _JUDGED | {"micro_batch_blocks": 4}
+    return Recipe.parse(raw)
+
+
+def _modern(recipe: Recipe) -> Recipe:
+    """With pre-norm layers, of which the second has local attention that is shorter than a block."""
+    raw = recipe.model_dump(mode="json")
+    raw["encoder"]["family"] = {"separators": 1, "pre_norm": {"global_every": 2, "local_tokens": 8}}
     return Recipe.parse(raw)
 
 

@@ -18,6 +18,7 @@ from tests.training.distributed.launch import free_port
 from tests.workshop import Workshop
 
 STAGES = ("heads", "noisy", "ordinary", "mini", "adapted", "along/step-00000003", "fixed", "dev_loss", "topic", "tags")
+STAGES += ("modern", "modern-adapted", "modern-tags")
 RANKS = ("rank-0", "rank-1")
 CLOSE = 1e-6
 """Sums are taken in another order; in float32 that changes the last digit or two, and AdamW keeps it there."""

@@ -1,0 +1,43 @@
+"""Layers of heads between a body and an output projection, by family.
+
+Legend: D width.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from lingraft.config.encoder import EncoderShape
+from lingraft.model.kernels.layer import ACTIVATIONS
+from lingraft.model.pre_norm import layer_norm
+
+
+class HeadLayers(NamedTuple):
+    """Layers that turn hidden states (..., D) into features (..., D); identities stand where a head has none."""
+
+    dense: nn.Module
+    activation: Callable[[Tensor], Tensor]
+    norm: nn.Module
+
+
+def mlm_head_layers(shape: EncoderShape) -> HeadLayers:
+    """Layers of an MLM head."""
+    pre_norm = shape.family.pre_norm
+    dense = nn.Linear(shape.width, shape.width, bias=pre_norm is None or pre_norm.head_bias)
+    return HeadLayers(dense, ACTIVATIONS[shape.family.head_activation].forward, layer_norm(shape))
+
+
+def classifier_layers(shape: EncoderShape) -> HeadLayers:
+    """Layers of a classifier of texts: RoBERTa's dense layer and tanh, or those of ModernBERT's MLM head."""
+    if shape.family.pre_norm:
+        return mlm_head_layers(shape)
+    return HeadLayers(nn.Linear(shape.width, shape.width), torch.tanh, nn.Identity())
+
+
+def token_layers(shape: EncoderShape) -> HeadLayers:
+    """Layers of a head at every token: none in RoBERTa's and BERT's tasks, those of the MLM head in ModernBERT's."""
+    if shape.family.pre_norm:
+        return mlm_head_layers(shape)
+    return HeadLayers(nn.Identity(), nn.Identity(), nn.Identity())
