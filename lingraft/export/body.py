@@ -12,7 +12,7 @@ from torch import nn
 from lingraft.bundle.format import Precision
 from lingraft.config.encoder import Activation
 from lingraft.export.graph_builder import Graph
-from lingraft.export.operators import COMPUTE_DTYPES, add_activation, add_matmul, add_norm
+from lingraft.export.operators import COMPUTE_DTYPES, add_activation, add_bias, add_first, add_matmul, add_norm
 from lingraft.export.pre_norm import add_pre_norm_layers
 from lingraft.model.encoder import Encoder, Layer
 
@@ -104,7 +104,7 @@ class _LayerWriter:
         """Return the output of attention, and the states that it is added to."""
         query, key, value = self._graph.split(self._product(hidden_BTD, "qkv"), 3)
         if first_only:
-            query, hidden_BTD = self._first(query), self._first(hidden_BTD)
+            query, hidden_BTD = add_first(self._graph, query), add_first(self._graph, hidden_BTD)
         attended = self._graph.fused(
             "MultiHeadAttention",
             query,
@@ -117,10 +117,6 @@ class _LayerWriter:
         )
         return attended, hidden_BTD
 
-    def _first(self, value_BTD: onnx_ir.Value) -> onnx_ir.Value:
-        bounds = (self._graph.constant([bound]) for bound in (0, 1, 1))
-        return self._graph.op("Slice", value_BTD, *bounds)
-
     def _residual_block(self, value: onnx_ir.Value, linear: str, residual: onnx_ir.Value, norm: str) -> onnx_ir.Value:
         product, module = self._product(value, linear), getattr(self._layer, norm)
         bias = self._bias(linear)
@@ -132,6 +128,5 @@ class _LayerWriter:
         weight_OI = getattr(self._layer, linear).weight
         return add_matmul(self._graph, value, f"{self._name}.{linear}.weight", weight_OI, self._precision)
 
-    def _bias(self, linear: str) -> onnx_ir.Value:
-        bias_O = getattr(self._layer, linear).bias
-        return self._graph.weight(f"{self._name}.{linear}.bias", bias_O.to(self._dtype))
+    def _bias(self, linear: str) -> onnx_ir.Value | None:
+        return add_bias(self._graph, getattr(self._layer, linear), f"{self._name}.{linear}", self._precision)

@@ -55,6 +55,12 @@ def add_norm(
     return graph.op("LayerNormalization", *given, axis=-1, epsilon=module.eps)
 
 
+def add_first(graph: Graph, value: onnx_ir.Value, axis: int = 1) -> onnx_ir.Value:
+    """Add a slice of the first place along an axis, which stays with length 1."""
+    bounds = (graph.constant([bound]) for bound in (0, 1, axis))
+    return graph.op("Slice", value, *bounds)
+
+
 def add_activation(
     graph: Graph, value: onnx_ir.Value, bias: onnx_ir.Value | None, activation: Activation
 ) -> onnx_ir.Value:

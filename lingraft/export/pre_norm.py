@@ -12,7 +12,7 @@ import torch
 from lingraft.bundle.format import Precision
 from lingraft.config.encoder import EncoderShape
 from lingraft.export.graph_builder import Graph
-from lingraft.export.operators import COMPUTE_DTYPES, add_activation, add_linear, add_norm
+from lingraft.export.operators import COMPUTE_DTYPES, add_activation, add_first, add_linear, add_norm
 from lingraft.model.encoder import Encoder
 from lingraft.model.pre_norm import PreNormLayer, pre_norm_of, rotary_frequencies
 
@@ -94,7 +94,7 @@ class _LayerWriter:
         self, hidden_BTD: onnx_ir.Value, mask_BT: onnx_ir.Value, attention: _Attention, first_only: bool
     ) -> onnx_ir.Value:
         mixed_BTD = self._attention(hidden_BTD, mask_BT, attention, first_only)
-        residual_BTD = self._first(hidden_BTD) if first_only else hidden_BTD
+        residual_BTD = add_first(self._graph, hidden_BTD) if first_only else hidden_BTD
         between_BTD = self._graph.op("Add", residual_BTD, self._linear(mixed_BTD, "attention_out"))
         up_BTF, gate_BTF = self._graph.split(self._linear(self._norm(between_BTD, "feedforward_norm"), "up"), 2)
         activated_BTF = self._graph.op("Mul", add_activation(self._graph, up_BTF, None, self._activation), gate_BTF)
@@ -108,7 +108,7 @@ class _LayerWriter:
         query, key, value = self._graph.split(self._linear(normed_BTD, "qkv"), 3)
         bias = attention.bias_11TT
         if first_only:  # the first place turns nothing
-            query, bias = self._first(query), None if bias is None else self._first(bias, axis=2)
+            query, bias = add_first(self._graph, query), None if bias is None else add_first(self._graph, bias, axis=2)
         else:
             query = self._rotate(query, attention)
         return self._graph.fused(
@@ -126,10 +126,6 @@ class _LayerWriter:
     def _rotate(self, value_BTD: onnx_ir.Value, attention: _Attention) -> onnx_ir.Value:
         begin = self._graph.constant([0])
         return self._graph.fused("RotaryEmbedding", value_BTD, begin, attention.cos_TK, attention.sin_TK)
-
-    def _first(self, value: onnx_ir.Value, axis: int = 1) -> onnx_ir.Value:
-        bounds = (self._graph.constant([bound]) for bound in (0, 1, axis))
-        return self._graph.op("Slice", value, *bounds)
 
     def _norm(self, value: onnx_ir.Value, norm: str) -> onnx_ir.Value:
         return add_norm(self._graph, value, getattr(self._layer, norm), f"{self._name}.{norm}", self._precision)
