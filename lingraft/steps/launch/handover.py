@@ -18,7 +18,6 @@ from lingraft.steps.launch.calls import Call, StepAnswer
 
 _INPUTS = "inputs"
 _CALLS = "calls"
-_ANSWER = "answer.json"
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,14 @@ class CallAttempt:
         return self.folder / "call.json"
 
     @property
+    def answer_file(self) -> Path:
+        """File of the answer, which the step writes at its end."""
+        return self.folder / "answer.json"
+
+    @property
     def answer(self) -> StepAnswer | None:
         """Answer of the step; None if there is none."""
-        file = self._answer_file
+        file = self.answer_file
         return StepAnswer.model_validate_json(file.read_bytes()) if file.exists() else None
 
     @property
@@ -50,15 +54,11 @@ class CallAttempt:
 
     def command(self, module: str) -> list[str]:
         """Return the Python arguments that run the call, by a module of `lingraft.steps.launch`."""
-        return ["-m", f"lingraft.steps.launch.{module}", str(self.call_file), str(self._answer_file)]
+        return ["-m", f"lingraft.steps.launch.{module}", str(self.call_file), str(self.answer_file)]
 
     def output(self, name: str) -> Path:
         """Return the folder of an output."""
         return self.folder / "out" / name
-
-    @property
-    def _answer_file(self) -> Path:
-        return self.folder / _ANSWER
 
 
 class Handover:
@@ -150,7 +150,7 @@ def prune_launched(root: Path, unused_s: float, *, dry_run: bool = False) -> Ite
     for file in sorted(root.glob(f"{_CALLS}/*/*/call.json")):
         with contextlib.suppress(FileNotFoundError):  # its launcher has collected the result meanwhile
             attempt = CallAttempt(file.parent)
-            if attempt.answer and _age_s(attempt.folder / _ANSWER) > unused_s:
+            if attempt.answer_file.exists() and _age_s(attempt.answer_file) > unused_s:
                 unneeded.append(attempt.folder)
             else:
                 running.append(file.read_text(encoding="utf-8"))
@@ -159,7 +159,8 @@ def prune_launched(root: Path, unused_s: float, *, dry_run: bool = False) -> Ite
             unneeded.append(folder)
     for folder in unneeded:
         if not dry_run:
-            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):  # as above
+                shutil.rmtree(folder)
         yield folder
 
 
