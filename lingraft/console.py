@@ -121,8 +121,8 @@ class TotalProgress:
         self._running: list[RunningStep] = []
         self.started = 0
         """Steps that have begun."""
-        self.reused = 0
-        """Steps whose result was there already."""
+        self.done_earlier = 0
+        """Steps whose result an earlier run has made."""
         self._took_s: dict[str, list[float]] = {}
         """Seconds of each step that has ended, by kind, divided by the number that ran at once."""
         self._has_trained = False
@@ -168,17 +168,18 @@ class TotalProgress:
                 self._flops_per_s = flops * self._at_once[step.kind] / total_s
             return self._left()
 
-    def end(self, step: RunningStep, reused: bool = False) -> None:
+    def end(self, step: RunningStep, reused: bool = False, earlier: bool = False) -> None:
         """Count a step as ended.
 
         Args:
             step: step that was started.
             reused: whether its result was there already, so that its time is no estimate for others.
+            earlier: whether that result is of an earlier run, rather than of another step of this one.
         """
         with self._lock:
             self._running.remove(step)
+            self.done_earlier += earlier
             if reused:
-                self.reused += 1
                 return
             took_s = step.told[-1] if step.told else self._clock() - step.started_s
             self._took_s.setdefault(step.kind, []).append(took_s / self._at_once.get(step.kind, 1))

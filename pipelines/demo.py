@@ -76,7 +76,7 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
         print(f"Serve:  {shlex.join(command)}\n        and try it on http://localhost:8080/ui")
     print(f"Report: {(report / PAGE_FILE).resolve()} (recall per class, costs, what to do next)")
     elapsed_s = time.monotonic() - started
-    if whole and not progress.reused:
+    if whole and not progress.done_earlier:
         write_json(out / TIME_FILE, {"elapsed_s": round(elapsed_s, 1)})
     print(f"Time: {_time_taken(elapsed_s, progress)}")
 
@@ -122,11 +122,11 @@ def announcement(
 
 def _time_taken(elapsed_s: float, progress: TotalProgress) -> str:
     """Return the seconds of this run, and how much of the work earlier runs have done, whose time is not known."""
-    if not progress.reused:
+    if not progress.done_earlier:
         return f"{elapsed_s:.0f} s"
     return (
-        f"{elapsed_s:.0f} s for this run; {progress.reused} of {progress.started} steps had been done before, and the "
-        "time of earlier runs is not in it"
+        f"{elapsed_s:.0f} s for this run; {progress.done_earlier} of {progress.started} steps had been done "
+        "before, and the time of earlier runs is not in it"
     )
 
 

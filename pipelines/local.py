@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from kfp.local import subprocess_task_handler
 from lingraft.artifacts import sync
 from lingraft.artifacts.failures import OUTCOME_PREFIX
 from lingraft.artifacts.files import make_folder
+from lingraft.artifacts.manifest import MANIFEST
 from lingraft.config.search import SEARCH_STORAGE
 from lingraft.console import RunningStep, TotalProgress
 from lingraft.errors import LingraftError
@@ -38,7 +40,7 @@ _PROGRESS = re.compile(r"^\s*.*: (step \d+/\d+, loss |(batch|document|part|quest
 _NUMBER_FORMAT = re.compile(r"^\s*precision (fp32|bf16)\b")
 _OUTCOME = re.compile(rf"^\s*{OUTCOME_PREFIX}")
 _TRAINING = re.compile(r": step (\d+)/(\d+), .*, (\d+) s left$")
-_REUSED = re.compile(r": made before from the same, taken from ")
+_REUSED = re.compile(r": made before from the same, taken from (.+)$")
 _CLOSING = "close_run"
 """Function of the exit handler's step, which ends the tracking run."""
 _REPORT = "report"
@@ -122,20 +124,26 @@ class _RunningSteps:
         if self.signal_number:  # while it was started
             self._signal_once(step.pid)
         counted = self._progress.start(step.name, step.title)
-        reused = False
+        reused: Path | None = None
         self._screen.show(f"[{self._progress.elapsed_s:5.0f} s] {counted.headline}")
         try:
             for line in step.lines():
                 print(line, end="")
                 self._show_progress(counted, line.strip())
-                reused |= bool(_REUSED.search(line))
+                if found := _REUSED.search(line.rstrip()):
+                    reused = Path(found[1])
             print()
             self.report = step.output(_REPORT) or self.report
             return step.wait()
         finally:
-            self._progress.end(counted, reused)
+            self._progress.end(counted, reused=bool(reused), earlier=bool(reused and self._is_of_earlier_run(reused)))
             self._running.discard(step.pid)
             self._unsignalled.discard(step.pid)
+
+    def _is_of_earlier_run(self, result: Path) -> bool:
+        """Return whether a shared result was complete before this run began; other steps of the run may share it."""
+        completed_s = max((manifest.stat().st_mtime for manifest in result.rglob(MANIFEST)), default=0.0)
+        return completed_s < time.time() - self._progress.elapsed_s
 
     def _show_progress(self, counted: RunningStep, line: str) -> None:
         left, is_progress = "", bool(_PROGRESS.match(line))

@@ -28,7 +28,10 @@ from mlflow import MlflowClient
 
 from components.step import step
 from lingraft.artifacts.failures import write_failure
+from lingraft.artifacts.files import write_json
+from lingraft.artifacts.manifest import MANIFEST
 from lingraft.config.search import SEARCH_STORAGE
+from lingraft.console import PlannedStep, TotalProgress
 from lingraft.errors import ArtifactError, LingraftError, RecipeError
 from lingraft.signals import Interruption
 from pipelines import build, local
@@ -245,6 +248,27 @@ def heard_until(process: subprocess.Popen[str], word: str) -> str:
         if word in line:
             return heard
     raise AssertionError(f"ended without {word!r}: {heard}{process.communicate()[1]}")
+
+
+@step
+def reuses(result: str) -> None:
+    print(f"text of 'de': made before from the same, taken from {result}")
+
+
+def test_only_a_result_of_an_earlier_run_counts_as_done_before(tmp_path: Path) -> None:
+    earlier, own = (tmp_path / name for name in ("earlier", "own"))
+    for folder in (earlier, own):
+        write_json(folder / "result" / MANIFEST, {})
+
+    @dsl.pipeline(name="reuses")
+    def pipeline(earlier: str, own: str) -> None:
+        reuses(result=own).after(reuses(result=earlier))
+
+    progress = TotalProgress([PlannedStep("reuses")] * 2)
+    for folder, seconds in ((earlier, -3600), (own, 1)):
+        os.utime(folder / "result" / MANIFEST, 2 * (time.time() + seconds,))
+    local.run(pipeline, tmp_path / "out", progress, earlier=str(earlier), own=str(own))
+    assert (progress.started, progress.done_earlier) == (2, 1)
 
 
 @step
