@@ -85,11 +85,8 @@ def test_of_equal_spans_the_earliest_and_shortest_comes_first() -> None:
     ("context", "answer"),
     [
         (LINES[0], "wheat in autumn"),
-        (LINES[3], "القمح"),
         (LINES[4], "पतझड़ में गेहूँ"),
-        (LINES[5], "lúa mạch"),
         (LINES[6], "小麦，冬天"),
-        (LINES[7], "ข้าวสาลี"),
         ("磨坊在㍿旁", "㍿"),
         ("die ﬁnstere Ｍｕ\u0308ｈｌｅ am", "ﬁnstere Ｍｕ\u0308ｈｌｅ"),
         ("in  mu\u0300a\u200b  thu\u00a0đông", "mu\u0300a\u200b  thu"),
