@@ -67,10 +67,10 @@ def test_an_update_within_windows_costs_what_short_blocks_would(recipe: Recipe, 
     short = UpdateShape(
         *sizes, 8, 4 * settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)
     ).pretraining_flops()
-    whole = UpdateShape(*sizes, 32, settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)).pretraining_flops()
-    assert short < whole
+    long = UpdateShape(*sizes, 32, settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)).pretraining_flops()
+    assert short < long
     spent = [point.flops for point in read_curve(whole.folder)]
-    assert spent == pytest.approx([min(step, WITHIN) * short + max(0, step - WITHIN) * whole for step in range(1, 8)])
+    assert spent == pytest.approx([min(step, WITHIN) * short + max(0, step - WITHIN) * long for step in range(1, 8)])
     (bill,), _ = bills(recipe, (System.MINIJOINT,))
     within, after, _ = bill.runs
     assert (within.updates, after.updates) == (WITHIN, 7 - WITHIN)

@@ -129,12 +129,6 @@ def test_training_points_to_the_pieces_of_the_answer(
         assert end > context.index(answer)
 
 
-def test_equal_contexts_are_cut_once(pieces: Tokenizer) -> None:
-    data = cut([ask(LONG, "rye"), ask("rye", "rye"), ask(LONG, "wheat")], pieces, SHAPE)
-    assert data.passages[0] is data.passages[2]
-    assert data.passages[0] is not data.passages[1]
-
-
 def test_a_context_of_which_the_tokenizer_makes_nothing_is_a_window_without_an_answer(pieces: Tokenizer) -> None:
     data = cut([ask("\u200b", "\u200b")], pieces, SHAPE)
     batch = data.batch(torch.tensor([0]))
