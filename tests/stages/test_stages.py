@@ -289,7 +289,8 @@ def test_a_recipe_says_how_many_threads_train_the_generator_is_left_alone_and_th
 ) -> None:
     monkeypatch.setattr(runs, "_ANNOUNCED", set())
     threads, generator = torch.get_num_threads(), torch.get_rng_state()
-    recipe = changed(workshop.recipe, "pretraining", steps=1, warmup_steps=0).model_copy(update={"threads": 2})
+    recipe = changed(workshop.recipe, "pretraining", steps=1, warmup_steps=0, batch_blocks=2)
+    recipe = recipe.model_copy(update={"threads": 2})
     try:
         for place, number_format in enumerate(("fp32", "fp32", "bf16")):
             settings = recipe.model_copy(update={"precision": number_format})
