@@ -106,7 +106,7 @@ def test_whoever_wants_what_another_makes_waits_for_it(maker: Maker) -> None:
     def make_slowly() -> None:
         with cached(maker.out, Kind.TEXT, {"steps": 10}):
             begun.set()
-            waiting.wait(1)
+            waiting.wait(0.2)
             maker()
 
     waiting = threading.Event()

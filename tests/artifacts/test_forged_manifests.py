@@ -4,7 +4,7 @@ Every place of real manifests is edited, one at a time: removed, renamed, reorde
 """
 
 import copy
-import itertools
+import functools
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -57,18 +57,21 @@ def changes(before: Any, key: str | int) -> Iterator[tuple[str, Change]]:
         yield f"{other!r}", put(other)
 
 
-def forgeries(manifest: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for *above, key in places(manifest):
-        holder: Any = manifest
-        for step in above:
-            holder = holder[step]
-        for done, change in changes(holder[key], key):
-            forged: Any = copy.deepcopy(manifest)
-            inner = forged
-            for step in above:
-                inner = inner[step]
-            change(inner, key)
-            yield f"{'.'.join(map(str, (*above, key)))}: {done}", forged
+def holder_of(manifest: Any, above: list[str | int]) -> Any:
+    return functools.reduce(lambda holder, step: holder[step], above, manifest)
+
+
+def forgeries(manifest: dict[str, Any], count: int | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All of them, or about a number that lie evenly among them."""
+    edits = [
+        (above, key, done, change)
+        for *above, key in places(manifest)
+        for done, change in changes(holder_of(manifest, above)[key], key)
+    ]
+    for above, key, done, change in edits[:: len(edits) // count if count else 1]:
+        forged = copy.deepcopy(manifest)
+        change(holder_of(forged, above), key)
+        yield f"{'.'.join(map(str, (*above, key)))}: {done}", forged
 
 
 def linked(source: Path, to: Path) -> Path:
@@ -100,32 +103,32 @@ def open_all(kind: str, folder: Path, scratch: Path) -> None:
     model_card(Artifact.load(folder, Kind(kind)), "name", {})
 
 
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [200, pytest.param(None, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_edit_of_a_manifest_changes_the_fingerprint_or_is_refused(kind: str, every: int, tmp_path: Path) -> None:
+def test_every_edit_of_a_manifest_changes_the_fingerprint_or_is_refused(
+    kind: str, count: int | None, tmp_path: Path
+) -> None:
     whole = json.loads((source_of(kind) / MANIFEST).read_bytes())
-    expected, not_seen, edited = read_manifest(source_of(kind)).fingerprint, [], 0
-    for what, forged in itertools.islice(forgeries(whole), 0, None, every):
+    expected, not_seen = read_manifest(source_of(kind)).fingerprint, []
+    for what, forged in forgeries(whole, count):
         (tmp_path / MANIFEST).write_text(json.dumps(forged))
-        edited += 1
         try:
             found = read_manifest(tmp_path)
         except ArtifactError:
             continue
         if found.fingerprint == expected and forged != whole:
             not_seen.append(what)
-    assert edited > 300 / every
-    assert not_seen or every > 1
+    assert not_seen or count
     assert {what.split(":")[0].split(".")[0] for what in not_seen} <= {*NOT_FINGERPRINTED}
 
 
-@pytest.mark.parametrize("every", [61, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [12, pytest.param(None, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_opens_an_edited_artifact_says_what_is_wrong(kind: str, every: int, tmp_path: Path) -> None:
+def test_whatever_opens_an_edited_artifact_says_what_is_wrong(kind: str, count: int | None, tmp_path: Path) -> None:
     source = source_of(kind)
     folder, whole = linked(source, tmp_path / "forged"), json.loads((source / MANIFEST).read_bytes())
     refused = 0
-    for number, (what, forged) in enumerate(itertools.islice(forgeries(whole), 0, None, every)):
+    for number, (what, forged) in enumerate(forgeries(whole, count)):
         (folder / MANIFEST).write_text(json.dumps(forged))
         try:
             open_all(kind, folder, tmp_path / str(number))

@@ -1,10 +1,11 @@
-import multiprocessing
+import time
 from pathlib import Path
 
 import pytest
 
 from lingraft.artifacts.locks import folder_lock, remove_partial_writes
 from lingraft.errors import ArtifactError
+from tests.fixtures import forked
 
 
 def test_a_folder_is_held_by_one_at_a_time_and_is_gone_if_nothing_came_into_it(tmp_path: Path) -> None:
@@ -19,27 +20,6 @@ def test_a_folder_is_held_by_one_at_a_time_and_is_gone_if_nothing_came_into_it(t
         (folder / "mine").write_text("mine")
     assert (folder / "mine").read_text() == "mine"
     with folder_lock(folder):
-        pass
-
-
-def _hold(folder: Path, held: "multiprocessing.synchronize.Event") -> None:
-    with folder_lock(folder):
-        held.set()
-        while True:
-            pass
-
-
-def test_a_process_that_is_killed_holds_nothing(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("forkserver")
-    held = context.Event()
-    process = context.Process(target=_hold, args=(tmp_path / "out", held))
-    process.start()
-    assert held.wait(60)
-    with pytest.raises(ArtifactError), folder_lock(tmp_path / "out"):
-        pass
-    process.kill()
-    process.join()
-    with folder_lock(tmp_path / "out"):
         pass
 
 
@@ -58,3 +38,18 @@ def test_only_what_a_killed_writer_left_of_this_very_folder_is_removed(tmp_path:
     remove_partial_writes(tmp_path / "out")
     left = {".out-2-abcdefgh", ".out-abcdefghi", "out-abcdefgh", ".other-abcdefgh", "out"}
     assert {place.name for place in tmp_path.iterdir()} == left
+
+
+def hold(folder: Path) -> None:
+    with folder_lock(folder):
+        print("held", flush=True)
+        time.sleep(600)
+
+
+def test_a_process_that_is_killed_holds_nothing(tmp_path: Path) -> None:
+    with forked.start(hold, tmp_path / "out", log=tmp_path / "log") as child:
+        child.wait_for_word("held")
+        with pytest.raises(ArtifactError), folder_lock(tmp_path / "out"):
+            pass
+    with folder_lock(tmp_path / "out"):
+        pass

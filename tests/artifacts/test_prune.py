@@ -16,7 +16,7 @@ from lingraft.cli import app
 from lingraft.errors import ArtifactError
 
 DAY = 86_400
-OLD, NEW = {"seed": 1}, {"seed": 2}
+OLD = {"seed": 1}
 
 
 def _use(results: Path, provenance: dict[str, int], part: str = "") -> Path:
@@ -34,31 +34,6 @@ def _age(folder: Path, days: float) -> None:
         os.utime(path, (time.time() - days * DAY,) * 2)
 
 
-def test_a_result_goes_when_no_run_has_asked_for_it_for_long(tmp_path: Path) -> None:
-    old, new = _use(tmp_path, OLD), _use(tmp_path, NEW)
-    _age(old, 31)
-    _age(new, 29)
-    assert [*prune_results(tmp_path, 30 * DAY)] == [old]
-    assert not old.exists()
-    assert new.exists()
-    assert _use(tmp_path, OLD) == old
-
-
-def test_a_run_that_takes_a_result_keeps_it(tmp_path: Path) -> None:
-    old = _use(tmp_path, OLD)
-    _age(old, 31)
-    _use(tmp_path, OLD)
-    assert [*prune_results(tmp_path, 30 * DAY)] == []
-
-
-def test_a_training_that_has_written_a_checkpoint_keeps_it(tmp_path: Path) -> None:
-    old = _use(tmp_path, OLD)
-    _age(old, 31)
-    (old / "result.training" / "step-10").mkdir(parents=True)
-    (old / "result.training" / "step-10" / "state").write_text("x")
-    assert [*prune_results(tmp_path, 30 * DAY)] == []
-
-
 @pytest.mark.parametrize("part", ["", "de"])
 def test_a_result_that_a_process_holds_stays_however_old_it_is(tmp_path: Path, part: str) -> None:
     old = _use(tmp_path, OLD, part)
@@ -71,12 +46,6 @@ def test_a_result_that_a_process_holds_stays_however_old_it_is(tmp_path: Path, p
         other.join()
     assert found == []
     assert old.exists()
-
-
-def test_what_is_not_named_like_a_result_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    _age(tmp_path / "mine", 99)
-    assert [*prune_results(tmp_path, 30 * DAY)] == []
 
 
 def test_the_command_lists_first_and_deletes_when_it_is_told_to(tmp_path: Path) -> None:
@@ -93,3 +62,17 @@ def test_the_command_lists_first_and_deletes_when_it_is_told_to(tmp_path: Path) 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="is no folder"):
         next(prune_results(tmp_path / "absent", DAY))
+
+
+def test_a_result_goes_when_no_run_has_asked_for_it_for_long(tmp_path: Path) -> None:
+    old, new, taken, training = (_use(tmp_path, {"seed": seed}) for seed in range(4))
+    (tmp_path / "mine").mkdir()
+    for folder in (old, taken, training, tmp_path / "mine"):
+        _age(folder, 31)
+    _age(new, 29)
+    _use(tmp_path, {"seed": 2})
+    (training / "result.training" / "step-10").mkdir(parents=True)
+    (training / "result.training" / "step-10" / "state").write_text("x")
+    assert [*prune_results(tmp_path, 30 * DAY)] == [old]
+    assert {*tmp_path.iterdir()} == {new, taken, training, tmp_path / "mine"}
+    assert _use(tmp_path, {"seed": 0}) == old

@@ -43,7 +43,6 @@ def test_an_impossible_profile_is_refused(values: dict[str, Any], said: str) -> 
         ({"launch": True}, "Job"),
         ({"spot": True}, "Job"),
         ({"ephemeral_storage": "10Gi"}, "Job"),
-        ({"priority_class": "lingraft-training"}, "Job"),
         ({"time_limit_s": 60}, "Job"),
         (GPU | {"nodes": 2, "spot": True}, "TrainJob"),
     ],

@@ -69,17 +69,10 @@ def test_every_field_says_what_it_means() -> None:
     [
         ("tragets", "targets", "adaptation, alignment, cluster, encoder"),
         ("text.pth", "path", "cleaning, kind, licence, path"),
-        ("adaptation.detph", "depth", "batch_blocks, checkpoint_every_steps, clip_norm, depth"),
         (
             "tasks.0.finetune",
             "finetuning",
             "dev, evaluation, examples, finetuning, kind, label_names, labels, languages, name",
-        ),
-        ("mini.fresh_layer", "fresh_layers", "batch_blocks, clip_norm, flop_budget, fresh_layers"),
-        (
-            "search.langauge",
-            "language",
-            "budget_shares, depths, distances, flop_budget, goal, grace_share, initialisations, language",
         ),
         ("cluster.training.cpus", "cpu", "accelerator, accelerator_count, cpu"),
     ],
@@ -107,11 +100,6 @@ def test_a_kind_of_text_written_as_a_key_is_an_unknown_key_of_that_kind(kind: st
     [
         ({"source": "de"}, "targets ['de', 'tr'] must be one or more, all different, without the source, 'de'."),
         ({"search.depths": [5]}, "search.depths [5] must be among encoder.mlm_heads [1, 2, 3]."),
-        (
-            {"tasks.0.languages": ["fr"]},
-            "recipe: task 'topic' has test examples in ['fr'] only ('languages'), none of which is among the recipe's "
-            "languages ['en', 'de', 'tr'].",
-        ),
         ({"encoder.width": 0}, "encoder.width: Input should be greater than 0 (given: 0)."),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, dict) else "",
@@ -134,7 +122,7 @@ def test_every_mistake_is_listed_at_once() -> None:
     [
         *(
             ({"encoder.mlm_heads": heads}, [f"encoder: mlm_heads {heads} must be {HEADS}."])
-            for heads in ([1, 2], [2, 1, 3], [2, 2, 3], [0, 3], [-1, 3], [2, 5], [3, 5], [0], [])
+            for heads in ([1, 2], [2, 1, 3], [2, 2, 3], [0, 3], [3, 5], [])
         ),
         ({"encoder.width": 33}, ["encoder:", "33", "attention_heads 2"]),
         ({"pretraining.windows": {"tokens": 8, "steps": 60}}, ["pretraining:", "windows.steps 60", "steps 60"]),
@@ -144,7 +132,6 @@ def test_every_mistake_is_listed_at_once() -> None:
         ),
         ({"pretraining.warmup_steps": 60}, ["pretraining:", "warmup_steps 60", "steps 60"]),
         ({"pretraining.steps": "60"}, ["pretraining.steps:", "integer", "given: '60'"]),
-        ({"pretraining.steps": True}, ["pretraining.steps:", "integer", "given: True"]),
         ({"pretraining.learning_rate": float("inf")}, ["pretraining.learning_rate:", "finite"]),
         ({"pretraining.mask_rate": 0.0005}, ["pretraining.mask_rate 0.0005", "none of the 512 tokens"]),
         ({"pretraining.micro_batch_blocks": 5}, ["pretraining:", "micro_batch_blocks 5", "batch_blocks 16"]),
@@ -156,11 +143,8 @@ def test_every_mistake_is_listed_at_once() -> None:
         ({"adaptation.depth": 4}, ["adaptation.depth:", "depth 4 must be from 1 to the primary's 3 layers"]),
         ({"source": "de"}, ["targets ['de', 'tr']", "source, 'de'"]),
         ({"targets": ["de", "de"]}, ["targets ['de', 'de']", "all different"]),
-        ({"targets": []}, ["targets []", "one or more"]),
         ({"targets": ["deutsch"]}, ["targets.0:", "BCP 47", "given: 'deutsch'"]),
-        ({"source": "EN"}, ["source:", "BCP 47", "given: 'EN'"]),
         ({"tasks.0.examples": {"german": "Wo?"}}, ["tasks.0.examples.german:", "BCP 47"]),
-        ({"alignment.parallel": {"de": 3}}, ["alignment.parallel.de:", "given: 3"]),
         ({"alignment.parallel": {"de": ["a", "b", "c"]}}, ["alignment.parallel.de:", "given: ['a', 'b', 'c']"]),
         (
             {"alignment.parallel": {"de": ["a", "a"]}},
@@ -173,7 +157,6 @@ def test_every_mistake_is_listed_at_once() -> None:
             {"tasks": {"finetuning": {}, "examples": {"en": "a"}}},
             ["tasks: must be a list of sections that begin with [[tasks]]", "[tasks.finetuning], [tasks.examples]"],
         ),
-        ({"search.depths": [1, 5]}, ["search.depths [1, 5]", "[1, 2, 3]"]),
         ({"search.depths": [1, 1]}, ["search:", "depths [1, 1]", "must all be different"]),
         ({"search.flop_budget": 1e9}, ["search:", "steps_at_depth or flop_budget", "both"]),
         ({"search.target_score": 0.5}, ["search:", "goal 'compute'", "goal is 'score'"]),
@@ -185,7 +168,6 @@ def test_every_mistake_is_listed_at_once() -> None:
         ({"split": {"dev_share": 0.5, "test_share": 0.5}}, ["split:", "below 0.9"]),
         ({"text": {"kind": "web"}}, ["text:", "'libreoffice-help', 'folder', 'huggingface'"]),
         ({"text": {"path": "texts"}}, ["text.kind:", "libreoffice-help, folder, huggingface"]),
-        ({"text": {"kind": "folder"}}, ["text.path:", "required"]),
         ({"text": {"kind": "files", "paths": {"de": []}}}, ["text:", "paths of 'de', []", "one or more"]),
         ({"text": {"kind": "files", "paths": {"de": ["a", "a"]}}}, ["text:", "['a', 'a']", "all different"]),
     ],
@@ -198,7 +180,7 @@ def test_an_impossible_value_is_refused_with_its_key_and_what_is_allowed(
     assert [word for word in words if word not in message] == []
 
 
-@pytest.mark.parametrize("raw", ["{", "[]", "3", '{"name": "x"}'])
+@pytest.mark.parametrize("raw", ["{", "[]"])
 def test_json_that_is_no_recipe_is_refused(raw: str) -> None:
     with pytest.raises(RecipeError, match="recipe is not usable"):
         Recipe.parse(raw)

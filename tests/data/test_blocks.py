@@ -2,7 +2,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
@@ -11,7 +10,7 @@ from lingraft.data import blocks, token_stream
 from lingraft.data.blocks import load_blocks, pack_blocks
 from lingraft.data.text import SPLITS, load_split
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
-from lingraft.errors import ArtifactError, TextError, TokenizerError
+from lingraft.errors import TextError, TokenizerError
 from tests.workshop import Workshop
 
 BEGIN, END = DEFAULT_SPECIAL_IDS.begin, DEFAULT_SPECIAL_IDS.end
@@ -55,11 +54,6 @@ def test_blocks_made_with_another_tokenizer_are_refused_with_both_hashes(worksho
     assert turkish.hash in str(caught.value)
 
 
-def test_blocks_of_another_length_are_refused_with_both_lengths(workshop: Workshop) -> None:
-    with pytest.raises(ArtifactError, match="blocks of 32 tokens, but the recipe says 64"):
-        load_blocks(workshop.blocks["de"], Tokenizer.load(workshop.tokenizers["de"]), 64)
-
-
 def test_text_shorter_than_a_block_is_refused_with_its_split(workshop: Workshop, tmp_path: Path) -> None:
     recipe = with_length(workshop.recipe, 100_000)
     with pytest.raises(TextError, match="the train split of 'de' is shorter than a block: 100000"):
@@ -78,15 +72,3 @@ def test_bytes_do_not_depend_on_the_number_of_cores(
         made.append(blocks.build(recipe, *source, tmp_path / str(threads), shard_bytes=1 << 12))
     assert len(made[0].manifest.files) > 6
     assert made[0].manifest.files == made[1].manifest.files
-
-
-def test_blocks_are_the_same_however_large_shards_are(workshop: Workshop, tmp_path: Path) -> None:
-    source = workshop.recipe, workshop.texts["de"], workshop.tokenizers["de"]
-    small = blocks.build(*source, tmp_path / "small", shard_bytes=1000)
-    assert len(small.manifest.files) > 20
-    for name in SPLITS:
-        one, other = (
-            blocks.open_split(small, name),
-            blocks.open_split(Artifact.open(workshop.blocks["de"], Kind.BLOCKS), name),
-        )
-        assert torch.equal(one.all(), other.all())

@@ -1,13 +1,12 @@
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lingraft.data import documents
-from lingraft.data.documents import DIVIDED_DOCUMENTS, STRAY_BLANKS, Document, hash_name, text_files
+from lingraft.data.documents import DIVIDED_DOCUMENTS, STRAY_BLANKS, Document, hash_name
 from lingraft.errors import TextError
 from tests.read_text import read_documents, read_files
 
@@ -68,24 +67,6 @@ def test_a_line_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.
     _write(tmp_path / name, '{"text": "1"}\n' + "x" * 21)
     with pytest.raises(TextError, match=rf"{name}, line 2: the line has more than 20 bytes"):
         _texts(tmp_path)
-
-
-def test_a_plain_text_file_is_read_once_and_no_further_than_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = []
-
-    def lines(*_: object) -> Iterator[str]:
-        for number in range(10_000):
-            read.append(number)
-            yield f"Zeile {number}"
-
-    monkeypatch.setattr(documents, "_LOOK_AHEAD", 100)
-    monkeypatch.setattr(documents, "read_lines", lines)
-    _write(tmp_path / "de.txt", "read by the function above")
-    found = read_documents(tmp_path, "de")
-    assert [next(found).text for _ in range(100)] == [f"Zeile {number}" for number in range(100)]
-    assert read == list(range(100))
 
 
 def test_jsonl_takes_name_and_label_or_names_by_content(tmp_path: Path) -> None:
@@ -151,22 +132,6 @@ def test_a_wrong_jsonl_line_is_named_by_file_and_line(tmp_path: Path, line: str,
     _write(tmp_path / "de.jsonl", f'{{"text": "Fine"}}\n{line}\n')
     with pytest.raises(TextError, match=rf"de\.jsonl, line 2: .*{message}"):
         _texts(tmp_path)
-
-
-def test_files_are_read_in_the_order_given_whatever_their_names(tmp_path: Path) -> None:
-    _write(tmp_path / "news.txt", "Eins.\nZwei.\n")
-    (tmp_path / "web.jsonl.gz").write_bytes(gzip.compress(b'{"text": "Drei.", "label": "web"}\n'))
-    _write(tmp_path / "pages/sport/a.txt", "Tor!")
-    paths = [tmp_path / name for name in ("web.jsonl.gz", "news.txt", "pages")]
-    read = [(document.text, document.label) for document in read_files(paths)]
-    assert read == [("Drei.", "web"), ("Eins.", None), ("Zwei.", None), ("Tor!", "sport")]
-
-
-def test_a_folders_files_are_those_that_are_read(tmp_path: Path) -> None:
-    for name in ("pages/b.txt", "pages/a/c.jsonl", "pages/.hidden/d.txt", "pages/.e.txt"):
-        _write(tmp_path / name, "{}")
-    assert text_files(tmp_path / "pages") == [tmp_path / "pages/a/c.jsonl", tmp_path / "pages/b.txt"]
-    assert text_files(tmp_path / "pages/b.txt") == [tmp_path / "pages/b.txt"]
 
 
 @pytest.mark.parametrize(

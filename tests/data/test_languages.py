@@ -7,7 +7,6 @@ from lingraft.data.languages import language_name, name_and_tag, warn_of_unknown
     ("tag", "name"),
     [
         ("de", "German"),
-        ("el", "Greek"),
         ("pt-BR", "Portuguese (Brazil)"),
         ("zh-hant", "Chinese (Traditional)"),
         ("quc", "Kʼicheʼ"),

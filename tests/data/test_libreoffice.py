@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.data import libreoffice
 from lingraft.data.documents import Document
-from lingraft.data.libreoffice import folder_paragraphs, help_documents, help_folder, page_paragraphs
-from lingraft.errors import ArtifactError, TextError
+from lingraft.data.libreoffice import help_documents, help_folder, page_paragraphs
+from lingraft.errors import TextError
 
 _PAGE = """<!DOCTYPE html>
 <html><head><title>Title</title><script>var a = "<p>script</p>";</script></head>
@@ -90,11 +89,6 @@ def test_only_what_a_reader_sees_is_taken_in_order_and_whitespace_normalised(tmp
     ]
 
 
-def test_a_stray_closing_tag_does_not_hide_the_text_after_it(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text(_PAGE.format(body="</pre><p>Still here</p>"), encoding="utf-8")
-    assert page_paragraphs(tmp_path / "a.html") == ["Still here"]
-
-
 def test_pages_are_named_by_path_labelled_by_first_folder_and_cleaned(packages: Path) -> None:
     english = {"scalc/01/a": ["Same", "Sum", "=A1"], "swriter/b": ["Text"], "shared/c": ["Left in English"]}
     german = {
@@ -160,35 +154,6 @@ def test_missing_tools_are_named_with_the_other_ways(
     with pytest.raises(TextError, match=f"{missing} is not installed here") as caught:
         help_folder("de")
     assert "--text DIR" in str(caught.value)
-
-
-def test_pages_are_parsed_once_however_many_languages_are_compared_with_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pages, parsed = tmp_path / "libreoffice-help-de_1_all", list[str]()
-    _write_page(pages / "scalc/a.html", "Summe", "Zelle")
-    _write_page(pages / "smath/b.html", "Formel")
-
-    def counting(page: Path) -> list[str]:
-        parsed.append(page.name)
-        return page_paragraphs(page)
-
-    monkeypatch.setattr(libreoffice, "page_paragraphs", counting)
-    first, second = folder_paragraphs(pages), folder_paragraphs(pages)
-    assert first == second == {"scalc/a.html": ["Summe", "Zelle"], "smath/b.html": ["Formel"]}
-    assert parsed == ["a.html", "b.html"]
-
-
-def test_pages_whose_cache_cannot_be_written_are_read_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _write_page(tmp_path / "pages/scalc/a.html", "Summe")
-
-    def refuse(path: Path, text: str) -> None:
-        raise ArtifactError(f"{path} cannot be written")
-
-    monkeypatch.setattr(libreoffice, "write_text", refuse)
-    assert folder_paragraphs(tmp_path / "pages") == {"scalc/a.html": ["Summe"]}
 
 
 @pytest.mark.parametrize(

@@ -103,15 +103,6 @@ def test_masking_neither_takes_numbers_from_the_host_nor_waits_for_the_device_to
     assert calls.names.isdisjoint({"lift_fresh", "_to_copy", "copy_", "nonzero", "_local_scalar_dense"})
 
 
-@pytest.mark.parametrize(("rate", "length"), [(0.15, 128), (0.15, 30), (0.01, 10), (0.3, 7), (1 / 3, 512)])
-def test_places_predicted_are_the_share_of_all_so_far_to_the_nearest(rate: float, length: int) -> None:
-    for blocks in (1, 2, 9, 1000):
-        assert abs(count_predicted(rate, length, 0, blocks) - rate * length * blocks) <= 0.5
-        assert sum(count_predicted(rate, length, place, 1) for place in range(5, 5 + blocks)) == count_predicted(
-            rate, length, 5, blocks
-        )
-
-
 @pytest.mark.parametrize("special", ELSEWHERE.values(), ids=ELSEWHERE)
 def test_special_pieces_of_another_tokenizer_are_neither_hidden_nor_drawn(special: SpecialIds) -> None:
     vocabulary = 200
@@ -128,3 +119,12 @@ def test_special_pieces_of_another_tokenizer_are_neither_hidden_nor_drawn(specia
     assert not torch.isin(replaced_M, ids).any()
     assert sorted(replaced_M.unique().tolist()) == sorted(set(range(vocabulary)) - set(special))
     assert float((now_M == special.mask).float().mean()) == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.parametrize(("rate", "length"), [(0.15, 128), (0.15, 30), (0.01, 10), (0.3, 7), (1 / 3, 512)])
+def test_places_predicted_are_the_share_of_all_so_far_to_the_nearest(rate: float, length: int) -> None:
+    for blocks in (1, 2, 9, 1000):
+        assert abs(count_predicted(rate, length, 0, blocks) - rate * length * blocks) <= 0.5
+        assert sum(count_predicted(rate, length, place, 1) for place in range(5, 5 + blocks)) == count_predicted(
+            rate, length, 5, blocks
+        )

@@ -43,11 +43,6 @@ def test_both_layouts_hold_the_same_pairs(suffix: str, tmp_path: Path) -> None:
     assert [pair.place for pair in read_pairs(each)][1] == f"{each[0]} and {each[1]}, line 2"
 
 
-def test_pairs_are_read_one_by_one(tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text("sol\tzun\n" + "broken\n" * 3)
-    assert next(read_pairs(str(tmp_path / "pairs.tsv"))).target == "zun"
-
-
 @pytest.mark.parametrize(("source", "target"), [("a\nb\nc\n", "x\n"), ("a\n", "x\ny\nz\n")])
 def test_files_of_unequal_length_are_refused_with_both_counts(source: str, target: str, tmp_path: Path) -> None:
     files = two(tmp_path, source, target)

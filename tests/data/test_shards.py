@@ -128,14 +128,6 @@ def test_a_flipped_bit_is_found_before_its_shard_is_used_and_hurts_no_other(tmp_
         found.tensors("train-00003")
 
 
-def test_a_truncated_shard_is_found_before_training_begins(tmp_path: Path) -> None:
-    found = packed(tmp_path / "blocks", 95, 10)
-    path = tmp_path / "blocks/train-00009.safetensors"
-    path.write_bytes(path.read_bytes()[: 5 * T * 2])
-    with pytest.raises(ArtifactError, match=r"train-00009\.safetensors was truncated or edited"):
-        open_split(found, "train")
-
-
 def test_what_is_expected_is_verified_meanwhile(tmp_path: Path) -> None:
     found = packed(tmp_path / "blocks", 95, 10)
     blocks = open_split(found, "train")
@@ -166,3 +158,11 @@ def test_blocks_from_before_there_were_shards_are_to_be_made_again(tmp_path: Pat
         draft.facts = {"details": {"block_tokens": T, "vocabulary": 1000}, "library_version": "0.0.9"}
     with pytest.raises(ArtifactError, match=r"made by lingraft 0\.0\.9 and has no shards of its dev split.*Make the"):
         open_split(Artifact.open(tmp_path / "old", Kind.BLOCKS), "dev")
+
+
+def test_a_truncated_shard_is_found_before_training_begins(tmp_path: Path) -> None:
+    found = packed(tmp_path / "blocks", 95, 10)
+    path = tmp_path / "blocks/train-00009.safetensors"
+    path.write_bytes(path.read_bytes()[: 5 * T * 2])
+    with pytest.raises(ArtifactError, match=r"train-00009\.safetensors was truncated or edited"):
+        open_split(found, "train")

@@ -5,7 +5,7 @@ import torch
 
 from lingraft.data.shuffling import ShuffledIndices
 
-SIZES = [(1, None), (7, None), (100, None), (100, 10), (103, 10), (95, 10), (10, 3), (5, 8), (20, 1)]
+SIZES = [(1, None), (100, None), (100, 10), (103, 10), (5, 8), (20, 1)]
 
 
 @pytest.mark.parametrize(("count", "window"), SIZES)
@@ -45,7 +45,7 @@ def test_rows_of_a_window_come_together_and_windows_in_no_order(count: int) -> N
 @pytest.mark.parametrize("window", [None, 5])
 def test_every_row_is_as_likely_at_every_place(window: int | None) -> None:
     counts = torch.zeros(10, 10)
-    for seed in range(2000):
+    for seed in range(500):
         counts[torch.arange(10), ShuffledIndices(10, seed, window).rows(0, 10)] += 1
-    expected = 2000 / 10
+    expected = 500 / 10
     assert float((counts - expected).abs().max()) < 5 * expected**0.5

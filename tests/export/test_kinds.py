@@ -22,7 +22,6 @@ from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.pairs import pad, pad_types
 from tests.tiny import Pieces, Tiny, write_task
 
-KINDS: tuple[TaskKindName, ...] = ("texts", "pairs", "questions", "tags")
 ROBERTA, BERT = Family(), Family(position_offset=0, segments=2, separators=1, layer_norm_eps=1e-3)
 MODERN = Family(position_offset=0, separators=1, pre_norm=PreNorm(global_every=2, local_tokens=6))
 BIASES: Any = dict.fromkeys(("attention_bias", "feedforward_bias", "norm_bias", "head_bias"), True)
@@ -30,7 +29,6 @@ FAMILIES = {
     "roberta": ROBERTA,
     "bert": BERT,
     "one segment, tanh": Family(segments=1, activation="gelu_tanh", head_activation="gelu_tanh"),
-    "relu": Family(activation="relu", head_activation="relu"),
     "modern": MODERN,
     "modern with biases, relu": MODERN.model_copy(
         update={"activation": "relu", "head_activation": "gelu_tanh", "pre_norm": PreNorm(local_tokens=9, **BIASES)}
@@ -53,8 +51,10 @@ def task_of(kind: TaskKindName, pieces: Pieces, tiny: Tiny, folder: Path) -> Pat
     return write_task(recipe, tiny.primary, folder / kind, seed=2)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("family", [ROBERTA, BERT, MODERN], ids=["roberta", "bert", "modern"])
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [("texts", ROBERTA), ("questions", ROBERTA), ("pairs", BERT), ("tags", BERT), ("pairs", MODERN), ("tags", MODERN)],
+)
 def test_each_kind_is_answered_as_pytorch_answers_it(
     pieces: Pieces, tmp_path: Path, kind: TaskKindName, family: Family
 ) -> None:

@@ -14,7 +14,6 @@ from lingraft.bundle.tables import EmbeddingTable
 from lingraft.errors import ArtifactError, ExportError, ServingError
 from lingraft.export import evaluation_examples
 from lingraft.export import export_bundle as export
-from lingraft.export.language import table_tensors
 from lingraft.export.operators import quantise
 from lingraft.export.parity import require_parity
 from lingraft.model.loading import load_embeddings, load_primary
@@ -88,13 +87,6 @@ def test_golden_answers_of_another_table_are_not_given(precise: Path) -> None:
     opened.run_self_test(["en", "tr"])
 
 
-def test_an_int8_row_does_not_depend_on_what_shares_its_batch(precise: Path, tiny: Tiny) -> None:
-    opened = Bundle.load(precise, "int8")
-    rows = rows_of(tiny, "de", sentences("de", words=(3, 1, 40)))
-    alone_BC, among_BC = (onnx_logits(opened, "de", each) for each in (rows[:1], rows))
-    torch.testing.assert_close(alone_BC[0], among_BC[0], rtol=0, atol=1e-4)
-
-
 def test_quantised_weights_are_7_bits_a_channel_and_near_what_they_were() -> None:
     weight_IO = torch.randn(64, 8, generator=torch.Generator().manual_seed(1)) * torch.logspace(-3, 2, 8)
     stored_IO, scale_O = quantise(weight_IO)
@@ -121,7 +113,7 @@ def test_tables_of_each_format_are_read_in_place(tiny: Tiny, tmp_path: Path, tab
     np.testing.assert_allclose(table.dot(features_ND)[1], table.rows(np.arange(len(table))).sum(1), atol=1e-4)
 
 
-@pytest.mark.parametrize("ids", [[-1], [120], [0, 10**6]])
+@pytest.mark.parametrize("ids", [[-1], [0, 120]])
 def test_ids_outside_a_table_are_refused(bundle: Path, ids: list[int]) -> None:
     table = EmbeddingTable.open(bundle / "de" / "table.safetensors")
     with pytest.raises(IndexError, match="table of 120 rows"):
@@ -171,12 +163,6 @@ def test_a_primary_is_judged_on_masked_tokens(tiny: Tiny, tmp_path: Path) -> Non
     assert parity["fp32"]["de"]["score"] == pytest.approx(expected, abs=0.01)
     assert parity["int8"]["de"]["score"] + parity["int8"]["de"]["loss"] == pytest.approx(expected)
     assert "score" not in parity["fp32"]["en"]
-
-
-def test_stored_rows_of_zeros_stay_zeros() -> None:
-    stored = table_tensors(torch.zeros(2, 3), "int8")
-    assert stored["table_VD"].count_nonzero() == 0
-    assert stored["scale_V"].isfinite().all()
 
 
 def test_a_file_that_is_no_table_is_refused(bundle: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from lingraft.bundle.format import TABLE_FORMATS, TableFormat
+from lingraft.bundle.format import TableFormat
 from lingraft.cli import app
 from lingraft.config.encoder import Family
 from lingraft.config.gate import PARITY_TOLERANCE
@@ -54,7 +54,7 @@ def padded(rows: list[list[int]]) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.parametrize("tables", TABLE_FORMATS)
+@pytest.mark.parametrize("tables", ["float32", "int8"])
 def test_each_language_is_opened_with_nothing_of_ours_and_answers_like_pytorch(
     tiny: Tiny, tmp_path: Path, tables: TableFormat
 ) -> None:
@@ -63,7 +63,7 @@ def test_each_language_is_opened_with_nothing_of_ours_and_answers_like_pytorch(
     assert all(0 <= each <= PARITY_TOLERANCE for each in found.values())
     rows = rows_of(tiny, "de", sentences("de"))
     (logits_BC,) = plainly(tmp_path / "out" / "de.onnx", padded(rows), tmp_path)
-    far = {"float32": PARITY_TOLERANCE, "float16": 0.1, "int8": 1.0}[tables]
+    far = {"float32": PARITY_TOLERANCE, "int8": 1.0}[tables]
     expected_BC = pytorch_logits(tiny, "de", rows)
     torch.testing.assert_close(torch.from_numpy(logits_BC), expected_BC, rtol=0, atol=far)
 

@@ -85,14 +85,6 @@ def test_gradients_are_those_of_transformers(encoder: Encoder, peer: RobertaForM
     torch.testing.assert_close(encoder.layers[0].qkv.weight.grad[: SHAPE.width], their_query, **CLOSE)
 
 
-@torch.no_grad()
-def test_what_is_not_visible_changes_nothing(encoder: Encoder) -> None:
-    tokens_BT, visible_BT = padded()
-    other_BT = torch.where(visible_BT, tokens_BT, 50)
-    one, other = (encoder.hidden_states(tokens, (4,), visible_BT)[4] for tokens in (tokens_BT, other_BT))
-    assert torch.equal(one[visible_BT], other[visible_BT])
-
-
 @pytest.mark.parametrize("with_padding", [False, True])
 def test_training_computes_what_inference_does(encoder: Encoder, with_padding: bool) -> None:
     tokens_BT, visible_BT = padded() if with_padding else (some_tokens(), None)
@@ -112,14 +104,6 @@ def test_a_head_computes_nothing_above_itself(encoder: Encoder) -> None:
     assert all(parameter.grad is None for layer in encoder.layers[2:] for parameter in layer.parameters())
     assert all(parameter.grad is None for parameter in encoder.heads["4"].parameters())
     assert all(parameter.grad is not None for parameter in encoder.layers[:2].parameters())
-
-
-@torch.no_grad()
-def test_a_heads_logits_do_not_depend_on_which_others_are_asked_for(encoder: Encoder) -> None:
-    alone = encoder.masked_logits(some_tokens(), some_places(), (2,))[2]
-    together = encoder.masked_logits(some_tokens(), some_places(), (4, 2))
-    assert torch.equal(together[2], alone)
-    assert not torch.equal(together[4], alone)
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
@@ -206,3 +190,11 @@ def test_positions_may_begin_as_sinusoids_of_the_same_spread() -> None:
     for shift in (0, 1, 5):  # what two places have in common depends on their distance alone
         along_T = products_TT.diagonal(shift)
         torch.testing.assert_close(along_T, along_T[:1].expand_as(along_T), rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_heads_logits_do_not_depend_on_which_others_are_asked_for(encoder: Encoder) -> None:
+    alone = encoder.masked_logits(some_tokens(), some_places(), (2,))[2]
+    together = encoder.masked_logits(some_tokens(), some_places(), (4, 2))
+    assert torch.equal(together[2], alone)
+    assert not torch.equal(together[4], alone)

@@ -106,16 +106,6 @@ def test_a_primary_of_another_shape_than_the_recipes_is_refused(workshop: Worksh
             load_primary(workshop.primary, shape.model_copy(update=other))
 
 
-def test_one_noun_is_not_taken_for_another(workshop: Workshop) -> None:
-    for load, folder in (
-        (load_primary, workshop.embeddings["de"]),
-        (load_embeddings, workshop.primary),
-        (load_task, workshop.primary),
-    ):
-        with pytest.raises(ArtifactError, match="of kind"):
-            load(folder)
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -12,10 +12,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from lingraft.config.encoder import EncoderShape, Family
-from lingraft.model.encoder import Encoder, Vocabulary, fresh_layers, mini_model
+from lingraft.model.encoder import Encoder, fresh_layers, mini_model
 from lingraft.model.flops import UpdateShape
 from lingraft.model.pre_norm import Attention
-from lingraft.model.swap import swap
 
 VOCABULARY, TOKENS = 61, 40
 PRE_NORM = {"local_tokens": 8, "global_every": 2}
@@ -97,15 +96,6 @@ def spied(encoder: Encoder) -> list[Spied]:
     return [*encoder.layers]
 
 
-def test_swapping_back_restores_the_logits_bit_for_bit(primary: Encoder) -> None:
-    before = logits(primary, 4)
-    own = swap(primary, drawn(Vocabulary(VOCABULARY, 24)))
-    assert not torch.allclose(logits(primary, 4), before, atol=0.1)
-    swap(primary, own)
-    assert torch.equal(logits(primary, 4), before)
-    assert set(primary.state_dict()) - set(primary.body_tensors()) == {"vocabulary.table_VD", "vocabulary.bias_V"}
-
-
 @torch.no_grad()
 def test_what_is_not_visible_changes_nothing(primary: Encoder) -> None:
     visible_BT = torch.arange(TOKENS) < torch.tensor([[TOKENS], [11], [1]])
@@ -140,27 +130,10 @@ def test_padding_beyond_the_reach_of_any_token_sees_itself(length: int) -> None:
 
 
 @torch.no_grad()
-def test_no_mask_is_made_where_all_is_in_reach_or_no_layer_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
-    pre_norm = SHAPE.family.pre_norm
-    within, beyond = (Attention.local(tokens(1)[:, :length], SHAPE, pre_norm, None) for length in (5, 6))
-    assert within.visible is None
-    assert beyond.visible is not None
-    monkeypatch.setattr(Attention, "local", None)
-    family = SHAPE.family.model_copy(update={"pre_norm": pre_norm.model_copy(update={"global_every": 1})})
-    logits(Encoder(SHAPE.model_copy(update={"family": family}), VOCABULARY), 4)
-    logits(Encoder(SHAPE.cut(1, (1,)), VOCABULARY), 1)
-
-
-@torch.no_grad()
 def test_windows_are_blocks_of_their_own(primary: Encoder) -> None:
     within = primary.hidden_states(tokens(), (4,), window=20)[4]
     alone = primary.hidden_states(tokens().view(-1, 20), (4,))[4].view_as(within)
     torch.testing.assert_close(within, alone, rtol=0, atol=1e-6)
-
-
-def test_no_position_table_limits_the_length(primary: Encoder) -> None:
-    with torch.no_grad():
-        assert primary.hidden_states(tokens().repeat(1, 3), (4,))[4].shape == (3, 3 * TOKENS, 24)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
@@ -188,9 +161,3 @@ def test_flops_of_pretraining_are_those_that_torch_counts(global_every: int) -> 
         encoder.masked_logits(tokens_BT, places_M, (5,))[5].logsumexp(-1).sum().backward()
     work = UpdateShape.of(shape, layers=5, vocabulary=VOCABULARY, batch_blocks=2, mask_rate=1 / 8)
     assert counter.get_total_flops() == pytest.approx(work.pretraining_flops(), rel=0.02)
-
-
-@pytest.mark.parametrize(("width", "expected"), [(24, 64), (768, 2048)])
-def test_gated_layers_are_as_wide_as_gives_the_weights_of_plain_ones(width: int, expected: int) -> None:
-    shape = SHAPE.model_copy(update={"width": width, "feedforward": None})
-    assert shape.feedforward_width == expected

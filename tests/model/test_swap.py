@@ -1,14 +1,8 @@
 import torch
 
-from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.manifest import Kind
-from lingraft.config.initialisation import Initialisation
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.model.encoder import Encoder
-from lingraft.model.initialisation.initial_rows import shared_pieces
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.stages.embeddings import initial_rows
 from tests.workshop import Workshop
 
 
@@ -32,16 +26,3 @@ def test_a_vocabulary_may_have_another_size(workshop: Workshop) -> None:
     found = encoder.masked_logits(torch.tensor([[0, 6, 2]]), torch.tensor([1]), (1,))[1]
     assert found.tolist() == [list(range(7))]
     assert len(encoder.vocabulary) == 7
-
-
-def test_a_recipe_says_where_rows_start_from_and_the_manifest_how_many_were_copied(workshop: Workshop) -> None:
-    primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
-    settings = workshop.recipe.adaptation.model_copy(update={"initialisation": Initialisation.RANDOM})
-    random = workshop.recipe.model_copy(update={"adaptation": settings})
-    shared = shared_pieces(primary.tokenizer, pieces)
-    found = initial_rows(workshop.recipe, primary, pieces)
-    assert found.copied == len(shared) + len(DEFAULT_SPECIAL_IDS) > len(DEFAULT_SPECIAL_IDS)
-    assert initial_rows(random, primary, pieces).copied == len(DEFAULT_SPECIAL_IDS)
-    details = Artifact.load(workshop.embeddings["de"], Kind.EMBEDDINGS).manifest.details
-    assert details["overlap"] == found.copied
-    assert details["overlap_by_class"] == found.counts()

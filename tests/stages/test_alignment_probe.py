@@ -1,12 +1,10 @@
 """Pairs that alignment is measured over, and the source's side of them."""
 
-import json
 from pathlib import Path
 
 import pytest
-import torch
 
-from lingraft.artifacts.artifact import Artifact, create
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.data.blocks import open_split
 from lingraft.data.parallel_text import Pair
@@ -86,23 +84,6 @@ def test_paragraphs_of_parallel_documents_are_paired(
     assert found.depths == (workshop.recipe.adaptation.depth, workshop.recipe.encoder.layers)
 
 
-def test_a_document_of_other_paragraphs_is_not_parallel(
-    workshop: Workshop, primary: Primary, reference: Reference, tmp_path: Path
-) -> None:
-    """One line more in each document, as where a translation is behind."""
-    with create(tmp_path / "text", Kind.TEXT) as draft:
-        for name in ("train", "dev", "test"):
-            lines = (workshop.texts["de"] / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-            longer = [json.loads(line) for line in lines]
-            longer = [each | {"text": each["text"] + "\nba de ki lo mu na"} for each in longer]
-            (draft.folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in longer))
-        draft.facts = {"language": "de"}
-    pieces, text = Tokenizer.load(workshop.tokenizers["de"]), Artifact.load(tmp_path / "text", Kind.TEXT)
-    found = probe_of(reference, "test", primary.tokenizer, pieces, text, held_out(workshop, "de"))
-    assert found
-    assert found.basis is AlignmentBasis.PIECES
-
-
 def test_the_source_finds_all_of_itself_by_its_pieces_contexts(
     workshop: Workshop, primary: Primary, reference: Reference
 ) -> None:
@@ -178,13 +159,6 @@ def test_too_few_held_out_lines_are_told_and_the_result_names_what_was_measured_
     assert f"{file}: of these pairs, {held} are held out to measure alignment of 'de' on the test split" in told
     assert "give about 800 pairs or more" in told
     assert f"is measured over {found.pairs} parallel paragraphs of the test split" in told
-
-
-def test_a_reference_is_the_same_every_time(workshop: Workshop, primary: Primary, reference: Reference) -> None:
-    blocks = Artifact.load(workshop.blocks["en"], Kind.BLOCKS)
-    again = alignment_probe.reference_tensors(primary, text_of(workshop, "en"), blocks, reference.depths)
-    assert again.keys() == reference.tensors.keys()
-    assert all(torch.equal(again[name], tensor) for name, tensor in reference.tensors.items())
 
 
 def test_the_reference_of_another_primary_is_refused(workshop: Workshop, english: Path, tmp_path: Path) -> None:

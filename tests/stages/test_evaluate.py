@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from lingraft.stages.results import (
     MASKED,
     MASKED_INITIAL,
     LanguageResult,
+    SeedScores,
     SourceResult,
     TaskScores,
     load_items,
@@ -57,13 +59,27 @@ def topic(result: LanguageResult | SourceResult) -> TaskScores:
 
 
 @pytest.fixture(scope="module")
-def german(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> LanguageResult:
-    return judged(workshop, tmp_path_factory.mktemp("german") / "out")
+def german_folder(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("german") / "out"
+    judged(workshop, out)
+    return out
 
 
 @pytest.fixture(scope="module")
-def english(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> SourceResult:
-    return source_judged(workshop, tmp_path_factory.mktemp("english") / "out")
+def german(german_folder: Path) -> LanguageResult:
+    return load_language(german_folder)
+
+
+@pytest.fixture(scope="module")
+def english_folder(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("english") / "out"
+    source_judged(workshop, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def english(english_folder: Path) -> SourceResult:
+    return load_source(english_folder)
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +178,24 @@ def test_a_task_is_judged_in_the_languages_that_have_examples(
     assert source_judged(shop, tmp_path / "en").tasks == english.tasks
 
 
+def test_one_evaluation_is_not_taken_for_the_other_nor_another_artifact_for_one(
+    workshop: Workshop, german_folder: Path, english_folder: Path
+) -> None:
+    with pytest.raises(ArtifactError, match="evaluation of a source, but that of a language is needed"):
+        load_language(english_folder)
+    with pytest.raises(ArtifactError, match="evaluation of a language, but that of a source is needed"):
+        load_source(german_folder)
+    with pytest.raises(ArtifactError, match="of kind primary, but one of kind evaluation"):
+        load_language(workshop.primary)
+
+
+def test_seeds_are_averaged_and_a_single_one_says_nothing_of_spread() -> None:
+    scores, single = SeedScores(by_seed={1: 0.2, 5: 0.4, 9: 0.6}), SeedScores(by_seed={1: 0.25})
+    assert (scores.mean, scores.deviation) == (pytest.approx(0.4), pytest.approx(0.2))
+    assert single.mean == 0.25
+    assert math.isnan(single.deviation)
+
+
 def test_a_task_that_the_recipe_lacks_is_not_judged(workshop: Workshop, tmp_path: Path) -> None:
     shop = dataclasses.replace(workshop, recipe=workshop.recipe.model_copy(update={"tasks": ()}))
     with pytest.raises(RecipeError, match="a task 'topic'"):
@@ -212,9 +246,10 @@ def test_text_or_blocks_of_another_language_are_refused(workshop: Workshop, tmp_
         judged(blocks, tmp_path / "out")
 
 
-def test_scores_are_kept_item_by_item(workshop: Workshop, tmp_path: Path) -> None:
-    result = judged(workshop, tmp_path / "out")
-    items = load_items(tmp_path / "out")
+def test_scores_are_kept_item_by_item_or_the_refusal_says_what_to_do(
+    workshop: Workshop, german: LanguageResult, german_folder: Path, tmp_path: Path
+) -> None:
+    result, items = german, load_items(german_folder)
     assert set(items) == {MASKED, MASKED_INITIAL, *(task_item("topic", seed) for seed in workshop.tasks)}
     assert (items[MASKED].score, items[MASKED_INITIAL].score) == (result.masked.primary, result.masked.primary_initial)
     blocks = held_out(workshop, "de")
@@ -223,18 +258,6 @@ def test_scores_are_kept_item_by_item(workshop: Workshop, tmp_path: Path) -> Non
     for seed, score in topic(result).score.by_seed.items():
         found = items[task_item("topic", seed)]
         assert (len(found), found.score) == (topic(result).examples, score)
-
-
-def test_a_block_scores_alone_as_among_others(workshop: Workshop) -> None:
-    """The masks depend on a block's place, so the first block is the same one in both."""
-    encoder, blocks_NT = load_primary(workshop.primary).encoder, held_out(workshop, "en")
-    together = masked_lm.accuracy_counts(encoder, blocks_NT, (3,))[3]
-    alone = masked_lm.accuracy_counts(encoder, blocks_NT[:1], (3,))[3]
-    assert (together.found_N[0], together.out_of_N[0]) == (alone.found_N[0], alone.out_of_N[0])
-
-
-def test_an_evaluation_without_items_says_what_to_do(workshop: Workshop, tmp_path: Path) -> None:
-    result = judged(workshop, tmp_path / "out")
     save(result, tmp_path / "before", {})
     with pytest.raises(ArtifactError, match="Judge again"):
         load_items(tmp_path / "before")

@@ -30,6 +30,7 @@ from lingraft.stages.results import LanguageResult, load_language, load_source
 from lingraft.training.schedule import ignore_metrics
 from tests.fixtures import once
 
+pytestmark = pytest.mark.integration
 LETTERS = string.ascii_lowercase[:24]
 PIECES = len(DEFAULT_SPECIAL_IDS) + len(LETTERS) + 1
 """Every letter is a piece, and so is the space that SentencePiece puts before a text."""
@@ -179,7 +180,7 @@ def outcome(languages: Languages, system: System, out: Path) -> Outcome:
     )
 
 
-@pytest.mark.parametrize("system", [System.MINIJOINT, pytest.param(System.MINIPOST, marks=pytest.mark.integration)])
+@pytest.mark.parametrize("system", SIZES)
 def test_a_relabelled_source_is_learned_over_the_mini_model_almost_as_well_as_over_all_layers(
     languages: Languages, tmp_path: Path, system: System
 ) -> None:

@@ -2,7 +2,6 @@
 
 import torch
 
-from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.initialisation.piece_classes import Pieces
 from lingraft.stages.nearest_words import nearest_words
@@ -82,12 +81,3 @@ def test_a_script_without_spaces_has_words_too() -> None:
 def test_at_most_twelve_words_are_shown() -> None:
     target = own(*(f" wort{chr(97 + number)}" for number in range(20)))
     assert len(found(torch.arange(len(target) - 20, len(target))[None], target)) == 12
-
-
-def test_special_pieces_may_stand_anywhere() -> None:
-    source = Listed([SOURCE.listed[5], *[None] * 5, *SOURCE.listed[6:]], SpecialIds(1, 2, 3, 4, 5))
-    assert found(TEXT, source=source)[0].before[0].piece == "house"
-
-
-def test_text_without_words_gives_none() -> None:
-    assert found(blocks(TARGET, ",", " der", ",")) == ()

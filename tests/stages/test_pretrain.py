@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.training import Windows
@@ -13,13 +14,14 @@ from lingraft.reports.cost.bill import bills
 from lingraft.signals import Interruption
 from lingraft.stages.pretrain import pretrain
 from lingraft.training.schedule import MetricsCallback, ignore_metrics, read_curve
+from tests.fixtures import once
 from tests.interrupted.project import facts, history
 from tests.workshop import Workshop, changed, stopping_after
 
 WITHIN = 3
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def recipe(workshop: Workshop) -> Recipe:
     """Three of seven updates within windows of eight tokens."""
     return changed(
@@ -37,50 +39,54 @@ def pretrained(workshop: Workshop, recipe: Recipe, out: Path, watch: MetricsCall
     return pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, watch)
 
 
-def test_windows_change_what_is_trained_and_no_schedule(workshop: Workshop, recipe: Recipe, tmp_path: Path) -> None:
-    whole = changed(recipe, "pretraining", windows=None)
-    found, other = pretrained(workshop, recipe, tmp_path / "found"), pretrained(workshop, whole, tmp_path / "other")
-    assert found.fingerprint != other.fingerprint
-    ours, theirs = read_curve(found.folder), read_curve(other.folder)
+@pytest.fixture(scope="module")
+def whole(workshop: Workshop, recipe: Recipe) -> Artifact:
+    """What an uninterrupted pretraining makes."""
+    folder = once.folder("windows", lambda place: pretrained(workshop, recipe, place / "en"), recipe.to_json())
+    return Artifact.load(folder / "en", Kind.PRIMARY)
+
+
+def test_windows_change_what_is_trained_unless_as_long_as_a_block_and_no_schedule(
+    workshop: Workshop, recipe: Recipe, whole: Artifact, tmp_path: Path
+) -> None:
+    long = Windows(tokens=recipe.encoder.block_tokens, steps=3)
+    other, same = (
+        pretrained(workshop, changed(recipe, "pretraining", windows=windows), tmp_path / str(place))
+        for place, windows in enumerate((None, long))
+    )
+    assert whole.fingerprint != other.fingerprint
+    ours, theirs = read_curve(whole.folder), read_curve(other.folder)
     for name in ("step", "tokens", "learning_rate"):
         assert [getattr(point, name) for point in ours] == [getattr(point, name) for point in theirs]
+    assert same.manifest.fingerprints == other.manifest.fingerprints
 
 
-def test_an_update_within_windows_costs_what_short_blocks_would(
-    workshop: Workshop, recipe: Recipe, tmp_path: Path
-) -> None:
+def test_an_update_within_windows_costs_what_short_blocks_would(recipe: Recipe, whole: Artifact) -> None:
     shape, settings = recipe.encoder, recipe.pretraining
     sizes = shape.layers, shape.width, recipe.tokenizer.vocabulary
     short = UpdateShape(
         *sizes, 8, 4 * settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)
     ).pretraining_flops()
-    whole = UpdateShape(*sizes, 32, settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)).pretraining_flops()
-    assert short < whole
-    spent = [point.flops for point in read_curve(pretrained(workshop, recipe, tmp_path / "out").folder)]
-    assert spent == pytest.approx([min(step, WITHIN) * short + max(0, step - WITHIN) * whole for step in range(1, 8)])
+    long = UpdateShape(*sizes, 32, settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)).pretraining_flops()
+    assert short < long
+    spent = [point.flops for point in read_curve(whole.folder)]
+    assert spent == pytest.approx([min(step, WITHIN) * short + max(0, step - WITHIN) * long for step in range(1, 8)])
     (bill,), _ = bills(recipe, (System.MINIJOINT,))
     within, after, _ = bill.runs
     assert (within.updates, after.updates) == (WITHIN, 7 - WITHIN)
     assert within.flops + after.flops == pytest.approx(spent[-1])
 
 
-def test_stopped_after_every_update_in_turn_it_ends_with_the_same_bits(
-    workshop: Workshop, recipe: Recipe, tmp_path: Path
+def test_stopped_before_at_and_after_the_last_update_within_windows_it_ends_with_the_same_bits(
+    workshop: Workshop, recipe: Recipe, whole: Artifact, tmp_path: Path
 ) -> None:
-    whole, out = pretrained(workshop, recipe, tmp_path / "whole"), tmp_path / "out"
-    for step in range(1, 7):
+    out = tmp_path / "out"
+    for step in (WITHIN - 1, WITHIN, WITHIN + 1):
         with pytest.raises(Interruption, match="asked to stop"):
             pretrained(workshop, recipe, out, stopping_after(step))
     again = pretrained(workshop, recipe, out)
     assert again.manifest.fingerprints == whole.manifest.fingerprints
     assert (history(out), facts(out)) == (history(whole.folder), facts(whole.folder))
-
-
-def test_a_window_as_long_as_a_block_changes_nothing(workshop: Workshop, recipe: Recipe, tmp_path: Path) -> None:
-    tokens = recipe.encoder.block_tokens
-    long, absent = (changed(recipe, "pretraining", windows=each) for each in (Windows(tokens=tokens, steps=3), None))
-    found = [pretrained(workshop, each, tmp_path / str(n)).manifest for n, each in enumerate((long, absent))]
-    assert found[0].fingerprints == found[1].fingerprints
 
 
 def test_a_recipe_without_windows_keeps_its_digest(workshop: Workshop, recipe: Recipe) -> None:

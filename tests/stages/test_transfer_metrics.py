@@ -6,7 +6,6 @@ import torch
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder
-from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.transfer_metrics import OCCURRENCES, context_states, mean_states, retrieve
 
 SHAPE = EncoderShape(width=32, layers=3, attention_heads=4, mlm_heads=(1, 3), block_tokens=32)
@@ -79,16 +78,6 @@ def test_what_exceeds_a_block_is_cut_off(encoder: Encoder) -> None:
     torch.testing.assert_close(found[0], found[1])
 
 
-def test_a_context_does_not_depend_on_the_piece_that_stands_in_it(encoder: Encoder) -> None:
-    blocks_NT = torch.full((3, encoder.shape.block_tokens), 9)
-    blocks_NT[:, 0] = DEFAULT_SPECIAL_IDS.begin
-    blocks_NT[:, 5] = torch.tensor([20, 21, 22])
-    found = context_states(encoder, blocks_NT, torch.tensor([20, 21, 22]), (1, 3))
-    for depth in (1, 3):
-        torch.testing.assert_close(found[depth][0], found[depth][1])
-        torch.testing.assert_close(found[depth][0], found[depth][2])
-
-
 def test_a_context_is_the_mean_over_a_pieces_first_occurrences(encoder: Encoder) -> None:
     generator = torch.Generator().manual_seed(0)
     blocks_NT = torch.randint(6, 30, (OCCURRENCES + 4, encoder.shape.block_tokens), generator=generator)
@@ -101,33 +90,3 @@ def test_a_context_is_the_mean_over_a_pieces_first_occurrences(encoder: Encoder)
     with torch.inference_mode():
         expected = encoder.hidden_states(masked_NT, (3,))[3][:OCCURRENCES, 4].mean(0)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
-
-
-def test_each_occurrence_is_read_once_where_a_block_has_many(encoder: Encoder) -> None:
-    length = encoder.shape.block_tokens
-    block_NT = torch.arange(6, 6 + length)[None, :].clone()
-    block_NT[0, 0] = DEFAULT_SPECIAL_IDS.begin
-    ids_K = block_NT[0, 1:]
-    together = context_states(encoder, block_NT, ids_K, (2,))[2]
-    assert together.isfinite().all()
-    assert len(together.unique(dim=0)) == len(ids_K)
-
-
-def test_embeddings_of_other_pieces_find_fewer_counterparts(encoder: Encoder) -> None:
-    generator = torch.Generator().manual_seed(3)
-    texts = [torch.randint(6, PIECES, (12,), generator=generator).tolist() for _ in range(60)]
-    source = mean_states(encoder, texts, (1, 3))
-    same = mean_states(encoder, texts, (1, 3))
-    wrong = encoder.vocabulary.table_VD.detach()[torch.randperm(PIECES, generator=generator)]
-    own = swap(encoder, make_vocabulary(wrong, encoder.vocabulary.bias_V.detach()))
-    other = mean_states(encoder, texts, (1, 3))
-    swap(encoder, own)
-    for depth in (1, 3):
-        assert retrieve(source[depth], same[depth]).scores.accuracy == 1.0
-        assert retrieve(source[depth], other[depth]).scores.accuracy < 0.3
-
-
-def test_of_nothing_there_are_no_states(encoder: Encoder) -> None:
-    blocks_NT = torch.full((2, SHAPE.block_tokens), 9)
-    assert context_states(encoder, blocks_NT, torch.tensor([], dtype=torch.long), (1, 3))[3].shape == (0, SHAPE.width)
-    assert mean_states(encoder, [], (1, 3))[3].shape == (0, SHAPE.width)

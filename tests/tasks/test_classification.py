@@ -102,13 +102,6 @@ def test_a_net_that_always_names_one_class_scores_that_classs_share(always: int,
     assert judged.tally.found_N.tolist() == [label == always for label in [0, 1, 0, 2, 1, 0]]
 
 
-def test_dropout_acts_in_training_and_not_when_examples_are_judged() -> None:
-    net, data = classifier(dropout=0.5).train(), numbered([8] * 64)
-    batch = data.batch(torch.arange(8))
-    assert not torch.equal(net(*batch[:3]), net(*batch[:3]))
-    assert torch.equal(predicted(net, data), predicted(net.train(), data))
-
-
 @pytest.mark.parametrize("family", [ROBERTA, BERT])
 def test_training_fits_a_few_examples_of_five_classes(pieces: Tokenizer, family: Family) -> None:
     words = ("ba", "de", "ki", "lo", "mu")

@@ -56,12 +56,6 @@ def test_the_language_is_put_into_a_files_path(tmp_path: Path) -> None:
         load_examples(nli, "dev", "tr", None)
 
 
-def test_documents_are_those_of_the_languages_text(tmp_path: Path) -> None:
-    text = text_of(tmp_path / "text", "de")
-    (found,) = load_examples(task("documents"), "dev", "de", text)
-    assert (found.texts, found.label) == (("words",), "dev")
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [(lambda folder: None, "given none"), (lambda folder: text_of(folder, "en"), "given text in 'en'")],
@@ -101,12 +95,6 @@ def test_a_datasets_language_column_picks_the_rows(tmp_path: Path) -> None:
         load_examples(from_hub("pairs", tmp_path / "xtreme"), "dev", "tr", None)
 
 
-def test_an_unknown_split_is_named_with_the_task(tmp_path: Path) -> None:
-    save(tmp_path / "topics", [{"text": "Tor!"}], {"text": TEXT})
-    with pytest.raises(TextError, match=r"split 'absent' cannot be loaded: .* task 'some-task'"):
-        load_examples(from_hub("texts", tmp_path / "topics", split="absent"), "dev", "de", None)
-
-
 @pytest.mark.parametrize(
     ("kind", "names", "row", "expected"),
     [
@@ -135,20 +123,6 @@ def test_a_datasets_sentences_take_the_names_of_its_entity_tags(tmp_path: Path) 
     save(tmp_path / "conll", [{"tokens": ["Ann", "went"], "pos_tags": [0, 1], "ner_tags": [1, 0]}], features)
     (found,) = load_examples(from_hub("tags", tmp_path / "conll"), "dev", "en", None)
     assert (found.words, found.tags) == (("Ann", "went"), ("B-PER", "O"))
-
-
-def test_a_datasets_questions_need_no_class_names(tmp_path: Path) -> None:
-    answers = {"text": datasets.List(TEXT), "answer_start": datasets.List(datasets.Value("int32"))}
-    row = {"id": "q", "context": "In Bonn.", "question": "Wo?", "answers": {"text": ["Bonn"], "answer_start": [3]}}
-    save(tmp_path / "xquad", [row], dict.fromkeys(row, TEXT) | {"answers": answers})
-    (found,) = load_examples(from_hub("questions", tmp_path / "xquad"), "dev", "de", None)
-    assert (found.question, found.answers[0].text) == ("Wo?", "Bonn")
-
-
-def test_a_files_tags_are_read_without_the_languages_prefix(tmp_path: Path) -> None:
-    (tmp_path / "dev").write_text("de:Köln\tB-LOC\n", encoding="utf-8")
-    (found,) = load_examples(task("tags", {"kind": "file", "path": str(tmp_path / "dev")}), "dev", "de", None)
-    assert (found.words, found.tags) == (("Köln",), ("B-LOC",))
 
 
 def test_a_language_without_a_metric_is_refused_before_a_file_is_read(tmp_path: Path) -> None:

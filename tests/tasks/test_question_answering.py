@@ -62,13 +62,6 @@ def test_logits_do_not_depend_on_padding(pieces: Tokenizer, shape: EncoderShape)
         torch.testing.assert_close(logits_BT2[index, : data.length(index)], expected_1T2[0], rtol=0, atol=1e-5)
 
 
-@torch.no_grad()
-def test_segments_reach_the_encoder(pieces: Tokenizer) -> None:
-    net = extractor(pieces, BERT_SHAPE).eval()
-    batch = QA.prepare(QUESTIONS[:1], [], pieces, BERT_SHAPE).batch(torch.tensor([0]))
-    assert not torch.allclose(net(*batch[:3]), net(*batch[:2]))
-
-
 def test_the_loss_is_the_mean_over_start_and_end_without_padding() -> None:
     # Visible: three places. Start logits 0 0 log 2 with target 2: -log(2/4); end logits 0 0 0: -log(1/3).
     logits_T2 = torch.tensor([[0.0, 0.0], [0.0, 0.0], [math.log(2), 0.0], [99.0, 99.0]])

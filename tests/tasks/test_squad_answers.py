@@ -85,11 +85,8 @@ def test_of_equal_spans_the_earliest_and_shortest_comes_first() -> None:
     ("context", "answer"),
     [
         (LINES[0], "wheat in autumn"),
-        (LINES[3], "القمح"),
         (LINES[4], "पतझड़ में गेहूँ"),
-        (LINES[5], "lúa mạch"),
         (LINES[6], "小麦，冬天"),
-        (LINES[7], "ข้าวสาลี"),
         ("磨坊在㍿旁", "㍿"),
         ("die ﬁnstere Ｍｕ\u0308ｈｌｅ am", "ﬁnstere Ｍｕ\u0308ｈｌｅ"),
         ("in  mu\u0300a\u200b  thu\u00a0đông", "mu\u0300a\u200b  thu"),
@@ -125,23 +122,6 @@ def test_the_best_over_windows_are_the_best_of_the_whole_context(pieces: Tokeniz
     assert [(answer.start, answer.end) for answer in found] == list(expected)[:20]
     assert [answer.score for answer in found] == pytest.approx(list(expected.values())[:20])
     assert len({(answer.start, answer.end) for answer in found}) == 20
-
-
-def test_the_same_passage_seen_twice_counts_once_with_its_better_score(pieces: Tokenizer) -> None:
-    one, other = cut([ask(LONG, "wheat")], pieces, SHAPE).windows[:2]
-    spans = pieces.encode_spans(LONG)
-    shared = LONG[spans.starts[other.first] : spans.ends[one.stop - 1]].strip()
-    data = cut([ask(LONG, shared)], pieces, SHAPE)
-    _, higher = (index for index, window in enumerate(data.windows) if window.answer_start)
-
-    class Louder(Pointer):
-        def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
-            loud_B = (tokens_BT == data.batch(torch.tensor([higher])).tokens_BT).all(1)
-            return super().forward(tokens_BT, visible_BT) * torch.where(loud_B, 2.0, 1.0)[:, None, None]
-
-    found = best_answers(Louder(data), data)[0]
-    assert (found[0].text, found[0].score) == (shared, 36)
-    assert len({(answer.start, answer.end) for answer in found}) == len(found)
 
 
 def test_fewer_passages_than_asked_for_are_all_given(pieces: Tokenizer) -> None:

@@ -53,13 +53,13 @@ def process(rank: int, count: int) -> Iterator[None]:
         yield
 
 
-def drawn(count: int, at_once: int | None, steps: Sequence[int], rate: float = 0.15) -> list[list[Any]]:
+def drawn(count: int, at_once: int | None, steps: Sequence[int]) -> list[list[Any]]:
     """Shares and micro-batches of every step that all processes draw, in their order, each step by a fresh stream."""
     found: list[list[Any]] = [[] for _ in steps]
     for rank in range(count):
         with process(rank, count):
             for place, step in enumerate(steps):
-                found[place] += block_stream(blocks_in_memory(BLOCKS), 12, at_once, rate, seed=5)(step)
+                found[place] += block_stream(blocks_in_memory(BLOCKS), 12, at_once, 0.15, seed=5)(step)
     return found
 
 
@@ -67,25 +67,14 @@ def taken(micro_batches: Sequence[tuple[float, Any]]) -> Tensor:
     return torch.cat([batch.tokens_BT for _, batch in micro_batches])
 
 
-@pytest.mark.parametrize("rate", [0.15, 0.3])
-@pytest.mark.parametrize(
-    ("count", "at_once"), [(1, 1), (1, 3), (1, 4), (1, 12), (2, None), (2, 3), (3, 2), (4, 3), (12, None)]
-)
-def test_every_division_of_a_batch_holds_its_blocks_in_order(count: int, at_once: int | None, rate: float) -> None:
+@pytest.mark.parametrize(("count", "at_once"), [(1, 3), (1, 12), (2, None), (3, 2), (12, None)])
+def test_every_division_of_a_batch_holds_its_blocks_in_order(count: int, at_once: int | None) -> None:
     steps = (1, 2, 5, 1000)
-    for step, [(share, whole)], parts in zip(
-        steps, drawn(1, None, steps, rate), drawn(count, at_once, steps, rate), strict=True
-    ):
+    for step, [(share, whole)], parts in zip(steps, drawn(1, None, steps), drawn(count, at_once, steps), strict=True):
         assert (share, whole.first) == (1.0, 12 * (step - 1))
         assert torch.equal(taken(parts), whole.tokens_BT)
         assert [part.first for _, part in parts] == list(range(whole.first, whole.first + 12, 12 // len(parts)))
         assert sum(share for share, _ in parts) == pytest.approx(1, abs=1e-12)
-
-
-def test_every_epoch_has_each_block_once_whatever_processes_go_on_with_it() -> None:
-    parts = drawn(3, 2, range(1, 9)) + drawn(1, 4, range(9, 26))
-    for epoch_NT in torch.cat([*map(taken, parts)]).split(50):
-        assert torch.equal(epoch_NT.unique(dim=0), BLOCKS.unique(dim=0))
 
 
 @pytest.mark.parametrize(("count", "at_once"), [(1, 5), (5, None), (2, 4), (12, 2)])
@@ -95,7 +84,7 @@ def test_a_batch_that_cannot_be_divided_is_refused_by_every_process(count: int, 
             block_stream(blocks_in_memory(BLOCKS), 12, at_once, 0.2, seed=3)
 
 
-@pytest.mark.parametrize("at_once", [None, 1, 4, 100])
+@pytest.mark.parametrize("at_once", [None, 4, 100])
 @pytest.mark.parametrize(("count", "batch"), [(23, 5), (20, 5), (3, 5), (1, 1)])
 def test_every_epoch_of_a_task_has_each_row_once_with_a_short_last_batch(
     count: int, batch: int, at_once: int | None
@@ -112,9 +101,7 @@ def test_every_epoch_of_a_task_has_each_row_once_with_a_short_last_batch(
     assert count < 4 or len({tuple(epoch) for epoch in epochs}) == 3
 
 
-@pytest.mark.parametrize(
-    ("count", "at_once"), [(1, 3), (2, None), (2, 2), (2, 3), (3, 2), (4, 1), (7, None), (40, None)]
-)
+@pytest.mark.parametrize(("count", "at_once"), [(1, 3), (2, None), (2, 3), (3, 2), (40, None)])
 def test_examples_are_divided_so_that_each_counts_once(count: int, at_once: int | None) -> None:
     """An epoch of 23 ends with a batch of 3; every process has as many micro-batches, or they would wait for ever."""
     for step in range(1, 7):
@@ -148,27 +135,12 @@ def test_grouped_by_length_every_epoch_has_each_row_once_in_batches_of_an_order_
     assert count < 100 or longest != sorted(longest)
 
 
-def test_grouping_by_length_leaves_little_padding_and_draws_other_neighbours_each_epoch() -> None:
-    data, steps = Rows(640), 20
-    at_random, grouped = (task_stream(data, 32, None, seed=2, group_by_length=group) for group in (False, True))
-    padded = [
-        sum(max(map(data.length, rows)) * len(rows) for step in range(1, steps + 1) for _, rows in stream(step))
-        for stream in (at_random, grouped)
-    ]
-    full = sum(map(data.length, range(640)))
-    assert padded[1] - full < (padded[0] - full) / 4
-    beside = [
-        {frozenset(rows) for step in range(1, steps + 1) for _, rows in grouped(step + begin)} for begin in (0, 20)
-    ]
-    assert not beside[0] & beside[1]
-
-
 def test_steps_of_a_finetuning_are_whole_epochs_or_parts_of_one() -> None:
     found = {epochs: steps_for_epochs(Rows(23), 5, epochs) for epochs in (0.01, 0.5, 1, 2.5, 3)}
     assert found == {0.01: 1, 0.5: 2, 1: 5, 2.5: 12, 3: 15}
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 3])
+@pytest.mark.parametrize("at_once", [1, 3])
 @pytest.mark.parametrize("kind", ["masked", "tags"])
 def test_accumulated_gradients_are_those_of_the_whole_batch(kind: str, at_once: int) -> None:
     """Over several heads, and whatever each sentence has of words."""
@@ -176,7 +148,7 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(kind: str, at_once: 
         torch.manual_seed(1)
         encoder = Encoder(SHAPE, VOCABULARY)
         tagger = Tagger(encoder, 3)
-    for step in (1, 2, 4, 9):
+    for step in (1, 4):
         if kind == "masked":
             streams = [block_stream(blocks_in_memory(BLOCKS), 6, size, 0.15, 1)(step) for size in (None, at_once)]
             whole, divided = (gradients(encoder, MaskedLmLoss(encoder, (1, 2, 3), 0.15, 3), each) for each in streams)

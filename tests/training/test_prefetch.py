@@ -100,19 +100,6 @@ def test_an_error_and_the_end_come_in_their_turn_as_often_as_they_are_asked_for(
     assert makers() == []
 
 
-def test_nobody_waits_for_a_source_that_stalls_when_reading_ends() -> None:
-    gate = threading.Event()
-    begun = time.monotonic()
-    ready = prefetch(stalled(gate))
-    next(ready)
-    ready.close()
-    del ready
-    assert time.monotonic() - begun < 5
-    assert all(thread.daemon for thread in makers())
-    gate.set()
-    require_none_left()
-
-
 class Tokens(NamedTuple):
     """A batch."""
 

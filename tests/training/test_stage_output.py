@@ -23,7 +23,7 @@ from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.schedule import TrainingMetrics
 from lingraft.training.stage_output import resumable, was_saved_before
-from lingraft.training.training_state import TrainingState
+from lingraft.training.training_state import EarlyStopping, TrainingState
 from tests.workshop import Workshop, changed
 
 
@@ -40,16 +40,17 @@ def kept(out: Path) -> list[str]:
     return sorted(place.name for place in out.with_name(f"{out.name}.training").glob("*"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_while_the_result_is_written_keeps_all_that_was_trained(
-    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+def test_a_stop_while_the_result_is_written_and_a_result_that_cannot_be_lose_nothing_of_what_was_trained(
+    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, out = pretrained(workshop, short, tmp_path / "whole", lambda _: None), tmp_path / "out"
-    real = pretrain.record_training
 
-    def stopped(*arguments: Any) -> None:
-        real(*arguments)
-        os.kill(os.getpid(), number)
+    def stopped(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def in_the_way(*_: Any) -> None:
+        out.mkdir()
+        (out / "other").write_text("of somebody else")
 
     with monkeypatch.context() as patch:
         patch.setattr(pretrain, "record_training", stopped)
@@ -57,31 +58,14 @@ def test_a_stop_while_the_result_is_written_keeps_all_that_was_trained(
             pretrained(workshop, short, out, lambda _: None)
     assert kept(out) == ["step-00000006"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.training", "whole"]
-    require_ends(workshop, short, out, whole)
-
-
-def test_a_result_that_cannot_be_written_is_not_lost(
-    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, out = pretrained(workshop, short, tmp_path / "whole", lambda _: None), tmp_path / "out"
-
-    def in_the_way(*arguments: Any) -> None:
-        out.mkdir()
-        (out / "other").write_text("of somebody else")
-
     with monkeypatch.context() as patch:
         patch.setattr(pretrain, "save_vocabulary", in_the_way)
         with pytest.raises(ArtifactError, match="cannot write"):
             pretrained(workshop, short, out, lambda _: None)
     (out / "other").unlink()
     assert kept(out) == ["step-00000006"]
-    require_ends(workshop, short, out, whole)
-
-
-def require_ends(workshop: Workshop, recipe: Recipe, out: Path, whole: Artifact) -> None:
-    """The same call ends well, tells the whole curve, and has trained nothing again."""
     clock: list[float] = []
-    made = pretrained(workshop, recipe, out, lambda point: clock.append(point.elapsed_s))
+    made = pretrained(workshop, short, out, lambda point: clock.append(point.elapsed_s))
     assert made.fingerprint == whole.fingerprint
     assert len(clock) == 3
     assert kept(out) == []
@@ -90,8 +74,6 @@ def require_ends(workshop: Workshop, recipe: Recipe, out: Path, whole: Artifact)
 def test_a_stop_that_comes_too_late_for_training_is_heeded_afterwards(
     workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lingraft.training.training_state import EarlyStopping
-
     def stopped(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -119,6 +101,10 @@ def test_a_run_killed_between_its_result_and_its_end_tells_its_curve_when_it_is_
     pretrained(workshop, short, out, second.append)
     assert second == first
     assert kept(out) == []
+    (tmp_path / "out.training/.step-00000006-doomed").mkdir(parents=True)
+    with pytest.raises(ArtifactError, match="out exists already"):
+        pretrained(workshop, short, out, lambda _: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.parametrize(("dropout", "same"), [(0.0, True), (0.1, False)])
@@ -165,7 +151,7 @@ def test_a_result_that_fails_beside_a_checkpoint_being_written_loses_nothing_and
         place, gate, real = tmp_path / str(last), threading.Event(), CheckpointManager._write
         with monkeypatch.context() as patch:
             patch.setattr(CheckpointManager, "_write", lambda *given: gate.wait(10) and real(*given))  # noqa: B023
-            threading.Timer(0.2, gate.set).start()
+            threading.Timer(0.05, gate.set).start()
             with pytest.raises(type(error)):
                 end_in(error, workshop.recipe, tmp_path / "out", place)
         assert max(path.name for path in place.iterdir()) == f"step-{last:08d}"
@@ -190,14 +176,3 @@ def test_a_stop_is_a_stop_even_if_what_it_broke_off_trips_over_it() -> None:
     assert caught.value.exit_code == 75
     with pytest.raises(AttributeError, match="of its own"), interruptible():
         raise AttributeError("of its own")
-
-
-def test_what_a_run_left_that_was_killed_while_it_removed_its_last_checkpoint_is_removed(
-    workshop: Workshop, short: Recipe, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    pretrained(workshop, short, out, lambda _: None)
-    (tmp_path / "out.training/.step-00000006-doomed").mkdir(parents=True)
-    with pytest.raises(ArtifactError, match="out exists already"):
-        pretrained(workshop, short, out, lambda _: None)
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -28,7 +28,7 @@ def drawn(count: int, different: int, prefix: bytes = b"") -> list[bytes]:
 
 
 @pytest.mark.parametrize("in_memory", [16, 1 << 20], ids=["on disk", "in memory"])
-@pytest.mark.parametrize("different", [1, 300, 5000])
+@pytest.mark.parametrize("different", [1, 5000])
 def test_all_but_the_first_of_equal_keys_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int, different: int
 ) -> None:
@@ -69,4 +69,4 @@ def test_memory_does_not_grow_with_the_number_of_keys(
     peak("what is imported at the first use", 1 << 10)
     small = peak("small", 1 << 10)
     # Python grows its table of interned strings now and then, by megabytes, and not twice in a row.
-    assert min(peak(f"large {number}", 1 << 13) for number in range(2)) < 1.5 * small
+    assert min(peak(f"large {number}", 1 << 12) for number in range(2)) < 1.5 * small

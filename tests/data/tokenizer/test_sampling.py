@@ -35,12 +35,6 @@ def test_exactly_so_many_lines_are_chosen_the_same_ones_each_time_in_their_order
     assert chosen == sorted(chosen, key=int) == list(sample_lines(numbered(1000), 1000, wanted))
 
 
-def test_each_part_of_the_text_gives_its_share() -> None:
-    chosen = [int(line) for line in sample_lines(numbered(100_000), 100_000, 10_000)]
-    for start in range(0, 100_000, 10_000):
-        assert sum(start <= number < start + 10_000 for number in chosen) == pytest.approx(1000, abs=150)
-
-
 def test_lines_are_those_of_the_training_split_that_are_not_blank(tmp_path: Path) -> None:
     text = written(tmp_path / "text", ["one\n\n  \ntwo", "three"])
     assert list(training_lines(text)) == ["one", "two", "three"]

@@ -63,23 +63,6 @@ def test_spans_cover_a_text_in_order_and_leave_only_blanks_out(pieces: Tokenizer
     assert [text[place] for place in range(len(text)) if place not in covered and not text[place].isspace()] == []
 
 
-def test_spans_count_characters_of_the_text_as_it_was_given(pieces: Tokenizer) -> None:
-    text = "  𝄞\u00a0 Hafen\tＢoote "
-    found = {stretch.strip() for _, stretch in stretches(pieces, text)}
-    assert {"𝄞", "H", "n", "Ｂ"} <= found
-    harbour = [
-        start
-        for start, (piece, _) in zip(pieces.encode_spans(text).starts, stretches(pieces, text), strict=True)
-        if piece == "H"
-    ]
-    assert harbour == [text.index("H")]
-
-
-@pytest.mark.parametrize("text", ["", " ", "\n\t"])
-def test_a_text_of_nothing_has_no_spans(pieces: Tokenizer, text: str) -> None:
-    assert pieces.encode_spans(text) == ([], [], [])
-
-
 def test_surfaces_tell_a_words_beginning_from_the_rest_of_it(pieces: Tokenizer) -> None:
     by_piece = dict(zip(pieces.pieces(), pieces.surfaces(), strict=True))
     assert len(by_piece) == len(pieces) == VOCABULARY
@@ -101,3 +84,15 @@ def test_special_ids_are_those_that_the_manifest_names(pieces: Tokenizer, tmp_pa
         draft.facts = {"language": "mul", "details": {"special_ids": theirs}}
     assert Tokenizer.load(tmp_path / "imported").special == SpecialPieces(begin=5, pad=9, end=6, unknown=3, mask=77)
     assert Tokenizer.from_file(pieces.model, "mul").special == DEFAULT_SPECIAL_IDS
+
+
+def test_spans_count_characters_of_the_text_as_it_was_given(pieces: Tokenizer) -> None:
+    text = "  𝄞\u00a0 Hafen\tＢoote "
+    found = {stretch.strip() for _, stretch in stretches(pieces, text)}
+    assert {"𝄞", "H", "n", "Ｂ"} <= found
+    harbour = [
+        start
+        for start, (piece, _) in zip(pieces.encode_spans(text).starts, stretches(pieces, text), strict=True)
+        if piece == "H"
+    ]
+    assert harbour == [text.index("H")]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from lingraft.model.initialisation.piece_classes import PieceClass
 from lingraft.model.initialisation.seed_pairs import seed_pairs
 from lingraft.model.initialisation.static_vectors import StaticVectors, static_vectors
 from lingraft.model.initialisation.translation import TranslationTable
-from lingraft.model.initialisation.vector_alignment import AlignedVectors, align
+from lingraft.model.initialisation.vector_alignment import align
 from tests.languages_made_up import FIRST, Spelt, renamed, text_of
 
 PIECES, WIDTH, ROW = 120, 24, 12
@@ -102,15 +101,18 @@ def test_rows_start_near_those_that_mean_the_same(source: Vocabulary, found: Ali
     assert (found.quality.mapped, found.quality.translated) == (PIECES, 0)
 
 
-def test_a_row_and_its_bias_are_one_mean(source: Vocabulary, found: AlignedRows) -> None:
+def test_a_row_and_its_bias_are_one_mean_and_the_same_again(
+    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], found: AlignedRows
+) -> None:
     """Shown by a table whose rows have their bias as a column."""
     with_bias = Vocabulary(SIZE, ROW)
     rows_VD = source.table_VD.detach().clone()
     rows_VD[:, 0] = source.bias_V.detach()
     with_bias.table_VD, with_bias.bias_V = torch.nn.Parameter(rows_VD), source.bias_V
-    again = align_rows(with_bias, HERE, THERE, vectors(1, ids=torch.arange(SIZE)), vectors(2), seed=1)
+    again = align_rows(with_bias, HERE, THERE, *text, seed=1)
     assert torch.allclose(again.rows.table_VD[:, 0], again.rows.bias_V, atol=1e-5)
     assert torch.equal(again.rows.bias_V, found.rows.bias_V)
+    assert again.quality == found.quality
 
 
 def test_shared_words_are_copied_but_not_false_friends(source: Vocabulary, found: AlignedRows) -> None:
@@ -149,14 +151,6 @@ def test_copied_rows_are_counted(source: Vocabulary, found: AlignedRows) -> None
     assert found.rows.copied == int(same_V.sum()) == sum(found.rows.copied_by_class.values())
     assert found.rows.copied == found.quality.copied_of_shared + len(DEFAULT_SPECIAL_IDS)
     assert sum(found.rows.pieces_by_class.values()) == SIZE
-
-
-def test_the_same_seed_gives_the_same_rows(
-    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], found: AlignedRows
-) -> None:
-    again = align_rows(source, HERE, THERE, *text, seed=1)
-    assert torch.equal(again.rows.table_VD, found.rows.table_VD)
-    assert again.quality == found.quality
 
 
 @pytest.mark.parametrize(("added", "kept"), [(0.3, True), (0.5, False)])
@@ -267,24 +261,6 @@ def test_of_starts_that_succeed_that_with_the_most_similar_neighbours_is_kept(
     assert (kept.start, kept.similarity) == ("shared pieces and cognates", round(best.similarity, 4))
 
 
-def test_a_start_that_succeeds_clearly_ends_the_search_for_others(
-    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[int] = []
-
-    def counted(*given: Any) -> AlignedVectors:
-        found = align(*given)
-        tried.append(found.known_pairs)
-        return found
-
-    monkeypatch.setattr(aligned_rows, "align", counted)
-    align_rows(source, HERE, THERE, *text, seed=1)
-    assert len(tried) == 1
-    monkeypatch.setattr(aligned_rows, "CLEAR_AGREEMENT", 1.0)
-    align_rows(source, HERE, THERE, *text, seed=1)
-    assert len(tried) == 1 + 3
-
-
 def test_a_dictionary_that_starts_no_alignment_leaves_the_other_starts(
     source: Vocabulary, text: tuple[StaticVectors, StaticVectors]
 ) -> None:
@@ -309,7 +285,7 @@ def test_unrelated_text_gives_fitted_rows(
     assert all(f"alignment from {start} failed" in said for start in ("shared pieces", "similarity profiles"))
 
 
-@pytest.mark.parametrize("which", ["source", "target", "both"])
+@pytest.mark.parametrize("which", ["source", "target"])
 def test_a_language_without_vectors_gets_fitted_rows(
     source: Vocabulary, text: tuple[StaticVectors, StaticVectors], which: str
 ) -> None:

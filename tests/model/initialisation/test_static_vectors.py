@@ -8,7 +8,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from lingraft.data.shards import Blocks, blocks_in_memory
+from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.initialisation import static_vectors as module
 from lingraft.model.initialisation.static_vectors import MIN_COUNT, StaticVectors, static_vectors
@@ -74,20 +74,6 @@ def test_vectors_do_not_depend_on_how_much_is_read_at_once(
     assert same(computed(text_NT), whole)
 
 
-def test_vectors_do_not_depend_on_shards(text_NT: Tensor) -> None:
-    class Shelf:
-        """Shards of 50 blocks."""
-
-        def get(self, index: int) -> np.ndarray:
-            return text_NT[50 * index : 50 * (index + 1)].numpy().astype(np.uint16)
-
-        def prefetch(self, indices: object) -> None:
-            """They are there."""
-
-    blocks = Blocks(len(text_NT), text_NT.shape[1], 50, None, Shelf())
-    assert same(static_vectors(blocks, SIZE, DEFAULT_SPECIAL_IDS, WIDTH, 1), computed(text_NT))
-
-
 def test_vectors_are_the_same_again_and_with_more_threads(text_NT: Tensor) -> None:
     threads, found = torch.get_num_threads(), []
     try:
@@ -142,28 +128,8 @@ def test_where_pairs_are_too_many_the_frequent_ones_are_kept(text_NT: Tensor, mo
     assert found.known.sum() > PIECES / 2
 
 
-def test_of_equally_frequent_pairs_as_many_are_kept_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And from all of the vocabulary: the first in order would be those of a few pieces only."""
-    monkeypatch.setattr(module, "_MOST_PAIRS", 100)
-    tied_VV = scipy.sparse.csr_array(np.full((30, 30), 3))
-    kept_VV = module._prune_rare(tied_VV)
-    assert kept_VV.nnz == 80
-    assert np.diff(kept_VV.indptr).min() >= 2
-    frequent_VV = scipy.sparse.eye_array(30, format="csr", dtype=np.int64)
-    kept_VV = module._prune_rare(tied_VV + 9 * frequent_VV)
-    assert kept_VV.nnz == 80
-    assert kept_VV.diagonal().tolist() == [12] * 30
-
-
 @pytest.mark.parametrize("blocks", [0, 1])
 def test_text_that_is_too_short_gives_no_vectors(text_NT: Tensor, blocks: int) -> None:
     found = computed(text_NT[:blocks, :5])
     assert not found.known.any()
     assert torch.isfinite(found.vectors_VW).all()
-
-
-def test_a_width_beyond_the_pieces_is_filled_with_zeros(text_NT: Tensor) -> None:
-    found = computed(text_NT, width=2 * SIZE)
-    assert found.vectors_VW.shape == (SIZE, 2 * SIZE)
-    assert found.known.sum() == PIECES
-    assert not found.vectors_VW[:, SIZE:].any()

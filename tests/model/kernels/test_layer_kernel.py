@@ -99,18 +99,6 @@ def test_gradients_under_dropout_are_those_of_finite_differences(
     assert torch.autograd.gradcheck(dropped, inputs, fast_mode=True)
 
 
-def test_dropout_follows_the_seed() -> None:
-    layer, hidden = made(dropout=0.3), states()
-
-    def drawn(seed: int) -> Tensor:
-        torch.manual_seed(seed)
-        found: Tensor = layer(hidden, None)
-        return found.detach()
-
-    assert torch.equal(drawn(1), drawn(1))
-    assert not torch.equal(drawn(1), drawn(2))
-
-
 @pytest.mark.parametrize("keeps_probabilities", [True, False])
 def test_bfloat16_is_no_further_from_float32_than_autocast_is(
     keeps_probabilities: bool, monkeypatch: pytest.MonkeyPatch
@@ -147,16 +135,6 @@ def test_frozen_weights_are_cast_once_and_again_when_they_change() -> None:
         layer.up.weight.mul_(2.0)
         assert not torch.equal(layer(states(), None), before)
     assert layer.up.weight.dtype == torch.float32
-
-
-def test_casts_go_with_their_weights() -> None:
-    count = len(_FROZEN)
-    layer = made().requires_grad_(False)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        layer(states(), None)
-    assert len(_FROZEN) > count
-    del layer
-    assert len(_FROZEN) == count
 
 
 def test_inference_takes_the_fused_attention() -> None:

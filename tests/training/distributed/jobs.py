@@ -25,10 +25,7 @@ from tests.workshop import Workshop
 
 WORKSHOP_FILE = "workshop.json"
 _STEPS = {"steps": 12, "batch_blocks": 16, "learning_rate": 3e-3, "warmup_steps": 2}
-SWITCHES: tuple[dict[str, Any], ...] = (
-    {"kind": "fixed", "depths": [1, 3]},
-    {"kind": "dev_loss", "depths": [1, 2, 3], "look_every_steps": 3, "window_looks": 1, "threshold": 0.9},
-)
+_SWITCH = {"kind": "dev_loss", "depths": [1, 2, 3], "look_every_steps": 3, "window_looks": 1, "threshold": 0.9}
 _JUDGED = {"judge_every_steps": 3, "patience": 1, "judged_blocks": 16}
 
 
@@ -37,7 +34,6 @@ def recipe_for(recipe: Recipe, tags: Path) -> Recipe:
     raw = recipe.model_dump(mode="json")
     raw["pretraining"] |= _STEPS
     raw["adaptation"] |= _STEPS | {"early_checkpoints": [3]}
-    raw["tasks"][0]["finetuning"] |= {"batch_examples": 7, "epochs": 0.3, "log_every_steps": 4}
     data = {split: {"kind": "file", "path": str(tags)} for split in ("train", "dev", "test")}
     paced = {"batch_examples": 10, "micro_batch_examples": 2, "epochs": 2, "learning_rate": 1e-3, "log_every_steps": 1}
     raw["tasks"].append({"name": "tags", "kind": "tags", "finetuning": paced} | data)
@@ -59,16 +55,13 @@ def write_tags(path: Path) -> Path:
 def train_all(shop: Workshop, out: Path, primaries: Path) -> None:
     """Every stage once, into folders of `out`; what is made from a primary takes it from `primaries`."""
     recipe, english = recipe_for(shop.recipe, out.parent / "tags.txt"), (shop.blocks["en"], shop.tokenizers["en"])
-    german, text = (shop.blocks["de"], shop.tokenizers["de"]), shop.texts["en"]
+    german = shop.blocks["de"], shop.tokenizers["de"]
     pretrain.pretrain(recipe, *english, out / "heads", ignore_metrics)
     pretrain.pretrain(_noisy(recipe), *english, out / "noisy", ignore_metrics)
     pretrain.pretrain(_minipost(recipe), *english, out / "ordinary", ignore_metrics)
     pretrain.pretrain(_modern(recipe), *english, out / "modern", ignore_metrics)
-    adapt(_modern(recipe), primaries / "modern", *german, 1, out / "modern-adapted", ignore_metrics)
     adapt(recipe, shop.primary, *german, 2, out / "adapted", ignore_metrics, checkpoints=out / "along")
-    for switch in SWITCHES:
-        adapt(_progressive(recipe, switch), shop.primary, *german, 3, out / switch["kind"], ignore_metrics)
-    finetune.finetune(recipe, "topic", shop.primary, text, 1, out / "topic", ignore_metrics)
+    adapt(_progressive(recipe), shop.primary, *german, 3, out / "progressive", ignore_metrics)
     finetune.finetune(_noisy(recipe), "tags", primaries / "noisy", None, 1, out / "tags", ignore_metrics)
     finetune.finetune(_modern(recipe), "tags", primaries / "modern", None, 1, out / "modern-tags", ignore_metrics)
     build_mini.build_mini(_minipost(recipe), primaries / "ordinary", shop.blocks["en"], out / "mini", ignore_metrics)
@@ -89,9 +82,9 @@ def _modern(recipe: Recipe) -> Recipe:
     return Recipe.parse(raw)
 
 
-def _progressive(recipe: Recipe, switch: dict[str, Any]) -> Recipe:
+def _progressive(recipe: Recipe) -> Recipe:
     raw = recipe.model_dump(mode="json") | {"search": None}
-    raw["adaptation"] |= {"depth": 3, "progressive": switch, "log_every_steps": 1}
+    raw["adaptation"] |= {"depth": 3, "progressive": _SWITCH, "log_every_steps": 1}
     return Recipe.parse(raw)
 
 

@@ -24,12 +24,12 @@ def whole(workshop: Workshop) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", SWITCHES)
-def test_stopped_after_every_step_in_turn_it_ends_with_the_same_bits(
+def test_stopped_before_at_and_after_a_switch_it_ends_with_the_same_bits(
     workshop: Workshop, whole: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
     recipe = progressive(workshop.recipe, SWITCHES[name], **LOOKED_AT)
-    last, out = phases_end(whole[name])[-1], tmp_path / "out"
-    for step in range(1, last):
+    switch, out = phases_end(whole[name])[0], tmp_path / "out"
+    for step in range(switch - 1, switch + 2):
         with pytest.raises(Interruption, match=r"asked to stop"):
             learned(workshop, recipe, out, stopping_after(step))
     learned(workshop, recipe, out)

@@ -70,24 +70,19 @@ def optimized() -> Iterator[list[Seen]]:
         hook.remove()
 
 
-@pytest.mark.parametrize("switch", [{"kind": "fixed"}, {"kind": "dev_loss", "look_every_steps": 2}])
-def test_over_one_depth_it_is_the_plain_adaptation_to_the_bit(
-    workshop: Workshop, tmp_path: Path, switch: dict[str, Any]
+def test_over_one_depth_and_over_another_than_the_recipes_own_it_is_the_plain_adaptation_to_the_bit(
+    workshop: Workshop, tmp_path: Path
 ) -> None:
     plain = learned(workshop, progressive(workshop.recipe, None, depth=2), tmp_path / "plain")
-    alone = learned(workshop, progressive(workshop.recipe, switch | {"depths": [2]}, depth=2), tmp_path / "alone")
+    switch = {"kind": "dev_loss", "look_every_steps": 2, "depths": [2]}
+    alone = learned(workshop, progressive(workshop.recipe, switch, depth=2), tmp_path / "alone")
     assert vocabulary(alone.folder) == vocabulary(plain.folder)
     for one, other in zip(read_curve(alone.folder), read_curve(plain.folder), strict=True):
         assert one._replace(elapsed_s=0, depth=None) == other._replace(elapsed_s=0)
     assert alone.manifest.cost.flops == plain.manifest.cost.flops
     assert alone.manifest.details["phases"] == [{"depth": 2, "steps": 8, "flops": plain.manifest.cost.flops}]
-
-
-def test_over_another_depth_than_the_recipes_own_it_is_plain(workshop: Workshop, tmp_path: Path) -> None:
-    recipe = progressive(workshop.recipe, FIXED)
-    german = workshop.blocks["de"], workshop.tokenizers["de"]
+    recipe, german = progressive(workshop.recipe, FIXED), (workshop.blocks["de"], workshop.tokenizers["de"])
     asked = adapt(recipe, workshop.primary, *german, 2, tmp_path / "asked", ignore_metrics)
-    plain = learned(workshop, progressive(workshop.recipe, None, depth=2), tmp_path / "plain")
     assert asked.fingerprint == plain.fingerprint
     assert "phases" not in asked.manifest.details
 
@@ -100,17 +95,10 @@ def test_every_depth_has_its_turn_in_order(made: dict[str, Path], name: str) -> 
     assert [depths.count(phase["depth"]) for phase in phases(made[name])] == [p["steps"] for p in phases(made[name])]
 
 
-def test_shares_are_of_flops(workshop: Workshop, made: dict[str, Path]) -> None:
-    recipe, place = progressive(workshop.recipe, FIXED), 0.0
-    whole = 8 * flops_at(recipe, 3)
-    for phase, share in zip(phases(made["fixed"]), (0.25, 0.5, 1.0), strict=True):
-        place += phase["flops"]
-        assert place <= share * whole * (1 + 1e-9)
-        assert place > share * whole - flops_at(recipe, phase["depth"])
-
-
 @pytest.mark.parametrize("name", SWITCHES)
-def test_the_cost_is_equation_a3_of_each_depth_summed(workshop: Workshop, made: dict[str, Path], name: str) -> None:
+def test_the_cost_is_equation_a3_of_each_depth_summed_and_that_of_the_deepest_alone_within_an_update(
+    workshop: Workshop, made: dict[str, Path], name: str
+) -> None:
     shape, found = workshop.recipe.encoder, phases(made[name])
     each = [UpdateShape(phase["depth"], shape.width, 120, shape.block_tokens, 4, 0.15) for phase in found]
     expected = [phase["steps"] * work.adaptation_flops() for phase, work in zip(found, each, strict=True)]
@@ -118,15 +106,8 @@ def test_the_cost_is_equation_a3_of_each_depth_summed(workshop: Workshop, made: 
     cost = Artifact.load(made[name], Kind.EMBEDDINGS).manifest.cost
     assert cost.flops == pytest.approx(sum(expected))
     assert (cost.steps, cost.tokens) == (sum(phase["steps"] for phase in found), cost.steps * 4 * shape.block_tokens)
-
-
-@pytest.mark.parametrize("name", SWITCHES)
-def test_it_costs_what_the_plain_one_over_the_deepest_does_within_an_update(
-    workshop: Workshop, made: dict[str, Path], name: str
-) -> None:
-    recipe = progressive(workshop.recipe, None)
-    plain, cost = 8 * flops_at(recipe, 3), Artifact.load(made[name], Kind.EMBEDDINGS).manifest.cost.flops
-    assert plain - flops_at(recipe, 3) < cost <= plain * (1 + 1e-9)
+    update = flops_at(progressive(workshop.recipe, None), 3)
+    assert 7 * update < cost.flops <= 8 * update * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", SWITCHES)
