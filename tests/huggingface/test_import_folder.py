@@ -49,7 +49,7 @@ def test_logits_of_the_loaded_primary_are_those_of_transformers(
     assert difference(checkpoints[model_type], imported(checkpoints[model_type], tmp_path / "primary")) < CLOSE
 
 
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", ["roberta", "bert"])
 def test_rows_that_pad_the_token_table_are_left_out_and_logits_of_pieces_stay(
     model_type: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,9 +194,9 @@ def test_a_checkpoint_with_nothing_but_a_sentencepiece_file_comes_in(tmp_path: P
     assert imported(made, tmp_path / "primary").tokenizer.special == SpecialPieces(0, 1, 2, 3, rows - 1)
 
 
-@pytest.mark.parametrize("rows", [70_002, pytest.param(250_002, marks=pytest.mark.nightly)])
-def test_a_table_whose_ids_take_more_than_two_bytes_comes_in(rows: int, tmp_path: Path) -> None:
+def test_a_table_whose_ids_take_more_than_two_bytes_comes_in(tmp_path: Path) -> None:
     """XLM-R has 250,002 rows."""
+    rows = 65_602
     small = make_tokenizer("xlm-roberta")
     extra = [f"▁more{number}" for number in range(rows - len(small))]
     vocabulary = [tuple(pair) for pair in json.loads(small.backend_tokenizer.to_str())["model"]["vocab"]]

@@ -223,3 +223,11 @@ def test_a_search_by_alignment_needs_the_sources_evaluation(workshop: Workshop, 
     recipe = changed(workshop.recipe, "search", metric=Metric.ALIGNMENT)
     with pytest.raises(RecipeError, match=r"search.metric is 'alignment', .* but its evaluation is not given"):
         search(recipe, Inputs(workshop.primary, workshop.blocks["de"], workshop.tokenizers["de"]), None, tmp_path / "o")
+
+
+def test_a_search_that_names_no_metric_goes_on_from_earlier_trials(workshop: Workshop) -> None:
+    """Its settings are written as they were before there was a choice, so that studies and recipes keep their names."""
+    search_settings = workshop.recipe.require_search()
+    assert "metric" not in search_settings.decisive
+    by_alignment = search_settings.model_copy(update={"metric": Metric.ALIGNMENT})
+    assert '"metric":"alignment"' in by_alignment.decisive
