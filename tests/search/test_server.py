@@ -17,7 +17,7 @@ from tests.workshop import Workshop, changed
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[PostgreSql]:
     with started() as running:
         yield running
@@ -25,7 +25,7 @@ def server() -> Iterator[PostgreSql]:
 
 @pytest.fixture(scope="module")
 def recipe(workshop: Workshop) -> Recipe:
-    return changed(workshop.recipe, "search", steps_at_depth=300, depths=(2,))
+    return changed(workshop.recipe, "search", steps_at_depth=150, depths=(2,))
 
 
 @pytest.fixture(scope="module")

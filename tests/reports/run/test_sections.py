@@ -70,27 +70,27 @@ def test_every_run_is_linked_to_the_pages_that_the_reader_is_told_to_open(page: 
 
 
 def test_a_small_report_warns_and_draws_and_links_only_what_is_so(made_up: SimpleNamespace, tmp_path: Path) -> None:
-    """Turkish and Greek never find a class, Turkish has two depths, and runs are on a server."""
+    """German and Greek never find a class, Turkish has two depths, and runs are on a server."""
     languages = [
         made_up.language(name, depth, made_up.task(0.4, labels=["yes", "no"]).model_copy(update={"confusion": counts}))
         for name, depth, counts in (
-            ("de", 2, [[3, 3], [1, 5]]),
-            *((*row, [[6, 0], [6, 0]]) for row in (("tr", 2), ("tr", 6), ("el", 2))),
+            *(("tr", depth, [[3, 3], [1, 5]]) for depth in (2, 6)),
+            *((name, 2, [[6, 0], [6, 0]]) for name in ("de", "el")),
         )
     ]
     server = TrackedRuns(uri="https://mlflow.example.org/", experiment="3", runs={"whole pipeline": "e" * 32})
     records = RunRecords.of(made_up.source(), languages).model_copy(update={"tracked": server})
     page = Page(write(records, tmp_path / "out").folder / PAGE_FILE)
     said = page.texts("li")
-    assert "no is never found in Turkish, Greek: none of its 2 test examples is recognised." in said
+    assert "no is never found in German, Greek: none of its 2 test examples is recognised." in said
     assert not any(text.startswith("yes is never found") for text in said)
-    titles = [text.partition(".")[0] for text in page.texts("figcaption") if text.startswith("Adaptation to")]
-    assert titles == [
+    titles = {text.partition(".")[0] for text in page.texts("figcaption") if text.startswith("Adaptation to")}
+    assert titles == {
         "Adaptation to German",
         "Adaptation to Turkish, by text read",
         "Adaptation to Turkish, by compute",
         "Adaptation to Greek",
-    ]
+    }
     address = f"https://mlflow.example.org/#/experiments/3/runs/{'e' * 32}?workflowType=machine_learning"
     assert address in [link["href"] for link in page.attributes("a")]
     assert not any("mlflow ui" in text for text in page.texts("pre"))
