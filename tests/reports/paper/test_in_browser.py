@@ -13,8 +13,7 @@ from tests.reports.run.browser import Page, new_page, shared_chromium
 from tests.reports.run.test_in_browser import CUT_TABLES
 
 WINDOWS = {"desktop": (1280, 900), "phone": (375, 812)}
-DIFFERENT = {("phone", "light")}
-"""The report of a run is seen on a desktop and in the dark, too, of which both pages have the same styles."""
+DIFFERENT = {("phone", "dark")}
 PICTURES = """[...document.querySelectorAll("img")].map(img =>
   [img.naturalWidth, img.naturalHeight, img.getBoundingClientRect().right])"""
 
