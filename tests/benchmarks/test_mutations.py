@@ -27,8 +27,11 @@ def test_a_passage_that_is_gone_is_named(tmp_path: Path) -> None:
         mutation.apply(tmp_path)
 
 
-def test_a_mutation_is_caught_by_the_first_test_that_fails_or_missed(tmp_path: Path) -> None:
+def test_a_mutation_is_caught_by_the_first_test_that_fails_or_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a tree of one module and one test, so that real pytest runs on the copy."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # of which none is needed, and some take seconds
     (tmp_path / "tests").mkdir()
     (tmp_path / "module.py").write_text("def double(x):\n    return 2 * x  # twice\n")
     (tmp_path / "tests" / "test_module.py").write_text(

@@ -179,7 +179,9 @@ def test_a_recipe_for_ones_own_text_leads_to_answers(worked: Path, tmp_path: Pat
         flags=re.MULTILINE,
     )
     assert 'targets = ["de", "tr"]' in shorter
-    shorter = shorter.replace('targets = ["de", "tr"]', 'targets = ["de"]')
+    shorter = re.sub(
+        r"^tr = .*\n", "", shorter.replace('targets = ["de", "tr"]', 'targets = ["de"]'), flags=re.MULTILINE
+    )
     (tmp_path / "my-recipe.toml").write_text(shorter + _GATE, encoding="utf-8")
     said = _run(f"export PYTHONPATH={ROOT}\n{command}", tmp_path)
     for language in ("en", "de"):
