@@ -21,6 +21,7 @@ from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search import Inputs, search
 from lingraft.search.page import PAGE_FILE
+from lingraft.search.storage import open_storage
 from lingraft.stages import pretrain
 from lingraft.stages.alignment_probe import Reference, probe_of
 from lingraft.stages.embeddings import initial_rows
@@ -90,7 +91,7 @@ def test_a_study_of_two_goals_stops_what_can_never_be_on_the_front_all_at_the_sa
     workshop: Workshop, tmp_path: Path
 ) -> None:
     """Rates are so low that trials stay where they begin: at random, or where the source's rows are."""
-    both, storage = (Initialisation.OVERLAP, Initialisation.RANDOM), f"sqlite:///{tmp_path / 'trials'}"
+    both, storage = (Initialisation.OVERLAP, Initialisation.RANDOM), f"journal:///{tmp_path / 'trials'}"
     wanted: dict[str, Any] = {"goal": Goal.PARETO, "looks": 8, "steps_at_depth": 40, "grace_share": 0.3}
     recipe = changed(workshop.recipe, "search", **wanted, initialisations=both, depths=(1, 3))
     recipe = changed(recipe, "adaptation", learning_rate=1e-5)
@@ -103,8 +104,10 @@ def test_a_study_of_two_goals_stops_what_can_never_be_on_the_front_all_at_the_sa
     for trial in stopped:  # after 3 of 8 looks, the first after the time of grace, whatever an update costs
         assert abs(trial.flops - 3 / 8 * found.budget_flops) <= trial.flops / trial.steps / 2
     assert len({trial.steps for trial in stopped}) > 1
-    (study,) = optuna.get_all_study_names(storage)
-    trials = optuna.load_study(study_name=study, storage=storage).trials
+    opened, close = open_storage(storage)
+    (study,) = opened.get_all_studies()
+    trials = optuna.load_study(study_name=study.study_name, storage=opened).trials
+    close()
     pruned = {
         (trial.params["depth"], trial.params["initialisation"]) for trial in trials if trial.state.name == "PRUNED"
     }
@@ -177,7 +180,7 @@ def test_step_1b_is_run_once_a_depth_for_all_languages_and_counted(
     for language in ("de", "tr"):
         recipe = changed(post, "search", language=language)
         inputs = Inputs(primary, workshop.blocks[language], workshop.tokenizers[language], workshop.blocks["en"])
-        search(recipe, inputs, f"sqlite:///{tmp_path / 'trials'}", tmp_path / language)
+        search(recipe, inputs, None, tmp_path / language)
         found[language] = load_search(tmp_path / language)
     minis = [*(tmp_path / "results").glob("mini-*/result")]
     assert len(minis) == 2
