@@ -46,17 +46,20 @@ def test_a_checkpoint_that_was_being_written_is_no_checkpoint(project: Project, 
 
 
 @pytest.mark.integration
-def test_a_run_that_was_killed_right_after_its_result_ends_well_when_it_is_called_again_with_its_own_settings(
-    project: Project, tmp_path: Path
+@pytest.mark.parametrize("own_settings", [True, False])
+def test_a_run_that_was_killed_right_after_its_result_ends_well_with_its_own_settings_alone(
+    project: Project, tmp_path: Path, own_settings: bool
 ) -> None:
     out = tmp_path / "out"
     command = project.start("mini", out)
     assert command.signalled_when(signal.SIGKILL, lambda: steps_kept(out) > 0) == -signal.SIGKILL
     shutil.copytree(project.whole("mini"), out)
+    if own_settings:
+        project.goes_on_to_the_same("mini", out)
+        return
     other = project.start("mini", out, recipe=recipe(tmp_path / "other", steps=81))
     assert other.ends() == 1
     assert f"{out} exists already" in other.said
-    project.goes_on_to_the_same("mini", out)
 
 
 @pytest.mark.integration
