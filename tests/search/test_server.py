@@ -17,7 +17,7 @@ from tests.workshop import Workshop, changed
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[PostgreSql]:
     with started() as running:
         yield running
