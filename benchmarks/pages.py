@@ -3,7 +3,8 @@
 import io
 import json
 import lzma
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,19 @@ def write_page(place: Path, found: Any, text: str, picture: "Figure | bytes | No
     if picture is not None:
         write_picture(place.with_suffix(".png"), picture)
     write_text(place.with_suffix(".md"), text)
+
+
+def command_line(module: str, arguments: Sequence[str], hidden: Mapping[str, str]) -> str:
+    """Return a command without the folders of this machine.
+
+    Args:
+        module: what is run.
+        arguments: its options and their values.
+        hidden: words in place of values, by option; other paths are shown by their last part.
+    """
+    words = zip(["", *arguments], arguments, strict=False)
+    told = [hidden.get(before, Path(word).name if word.startswith("/") else word) for before, word in words]
+    return f"python -m {module} {shlex.join(told)}"
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:

@@ -6,13 +6,12 @@ is used again: a run that was stopped goes on. `--page` writes tables, records a
 """
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages import write_page
+from benchmarks.pages import command_line, write_page
 from benchmarks.progressive.page import draw, page
 from benchmarks.progressive.runs import Bench, known, pretrained
 from benchmarks.speed.machine import commit, cores
@@ -22,6 +21,8 @@ from lingraft.config.recipe import Recipe
 from lingraft.training.precision import device
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "progressive.toml"
+_FOLDERS = {"--text": "DIR", "--out": "DIR", "--primary": "PRIMARY", "--page": "PAGE"}
+"""Names of folders on the page, in place of their paths."""
 
 
 def measured(recipe: Recipe, out: Path, primary: Path | None, seeds: Sequence[int]) -> dict[str, Any]:
@@ -70,20 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.languages:
         recipe = Recipe.parse(recipe.model_dump(mode="json") | {"targets": given.languages})
     found = measured(recipe, given.out, given.primary, given.seeds)
-    found["command"] = (
-        f"python -m benchmarks.progressive_depth {_told(sys.argv[1:] if arguments is None else arguments)}"
-    )
+    given_words = sys.argv[1:] if arguments is None else arguments
+    found["command"] = command_line("benchmarks.progressive_depth", given_words, _FOLDERS)
     at = given.page or given.out / "progressive-depth"
     text = page(found, at.with_suffix(".png").name)
     write_page(at, found, text, draw(found))
     print(text)
-
-
-def _told(arguments: Sequence[str]) -> str:
-    """The command without the folders of this machine."""
-    hidden = {"--text": "DIR", "--out": "DIR", "--primary": "PRIMARY", "--page": "PAGE"}
-    words = zip(["", *arguments], arguments, strict=False)
-    return shlex.join(hidden.get(before, Path(word).name if before == "--recipe" else word) for before, word in words)
 
 
 if __name__ == "__main__":

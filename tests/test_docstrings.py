@@ -18,8 +18,8 @@ _Named = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def modules() -> list[Path]:
-    """All modules of the library."""
-    return sorted(ROOT.rglob("*.py"))
+    """All modules of the library and of the benchmarks."""
+    return [path for folder in (ROOT, ROOT.parent / "benchmarks") for path in sorted(folder.rglob("*.py"))]
 
 
 def named(body: list[ast.stmt], owner: str, is_public: bool = True) -> Iterator[tuple[int, str, str | None, bool]]:

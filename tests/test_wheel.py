@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -51,31 +53,41 @@ def install_torch(pip: Path, cwd: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def bin_folder() -> Path:
-    """Programs of an environment that has the wheel, its dependencies, and nothing else, made once for all workers."""
-    return once.folder("wheel", install) / "environment" / "bin"
+def wheel() -> Path:
+    """The built wheel, made once for all workers."""
 
+    def build(folder: Path) -> None:
+        run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
 
-def install(folder: Path) -> None:
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder / "dist", cwd=ROOT)
-    [wheel] = (folder / "dist").iterdir()
-    run(sys.executable, "-m", "venv", folder / "environment", cwd=folder)
-    programs = folder / "environment" / "bin"
-    install_torch(programs / "pip", folder)
-    run(programs / "pip", "install", "--quiet", "--no-compile", f"{wheel}[{EXTRAS}]", cwd=folder)
-    run(programs / "pip", "check", cwd=folder)
+    [built] = once.folder("wheel", build).iterdir()
+    return built
 
 
 @pytest.fixture(scope="module")
-def project(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bin_folder(wheel: Path) -> Path:
+    """Programs of an environment that has the wheel, its dependencies, and nothing else."""
+
+    def install(folder: Path) -> None:
+        run(sys.executable, "-m", "venv", folder / "environment", cwd=folder)
+        programs = folder / "environment" / "bin"
+        install_torch(programs / "pip", folder)
+        run(programs / "pip", "install", "--quiet", "--no-compile", f"{wheel}[{EXTRAS}]", cwd=folder)
+        run(programs / "pip", "check", cwd=folder)
+
+    return once.folder("installed-wheel", install) / "environment" / "bin"
+
+
+@pytest.fixture
+def project(workshop: Workshop, tmp_path: Path) -> Path:
     """A folder as the README has it: a primary, a task of it, and text of a new language."""
-    folder = tmp_path_factory.mktemp("project")
+    folder = tmp_path / "project"
     shutil.copytree(workshop.primary, folder / "work" / "primary")
     shutil.copytree(workshop.tasks[1], folder / "work" / "task")
     made_up.write(folder / "text", ("tr",))
     return folder
 
 
+@pytest.mark.nightly
 def test_the_environment_has_the_wheel_and_no_more_than_it_asks_for(bin_folder: Path, tmp_path: Path) -> None:
     where = run(bin_folder / "python", "-c", "import lingraft; print(lingraft.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(bin_folder.parent)
@@ -84,15 +96,32 @@ def test_the_environment_has_the_wheel_and_no_more_than_it_asks_for(bin_folder: 
     assert {"torch", "transformers", "onnx-ir"} <= installed
 
 
+@pytest.mark.nightly
 def test_the_guides_command_and_the_readmes_python_add_a_language_there(bin_folder: Path, project: Path) -> None:
+    adds_a_language([bin_folder / "lingraft"], bin_folder / "python", project)
+
+
+def test_the_wheel_alone_adds_a_language(wheel: Path, project: Path, tmp_path: Path) -> None:
+    """What the wheel has is imported, with the packages of this environment."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "wheel")
+    found = f"import sys; sys.path.insert(0, {str(tmp_path / 'wheel')!r})\n"
+    where = run(sys.executable, "-c", f"{found}import lingraft; print(lingraft.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(tmp_path / "wheel")
+    program = f"{found}from lingraft.__main__ import main; sys.argv[0] = 'lingraft'; main()"
+    adds_a_language([sys.executable, "-c", program], Path(sys.executable), project, found)
+
+
+def adds_a_language(lingraft: Sequence[str | Path], python: Path, project: Path, before: str = "") -> None:
+    """Run the guide's command, and the README's Python on what that has made."""
     [command] = re.findall(r"^lingraft (add-language .*)$", GUIDE, re.MULTILINE)
     [code] = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-    summary = run(bin_folder / "lingraft", *command.split(), cwd=project)
+    summary = run(*lingraft, *command.split(), cwd=project)
     assert "topic: accuracy without any training example" in summary
     assert "lingraft serve work/tr/bundle/topic" in summary
     assert "not " not in summary
     made = sorted(path.name for path in (project / "work" / "tr").iterdir() if path.is_dir())
     assert made == ["blocks", "bundle", "embeddings", "evaluation", "hf", "text", "tokenizer"]
-    printed = run(bin_folder / "python", "-c", code, cwd=project)
+    printed = run(python, "-c", before + code, cwd=project)
     assert printed.startswith(summary)
     assert printed.split()[-1] in made_up.TOPICS

@@ -10,11 +10,11 @@ one with two threads.
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.pages import command_line
 from benchmarks.paper.data import on_data
 from benchmarks.paper.page import Page
 from lingraft.artifacts import sync
@@ -38,17 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.pop(sync.RESULTS_VARIABLE, None)  # what was made for something else would cost nothing here
     data, out = given.data.resolve(), given.out.resolve()
     recipe = on_data(Recipe.load(given.recipe), data, out)
-    command = f"python -m benchmarks.paper {_told(sys.argv[1:] if arguments is None else arguments)}"
+    command = command_line("benchmarks.paper", sys.argv[1:] if arguments is None else arguments, _FOLDERS)
     hidden = {str(path): "DIR" for path in (data, out)}
     page = Page(recipe, out, given.page or out / "page", command, hidden)
     page.draw(PaperRecords.load(runner.run(recipe, out, page.write).folder))
     print(page.file)
-
-
-def _told(arguments: Sequence[str]) -> str:
-    """The command without the folders of this machine."""
-    words = zip(["", *arguments], arguments, strict=False)
-    return shlex.join(_FOLDERS.get(before, Path(word).name if word.startswith("/") else word) for before, word in words)
 
 
 if __name__ == "__main__":

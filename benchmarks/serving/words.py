@@ -1,12 +1,15 @@
 """Pseudo-words in place of text: a tokenizer of any size, and sentences of any length, without a corpus."""
 
 import itertools
+import json
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.tokenizer_agreement import trained
+from lingraft.artifacts import artifact
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
+from lingraft.data.tokenizer import tokenizer
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 
 _CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiou"
@@ -28,7 +31,12 @@ def train(vocabulary: int, folder: Path) -> Tokenizer:
     """A SentencePiece tokenizer of so many pieces, trained on words that each occur a few times."""
     recipe = Recipe.load(_RECIPE)
     wanted = recipe.tokenizer.model_copy(update={"vocabulary": vocabulary})
-    return trained(recipe.model_copy(update={"tokenizer": wanted}), "xx", [*_lines(vocabulary)], folder)
+    with artifact.create(folder / "text", Kind.TEXT) as draft:
+        document = json.dumps({"name": "sample", "text": "\n".join(_lines(vocabulary))})
+        (draft.folder / "train.jsonl").write_text(document + "\n", encoding="utf-8")
+        draft.facts = {"language": "xx"}
+    tokenizer.train_tokenizer(recipe.model_copy(update={"tokenizer": wanted}), folder / "text", folder / "tokenizer")
+    return Tokenizer.load(folder / "tokenizer")
 
 
 def _words_for(pieces: int) -> int:
@@ -43,10 +51,10 @@ def _lines(vocabulary: int) -> Iterator[str]:
         yield " ".join(drawn[start : start + _LINE_WORDS])
 
 
-def texts(tokenizer: Tokenizer, lengths: Sequence[int], seed: int = 1) -> list[str]:
+def texts(pieces: Tokenizer, lengths: Sequence[int], seed: int = 1) -> list[str]:
     """Texts of at most so many tokens each, special ones included, and hardly fewer."""
-    draw, known = random.Random(seed), words(_words_for(len(tokenizer)))
-    sizes = {word: len(ids) for word, ids in zip(known, tokenizer.encode_all(known), strict=True)}
+    draw, known = random.Random(seed), words(_words_for(len(pieces)))
+    sizes = {word: len(ids) for word, ids in zip(known, pieces.encode_all(known), strict=True)}
     return [" ".join(_sentence(draw, known, sizes, length - 2)) for length in lengths]
 
 

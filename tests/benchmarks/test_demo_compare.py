@@ -7,21 +7,13 @@ from typing import Any
 import pytest
 
 from benchmarks import demo_compare
-from benchmarks.demo_compare import SOURCE_HALF, TARGET_HALF, Demo, Scores, half_of, half_vectors, lines
+from benchmarks.demo_compare import SOURCE_HALF, TARGET_HALF, Demo, half_of, half_vectors
 from lingraft.data.text import load_split, load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.jobs.job import LanguageDirs
 from lingraft.model.initialisation import aligned_rows, vector_alignment
 from lingraft.model.initialisation.aligned_rows import AlignedRows
 from tests.workshop import Workshop
-
-
-def test_halves_hold_every_page_once_and_are_about_as_large() -> None:
-    names = [f"scalc/page-{number}" for number in range(400)]
-    first = [name for name in names if half_of(name) == SOURCE_HALF]
-    second = [name for name in names if half_of(name) == TARGET_HALF]
-    assert sorted(first + second) == sorted(names)
-    assert 150 < len(first) < 250
 
 
 def test_vectors_of_a_half_are_counted_from_its_pages_alone(workshop: Workshop) -> None:
@@ -32,15 +24,6 @@ def test_vectors_of_a_half_are_counted_from_its_pages_alone(workshop: Workshop) 
     for half, counts_V in enumerate(counted):
         own = [each for each in load_split(text, "train") if half_of(each.name) == half]
         assert 0 < counts_V.sum() <= sum(len(pieces.encode(each.text)) for each in own)
-
-
-def test_a_row_without_training_has_no_scores_after_it() -> None:
-    found = {"de": Scores(0.1, 0.5), "tr": Scores(0.2, 0.6)}
-    assert [*lines("halves", found)] == [
-        "| halves | de | 10.0% | 50.0% | – | – |",
-        "| halves | tr | 20.0% | 60.0% | – | – |",
-        "| halves | mean | 15.0% | 55.0% | – | – |",
-    ]
 
 
 def test_halves_whose_rows_add_to_the_masked_loss_fall_back_as_in_production(

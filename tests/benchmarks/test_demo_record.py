@@ -5,63 +5,56 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import demo_record
 from benchmarks.demo_record import ROOT, Record, fingerprint, require_current
 from lingraft.errors import LingraftError
 
-TRAINING, REPORT = "lingraft/training/loop.py", "lingraft/reports/run/page.py"
-BUILD, CHECK = "pipelines/build.py", "benchmarks/demo_check.py"
+SMALL = {
+    "demo.toml": "steps = 1000\n",
+    "constraints.txt": "ruff==1\ntorch==1\n",
+    "lingraft/stages/adapt.py": "from lingraft.training import loop\n",
+    "lingraft/training/loop.py": "import os\n",
+    "lingraft/reports/page.py": "import lingraft.stages.adapt\n",
+    **dict.fromkeys(("lingraft/jobs/job.py", "pipelines/build.py", "benchmarks/demo_check.py"), "HIGHEST = 2\n"),
+}
+"""A tree of few files."""
 
 
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what training depends on, and of the rest of the library."""
-    folder = tmp_path_factory.mktemp("tree")
-    shutil.copytree(ROOT / "lingraft", folder / "lingraft", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("constraints.txt", BUILD, CHECK):
-        (folder / name).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / name, folder / name)
-    shutil.copy(ROOT / "recipes" / "demo.toml", folder)
-    return folder
-
-
-def of(tree: Path) -> str:
+def of(tree: Path, changes: dict[str, str]) -> str:
+    for name, text in {**SMALL, **changes}.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text, encoding="utf-8")
     return fingerprint(tree / "demo.toml", tree)
 
 
-@pytest.fixture(scope="module")
-def before(tree: Path) -> str:
-    return of(tree)
-
-
 @pytest.mark.parametrize(
-    ("file", "old", "new", "counts"),
+    ("file", "text", "counts"),
     [
-        ("demo.toml", "steps = 1000", "steps = 1001", True),
-        (TRAINING, "import ", "import math\nimport ", True),
-        ("lingraft/model/kernels/attention.py", "import ", "import math\nimport ", True),
-        ("constraints.txt", "torch==", "torch==9.", True),
-        (BUILD, "from ", "import math\nfrom ", True),
-        (CHECK, "POINTS_BELOW_STANDARD = ", "POINTS_BELOW_STANDARD =  ", False),
-        (CHECK, "POINTS_BELOW_STANDARD = 0.02", "POINTS_BELOW_STANDARD = 0.07", True),
-        (TRAINING, "import ", "# A comment.\nimport ", False),
-        (REPORT, "from ", "import math\nfrom ", False),
-        ("constraints.txt", "ruff==", "ruff==9.", False),
+        ("demo.toml", "steps = 1001\n", True),
+        ("lingraft/training/loop.py", "import sys\n", True),
+        ("constraints.txt", "ruff==1\ntorch==2\n", True),
+        ("pipelines/build.py", "HIGHEST = 3\n", True),
+        ("benchmarks/demo_check.py", "HIGHEST  = 2  # a comment\n", False),
+        ("lingraft/reports/page.py", "import sys\n", False),
+        ("constraints.txt", "ruff==2\ntorch==1\n", False),
     ],
 )
 def test_only_what_can_change_the_comparison_changes_its_fingerprint(
-    tree: Path, before: str, file: str, old: str, new: str, counts: bool
+    tmp_path: Path, file: str, text: str, counts: bool
 ) -> None:
-    text = (tree / file).read_text(encoding="utf-8")
-    first, _, rest = text.partition(f"\n{old}")
-    assert rest
-    (tree / file).write_text(f"{first}\n{new}{rest}", encoding="utf-8")
-    try:
-        assert (of(tree) != before) == counts
-    finally:
-        (tree / file).write_text(text, encoding="utf-8")
+    assert (of(tmp_path, {}) != of(tmp_path, {file: text})) == counts
 
 
-def test_a_record_is_taken_only_while_it_is_of_the_tree_as_it_is(tmp_path: Path) -> None:
+def test_all_that_trains_counts_and_reports_do_not() -> None:
+    found = {*demo_record._modules(ROOT)}
+    assert {"lingraft.training.loop", "lingraft.model.kernels.attention", "lingraft.training.optimizer"} <= found
+    assert "lingraft.reports.run.page" not in found
+
+
+def test_a_record_is_taken_only_while_it_is_of_the_tree_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_record, "_TRAINS", ())
     file, recipe = tmp_path / "record.json", tmp_path / "demo.toml"
     shutil.copy(ROOT / "recipes" / "demo.toml", recipe)
     with pytest.raises(LingraftError, match=r"no .*record\.json.*make demo demo-compare demo-record"):

@@ -1,11 +1,13 @@
 """Every page of a benchmark is what the record beside it says."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import data_page, depth_search_page
 from benchmarks.initialisation import page as initialisation
 from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_page
 from benchmarks.progressive import page as progressive
@@ -38,6 +40,21 @@ def speed_page(found: dict[str, Any]) -> str:
 def test_a_page_is_what_its_record_says(name: str, page: Callable[[dict[str, Any]], str], folder: str) -> None:
     found = read_record(RECORDS / f"{name}{RECORD_SUFFIX}")
     assert (DOCS / folder / f"{name}.md").read_text(encoding="utf-8") == page(found)
+
+
+def test_the_page_of_data_shows_its_record() -> None:
+    shown = data_page.page(read_record(RECORDS / f"data{RECORD_SUFFIX}"), 50_000, 40_000, 512)
+    _, _, *parts = shown.split("\n\n")  # after the title and the versions of packages
+    assert (RECORDS / "data.md").read_text(encoding="utf-8").endswith("\n\n".join(parts))
+
+
+def test_verdicts_on_depth_searches_are_what_the_record_says() -> None:
+    found = read_record(RECORDS / f"depth-search{RECORD_SUFFIX}")
+    cases = [depth_search_page.Case.model_validate(each) for each in found["cases"]]
+    for told in found["verdicts"]:
+        verdict = depth_search_page.verdict_on([case for case in cases if case.language == told["language"]])
+        assert json.loads(verdict.model_dump_json()) == {name: told[name] for name in told if name != "within"}
+        assert {str(seed): good for seed, good in verdict.within.items()} == told["within"]
 
 
 def test_a_page_is_written_with_its_record_beside_it(tmp_path: Path) -> None:

@@ -21,14 +21,14 @@ _SWITCH = """
 [adaptation.progressive]
 kind = "dev_loss"
 depths = [1, 2, 3]
-look_every_steps = 2
+look_every_steps = 1
 window_looks = 1
 """
 
 
 def recipe_at(folder: Path) -> Path:
     path = folder / "recipe.toml"
-    write_text(path, _TINY.replace("depth = 1\nsteps = 30", "depth = 3\nsteps = 10") + _SWITCH)
+    write_text(path, _TINY.replace("depth = 1\nsteps = 30", "depth = 3\nsteps = 4") + _SWITCH)
     return path
 
 

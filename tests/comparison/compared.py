@@ -1,5 +1,6 @@
 """A comparison that has run, and what it said, for tests to look at."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +20,9 @@ SMALL: dict[str, Any] = {
     "tasks": [{"name": "topic", "kind": "documents", "finetuning": {"epochs": 0.5, "seeds": [1]}}],
 }
 
+SAID_FILE = "said.txt"
+"""What a shared comparison wrote to standard error, beside its results."""
+
 
 class Compared:
     """A finished comparison."""
@@ -37,7 +41,8 @@ class Compared:
         """One that all tests of a run share, so that they copy what they change."""
 
         def make(folder: Path) -> None:
-            comparison.run(recipe(folder, **changes), folder / "out")
+            with (folder / SAID_FILE).open("w", encoding="utf-8") as said, contextlib.redirect_stderr(said):
+                comparison.run(recipe(folder, **changes), folder / "out")
 
         folder = once.folder("comparison", make, json.dumps(RECIPE | changes))
         return cls(recipe_on(folder, **changes), folder / "out", Artifact.load(folder / "out" / "report", Kind.REPORT))

@@ -17,7 +17,7 @@ RECIPE: dict[str, Any] = {
     "encoder": {"width": 16, "layers": 2, "attention_heads": 2, "mlm_heads": [1, 2], "block_tokens": 24},
     "pretraining": {"steps": 6, **TRAINING},
     "mini": {"steps": 4, "fresh_layers": 1, **TRAINING},
-    "adaptation": {"steps": 6, "depth": 1, "checkpoint_every_steps": 4, "early_checkpoints": [1], **TRAINING},
+    "adaptation": {"steps": 4, "depth": 1, "checkpoint_every_steps": 4, "early_checkpoints": [1], **TRAINING},
     "tasks": [
         {"name": "topic", "kind": "documents", "finetuning": {**FINETUNING, "seeds": [1, 2]}},
         {"name": "paws-x", "kind": "pairs", "languages": ["en", "de"], "finetuning": {**FINETUNING, "seeds": [3]}},
@@ -25,7 +25,7 @@ RECIPE: dict[str, Any] = {
     "paper": {"depths": [2]},
     "cluster": {"parallel_languages": 2},
 }
-CHECKPOINTS = [0, 1, 4, 6]
+CHECKPOINTS = [0, 1, 4]
 ARMS = {("BL_BASE", 2), ("BL_SMALL", 1), ("MINIJOINT", 1), ("MINIJOINT", 2), ("MINIPOST", 1)}
 """Systems with their depths."""
 

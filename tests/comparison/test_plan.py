@@ -10,7 +10,7 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.comparison.plan import Arm, Comparison, comparison_of_arms, plan_comparison
 from lingraft.comparison.runner import comparison_jobs
 from lingraft.config.initialisation import Initialisation
-from lingraft.config.systems import Stage, System
+from lingraft.config.systems import System
 from lingraft.errors import RecipeError
 from tests.comparison.project import ARMS, recipe
 from tests.workshop import changed
@@ -110,21 +110,6 @@ def test_tasks_are_finetuned_once_a_primary_and_seed_and_by_minijoints_mini_mode
         "1-layers-heads-1-seed-1": [word.format(1) for word in of_one],
         "2-layers-heads-1-2-seed-1": [word.format(layers) for layers in (2, 1) for word in of_one],
     }
-
-
-@pytest.mark.parametrize(("early", "judged"), [([], (0, 6)), ([2], (0, 2, 6))])
-def test_both_ends_are_judged_beside_the_checkpoints_of_a_recipe(
-    tmp_path: Path, early: list[int], judged: tuple[int, ...]
-) -> None:
-    settings = {"steps": 6, "depth": 1, "batch_blocks": 8, "learning_rate": 1e-3, "early_checkpoints": early}
-    for arm in plan(tmp_path, adaptation=settings).arms:
-        assert arm.recipe.adaptation.checkpoint_steps == judged
-
-
-def test_only_minipost_builds_a_mini_model(tmp_path: Path) -> None:
-    for arm in plan(tmp_path).arms:
-        steps = arm.recipe.steps_over(arm.depth)
-        assert arm.recipe.builds_mini == (Stage.BUILD_MINI in steps) == (arm.system is System.MINIPOST)
 
 
 def test_systems_that_share_a_primary_start_from_the_same_embeddings_where_rows_need_text(tmp_path: Path) -> None:

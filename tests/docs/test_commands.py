@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
+from pipelines.__main__ import app
 from tests import made_up
 from tests.fixtures import forked, once
 from tests.huggingface.checkpoints import make_checkpoint
@@ -87,6 +89,14 @@ def _run(command: str, folder: Path) -> str:
     return done.stdout
 
 
+def _of_pipelines(command: str) -> str:
+    """What `python -m pipelines` prints; it is called in this process."""
+    _, _, _, *words = command.split()
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
 def test_every_command_is_one_that_a_test_runs() -> None:
     known = (_MAKE, _STAGE, _KUSTOMIZE, _COMPILE, _SUBMIT, _DEMO, _ASK)
     assert [command for command in _commands() if not command.startswith(known)] == []
@@ -104,12 +114,10 @@ def test_every_page_with_commands_has_a_test_that_runs_them() -> None:
     assert all(Path(page).name in (ROOT / test).read_text(encoding="utf-8") for page, test in RUN_ELSEWHERE.items())
 
 
-@pytest.mark.parametrize(
-    "command", sorted({*_starting(_MAKE), *re.findall(r"`(make [a-z-]+)`", "\n".join(TEXTS.values()))})
-)
-def test_make_has_the_target(command: str) -> None:
-    target = command.split()[1]
-    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+def test_make_has_the_targets() -> None:
+    named = {*_starting(_MAKE), *re.findall(r"`(make [a-z-]+)`", "\n".join(TEXTS.values()))}
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {command.split()[1] for command in named} <= {*targets}
 
 
 @pytest.mark.parametrize("command", _starting(_KUSTOMIZE))
@@ -118,17 +126,19 @@ def test_the_manifests_build(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", _starting(_COMPILE))
-def test_the_pipelines_compile(command: str, tmp_path: Path) -> None:
-    _run(command.replace("--out compiled", f"--out {tmp_path}"), ROOT)
+def test_the_pipelines_compile(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    _of_pipelines(command.replace("--out compiled", f"--out {tmp_path}"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["depth-search.yaml", "language.yaml", "source.yaml"]
 
 
 @pytest.mark.parametrize("command", _starting(_SUBMIT))
-def test_a_pipeline_is_submitted(command: str) -> None:
+def test_a_pipeline_is_submitted(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     server = KfpServer()
     server.story = [{"adapt": "SUCCEEDED"}]
+    monkeypatch.chdir(ROOT)
     with server.serving() as address:
-        link = _run(command.replace("http://localhost:8888", address), ROOT)
+        link = _of_pipelines(command.replace("http://localhost:8888", address))
     [run_id] = server.runs
     assert link == f"{address}/#/runs/details/{run_id}\n"
 
@@ -168,9 +178,13 @@ def test_a_recipe_for_ones_own_text_leads_to_answers(worked: Path, tmp_path: Pat
         recipe,
         flags=re.MULTILINE,
     )
+    assert 'targets = ["de", "tr"]' in shorter
+    shorter = re.sub(
+        r"^tr = .*\n", "", shorter.replace('targets = ["de", "tr"]', 'targets = ["de"]'), flags=re.MULTILINE
+    )
     (tmp_path / "my-recipe.toml").write_text(shorter + _GATE, encoding="utf-8")
     said = _run(f"export PYTHONPATH={ROOT}\n{command}", tmp_path)
-    for language in ("en", "de", "tr"):
+    for language in ("en", "de"):
         assert re.search(rf"^\w+ \({language}\): .+\n    -> ({'|'.join(made_up.TOPICS)}) ", said, re.MULTILINE), said
     [add] = _starting(_FROM_RESULTS)
     made_up.write(tmp_path / "text", ("sw",))

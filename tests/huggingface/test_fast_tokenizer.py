@@ -73,24 +73,25 @@ def difference(pieces: Tokenizer, fast: tokenizers.Tokenizer, texts: list[str]) 
     return [text for text, ids, own in zip(texts, found, pieces.encode_all(texts), strict=True) if ids != own]
 
 
-@pytest.mark.parametrize("script", LETTERS)
-def test_ids_are_sentencepiece_s_in_every_script(pieces: Tokenizer, fast: tokenizers.Tokenizer, script: str) -> None:
-    texts = lines_of(script, 200) + lines_of(script, 200, seed=2)
-    assert len({index for ids in pieces.encode_all(texts) for index in ids}) > 20
-    assert difference(pieces, fast, texts) == []
+def test_ids_are_sentencepiece_s_in_every_script(pieces: Tokenizer, fast: tokenizers.Tokenizer) -> None:
+    for script in LETTERS:
+        texts = lines_of(script, 200) + lines_of(script, 200, seed=2)
+        assert len({index for ids in pieces.encode_all(texts) for index in ids}) > 20
+        assert difference(pieces, fast, texts) == [], script
 
 
-@pytest.mark.parametrize("script", ["Thai", "Vietnamese", "Arabic", "Latin, decomposed"])
+@pytest.mark.parametrize("script", ["Thai", "Latin, decomposed"])
 def test_ids_are_sentencepiece_s_with_a_vocabulary_of_one_script(script: str, tmp_path: Path) -> None:
     alone = trained(lines_of(script, 300), tmp_path, vocabulary=200)
     texts = [*lines_of(script, 100, seed=3), *ODD.values(), *lines_of("Greek", 20)]
     assert difference(alone, fast_tokenizer(alone, SHAPE), texts) == []
 
 
-@pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
-def test_ids_are_sentencepiece_s_on_odd_text(pieces: Tokenizer, fast: tokenizers.Tokenizer, text: str) -> None:
+def test_ids_are_sentencepiece_s_on_odd_text(pieces: Tokenizer, fast: tokenizers.Tokenizer) -> None:
     latin, thai = lines_of("Latin", 1)[0], lines_of("Thai", 1)[0]
-    assert difference(pieces, fast, [text, text + latin, latin + text, f"{thai}{text}{thai}", text * 3]) == []
+    for name, text in ODD.items():
+        around = [text, text + latin, latin + text, f"{thai}{text}{thai}", text * 3]
+        assert difference(pieces, fast, around) == [], name
 
 
 def test_ids_are_sentencepiece_s_on_any_mixture_of_rules_and_marks(
@@ -100,7 +101,7 @@ def test_ids_are_sentencepiece_s_on_any_mixture_of_rules_and_marks(
     keys, marks = list(rules), sorted({mark for key in rules for mark in key[1:]})
     draw = random.Random(1)
     choices = (keys, [key for key in keys if len(key) == 1], marks, "".join(LETTERS.values()), list(ODD.values()))
-    texts = ["".join(draw.choice(draw.choice(choices)) for _ in range(draw.randint(1, 10))) for _ in range(3000)]
+    texts = ["".join(draw.choice(draw.choice(choices)) for _ in range(draw.randint(1, 10))) for _ in range(1000)]
     assert difference(pieces, fast, texts) == []
 
 
@@ -150,12 +151,6 @@ def test_offsets_point_at_the_text_as_it_was_given(pieces: Tokenizer, fast: toke
             assert all(unicodedata.combining(mark) for mark in whole.removeprefix(shown))
 
 
-def test_ids_become_the_text_again(fast: tokenizers.Tokenizer) -> None:
-    for script in ("Latin", "Chinese", "Greek"):
-        text = lines_of(script, 1)[0]
-        assert fast.decode(fast.encode(text).ids) == text
-
-
 @pytest.mark.parametrize("text", ["a <mask> b", "a<mask> b", "a  <mask>b"])
 def test_a_mask_is_recognised_and_takes_the_space_before_it_along(
     pieces: Tokenizer, fast: tokenizers.Tokenizer, text: str
@@ -175,8 +170,7 @@ def test_special_pieces_that_a_text_spells_out_are_recognised_by_their_own_ids(
     assert special_pieces(pieces) == SPECIAL_PIECES
 
 
-@pytest.mark.parametrize("separators", [1, 2])
-@pytest.mark.parametrize("segments", [0, 1, 2])
+@pytest.mark.parametrize(("separators", "segments"), [(1, 0), (2, 1), (1, 2)])
 def test_texts_and_pairs_read_as_the_encoder_expects_them(pieces: Tokenizer, separators: int, segments: int) -> None:
     family = Family.model_validate({"separators": separators, "segments": segments})
     shape = SHAPE.model_copy(update={"family": family})

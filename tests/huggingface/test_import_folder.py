@@ -42,14 +42,7 @@ def difference(made: Made, primary: Primary) -> float:
     return float((theirs_MV[:, : len(made.tokenizer)] - ours_MV).abs().max())
 
 
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_logits_of_the_loaded_primary_are_those_of_transformers(
-    model_type: str, checkpoints: dict[str, Made], tmp_path: Path
-) -> None:
-    assert difference(checkpoints[model_type], imported(checkpoints[model_type], tmp_path / "primary")) < CLOSE
-
-
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", ["roberta", "bert"])
 def test_rows_that_pad_the_token_table_are_left_out_and_logits_of_pieces_stay(
     model_type: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,7 +54,7 @@ def test_rows_that_pad_the_token_table_are_left_out_and_logits_of_pieces_stay(
     assert difference(made, primary) < CLOSE
 
 
-@pytest.mark.parametrize("model_type", ["roberta", "bert", "modernbert"])
+@pytest.mark.parametrize("model_type", ["roberta", "modernbert"])
 def test_a_primary_may_be_for_shorter_inputs_than_the_checkpoint(model_type: str, tmp_path: Path) -> None:
     made = make_checkpoint(tmp_path / "checkpoint", model_type)
     whole = imported(made, tmp_path / "whole")
@@ -78,9 +71,12 @@ def test_a_primary_may_be_for_shorter_inputs_than_the_checkpoint(model_type: str
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_the_tokenizer_is_kept_with_its_ids(model_type: str, checkpoints: dict[str, Made], tmp_path: Path) -> None:
+def test_the_loaded_primary_has_the_logits_of_transformers_and_the_tokenizer_with_its_ids(
+    model_type: str, checkpoints: dict[str, Made], tmp_path: Path
+) -> None:
     made = checkpoints[model_type]
     primary, theirs = imported(made, tmp_path / "primary"), AutoTokenizer.from_pretrained(made.folder)
+    assert difference(made, primary) < CLOSE
     assert (tmp_path / "primary" / "tokenizer.json").read_bytes() == (made.folder / "tokenizer.json").read_bytes()
     assert primary.tokenizer.encode_all(LINES) == theirs(LINES, add_special_tokens=False)["input_ids"]
     ids = SpecialPieces(
@@ -194,9 +190,9 @@ def test_a_checkpoint_with_nothing_but_a_sentencepiece_file_comes_in(tmp_path: P
     assert imported(made, tmp_path / "primary").tokenizer.special == SpecialPieces(0, 1, 2, 3, rows - 1)
 
 
-@pytest.mark.parametrize("rows", [70_002, pytest.param(250_002, marks=pytest.mark.nightly)])
-def test_a_table_whose_ids_take_more_than_two_bytes_comes_in(rows: int, tmp_path: Path) -> None:
+def test_a_table_whose_ids_take_more_than_two_bytes_comes_in(tmp_path: Path) -> None:
     """XLM-R has 250,002 rows."""
+    rows = 65_602
     small = make_tokenizer("xlm-roberta")
     extra = [f"▁more{number}" for number in range(rows - len(small))]
     vocabulary = [tuple(pair) for pair in json.loads(small.backend_tokenizer.to_str())["model"]["vocab"]]

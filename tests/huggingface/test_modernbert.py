@@ -7,21 +7,17 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.huggingface.config import parse_config
-from lingraft.huggingface.export import export_hf
 from lingraft.huggingface.importing import import_hf, recipe_section
 from lingraft.huggingface.tokenizer import import_tokenizer
 from lingraft.huggingface.weights import CheckpointError, to_checkpoint
 from lingraft.model.initialisation.initial_rows import shared_pieces
-from lingraft.model.loading import load_embeddings, load_primary
-from lingraft.model.swap import swap
+from lingraft.model.loading import load_primary
 from tests.huggingface.checkpoints import LINES, MORE_LINES, logits_of, make_checkpoint, make_tokenizer
-from tests.huggingface.models import LANGUAGE, write_language, write_own_primary
 from tests.huggingface.parity import encoder_of, made, our_logits
-from tests.huggingface.scripts import lines_of, trained
+from tests.huggingface.scripts import trained
 
 CLOSE = 1e-5
 ODD: dict[str, dict[str, Any]] = {
@@ -39,9 +35,6 @@ ODD: dict[str, dict[str, Any]] = {
     "one head": {"num_attention_heads": 1, "intermediate_size": 100},
     "untied names": {"tie_word_embeddings": False},
 }
-OWN_SHAPE = EncoderShape.model_validate(
-    {"width": 32, "layers": 3, "attention_heads": 2, "mlm_heads": (2, 3), "block_tokens": 40, "family": "modern"}
-)
 OLD_KEYS = {"global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"}
 
 
@@ -149,32 +142,6 @@ def test_a_checkpoint_in_a_folder_becomes_a_primary(pieces: str, tmp_path: Path)
     ours = our_logits(primary.encoder.eval(), tokens_BT, visible_BT)
     theirs = logits_of(checkpoint.model, tokens_BT, visible_BT)
     assert (theirs - ours)[visible_BT].abs().max() < CLOSE
-
-
-@pytest.mark.parametrize("origin", ["imported", "own"])
-def test_any_language_is_exported_as_transformers_model_with_the_very_same_logits(origin: str, tmp_path: Path) -> None:
-    pieces = trained(LINES * 20 + lines_of("Greek", 100), tmp_path / "pieces", 160, LANGUAGE)
-    primary = tmp_path / "primary"
-    if origin == "own":
-        write_own_primary(OWN_SHAPE, pieces, primary)
-    else:
-        odd = ODD["all biases"] | ODD["every second layer global"] | ODD["odd window"] | ODD["other bases"]
-        import_hf(str(make_checkpoint(tmp_path / "checkpoint", "modernbert", **odd).folder), primary, "en")
-    embeddings = write_language(primary, pieces, tmp_path / LANGUAGE)
-    for brought in (None, embeddings):
-        out = tmp_path / f"hf-{bool(brought)}"
-        made = export_hf(primary, out, brought)  # which compares the logits of all lengths in float64
-        assert made.difference < 1e-5
-        model, report = AutoModelForMaskedLM.from_pretrained(out, output_loading_info=True)
-        assert type(model).__name__ == "ModernBertForMaskedLM"
-        assert not any(report.values())
-        encoder = load_primary(primary).encoder
-        if brought:
-            swap(encoder, load_embeddings(brought).vocabulary)
-        batch = AutoTokenizer.from_pretrained(out)([line[:24] for line in LINES], padding=True, return_tensors="pt")
-        visible_BT = batch["attention_mask"].bool()
-        ours = our_logits(encoder.eval(), batch["input_ids"], visible_BT)
-        assert (logits_of(model.eval(), batch["input_ids"], visible_BT) - ours)[visible_BT].abs().max() < CLOSE
 
 
 def test_the_section_that_an_import_prints_is_that_of_its_primary() -> None:

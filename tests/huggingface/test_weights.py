@@ -11,8 +11,7 @@ from transformers import BertConfig, CamembertConfig, RobertaConfig, XLMRobertaC
 
 from lingraft.huggingface.config import parse_config
 from lingraft.huggingface.weights import CheckpointError, tensor_names, to_checkpoint
-from lingraft.model.encoder import Encoder
-from tests.huggingface.checkpoints import MODEL_TYPES, logits_of
+from tests.huggingface.checkpoints import logits_of
 from tests.huggingface.parity import converted, encoder_of, made, our_logits
 
 CLOSE = 1e-5
@@ -20,10 +19,8 @@ ODD: dict[str, dict[str, Any]] = {
     "plain": {},
     "one segment": {"type_vocab_size": 1},
     "three segments": {"type_vocab_size": 3},
-    "pad 0": {"pad_token_id": 0},
     "pad 5": {"pad_token_id": 5},
     "untied bias": {"tie_word_embeddings": False},
-    "eps 1e-12": {"layer_norm_eps": 1e-12},
     "eps 0.01": {"layer_norm_eps": 0.01},
     "one head, wide feed-forward": {"num_attention_heads": 1, "intermediate_size": 200},
 }
@@ -57,8 +54,9 @@ def test_logits_are_those_of_transformers(model_type: str, odd: str) -> None:
     assert (theirs - ours).abs().max() < CLOSE
 
 
-@pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh", "relu"])
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize(
+    ("model_type", "activation"), [("roberta", "gelu_new"), ("roberta", "gelu_pytorch_tanh"), ("bert", "relu")]
+)
 def test_logits_are_those_of_transformers_with_another_activation(model_type: str, activation: str) -> None:
     model, tensors, config = made(model_type, hidden_act=activation)
     ids = tokens(model)
@@ -67,7 +65,7 @@ def test_logits_are_those_of_transformers_with_another_activation(model_type: st
     assert (theirs - our_logits(encoder_of(tensors, config | {"hidden_act": "gelu"}), ids)).abs().max() > 5 * CLOSE
 
 
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", ["roberta", "bert"])
 def test_logits_at_visible_places_of_padded_text_are_those_of_transformers(model_type: str) -> None:
     model, tensors, config = made(model_type)
     ids, visible = tokens(model), torch.ones(3, 20, dtype=torch.bool)
@@ -78,7 +76,7 @@ def test_logits_at_visible_places_of_padded_text_are_those_of_transformers(model
 
 
 def test_the_longest_text_of_transformers_is_ours() -> None:
-    for model_type in MODEL_TYPES:
+    for model_type in ("roberta", "bert"):
         model, tensors, config = made(model_type)
         length = 40 if model_type == "bert" else 38
         assert parse_config(config).shape.block_tokens == length
@@ -104,13 +102,6 @@ def test_a_body_maps_without_heads_and_output_bias() -> None:
     back = to_checkpoint(converted(tensors, config).tensors, shape, "roberta")
     assert back.keys() == {name for name in tensors if name.startswith("roberta.")}
     assert "heads.3.dense.weight" not in tensor_names(shape, "roberta")
-
-
-def test_mapping_back_takes_the_head_that_is_asked_for() -> None:
-    shape = parse_config(made("roberta")[2]).shape.model_copy(update={"mlm_heads": (2, 3)})
-    encoder = Encoder(shape, 60)
-    back = to_checkpoint(encoder.state_dict(), shape, "roberta", head=2)
-    assert torch.equal(back["lm_head.dense.weight"], encoder.heads["2"].dense.weight)
 
 
 @pytest.mark.parametrize("model_type", ["roberta", "bert"])
@@ -156,8 +147,8 @@ def test_known_surplus_and_old_names_are_taken_and_said() -> None:
     assert all(torch.equal(tensor, found.tensors[name]) for name, tensor in plain.tensors.items())
 
 
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
-def test_half_precision_becomes_float32_without_a_changed_value(half: torch.dtype) -> None:
+def test_half_precision_becomes_float32_without_a_changed_value() -> None:
+    half = torch.bfloat16
     _, tensors, config = made("roberta")
     halves = {name: tensor.to(half) for name, tensor in tensors.items()}
     found = converted(halves, config)
@@ -251,12 +242,3 @@ def test_unequal_dropouts_are_said_and_the_hidden_one_is_kept() -> None:
 @pytest.mark.parametrize("theirs", [RobertaConfig, XLMRobertaConfig, CamembertConfig, BertConfig])
 def test_what_a_configuration_leaves_out_is_what_transformers_takes(theirs: Any) -> None:
     assert parse_config({"model_type": theirs.model_type}) == parse_config(theirs().to_dict())
-
-
-def test_families_differ_in_offset_separators_and_head_activation() -> None:
-    bert = parse_config(made("bert", hidden_act="relu")[2]).shape.family
-    roberta = parse_config(made("roberta", hidden_act="relu", pad_token_id=4)[2]).shape.family
-    assert (bert.position_offset, bert.separators, bert.segments) == (0, 1, 2)
-    assert (roberta.position_offset, roberta.separators, roberta.segments) == (5, 2, 2)
-    assert (bert.activation, bert.head_activation) == ("relu", "relu")
-    assert (roberta.activation, roberta.head_activation) == ("relu", "gelu")

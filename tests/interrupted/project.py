@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.fixtures import once
 from tests.fixtures.forked import Child
 from tests.interrupted.commands import Limits, run, start
 from tests.workshop import Workshop
@@ -105,30 +106,27 @@ class Project:
     def recipe(self) -> Path:
         return self.folder / "recipe.toml"
 
-    @property
-    def whole(self) -> dict[str, Path]:
-        return {stage: self.folder / stage for stage in STAGES}
+    def whole(self, stage: str) -> Path:
+        """Result of a stage that nothing interrupted, made once a run of the tests."""
 
-    def make(self) -> None:
-        recipe(self.folder)
-        for stage, out in self.whole.items():
-            run(self.arguments(stage, out), self.folder / f"{stage}.log")
+        def make(folder: Path) -> None:
+            run(self.arguments(stage, folder / stage), folder / "log")
+
+        return once.folder(f"whole-{stage}", make, _RECIPE) / stage
 
     def arguments(self, stage: str, out: Path, recipe: Path | None = None) -> list[str]:
         """A command line; inputs from other stages are the results of the runs without a stop."""
         blocks, shop = self.shop.blocks, self.shop
         given = {
             "pretrain": {"blocks": blocks["en"], "tokenizer": shop.tokenizers["en"]},
-            "mini": {"primary": self.folder / "pretrain", "blocks": blocks["en"]},
-            "adapt": {
-                "primary": self.folder / "pretrain",
-                "mini": self.folder / "mini",
-                "blocks": blocks["de"],
-                "tokenizer": shop.tokenizers["de"],
-                "checkpoints": curve(out),
-            },
-            "finetune": {"primary": self.folder / "pretrain", "text": shop.texts["en"]},
+            "mini": {"blocks": blocks["en"]},
+            "adapt": {"blocks": blocks["de"], "tokenizer": shop.tokenizers["de"], "checkpoints": curve(out)},
+            "finetune": {"text": shop.texts["en"]},
         }[stage] | {"recipe": recipe or self.recipe, "out": out}
+        if stage != "pretrain":
+            given["primary"] = self.whole("pretrain")
+        if stage == "adapt":
+            given["mini"] = self.whole("mini")
         return [stage, *(word for name, folder in given.items() for word in (f"--{name}", str(folder)))]
 
     def start(self, stage: str, out: Path, limits: Limits | None = None, recipe: Path | None = None) -> Child:
@@ -138,7 +136,7 @@ class Project:
         """Go on with a stage to its end, and compare the result with that of the run without a stop."""
         command = self.start(stage, out, limits)
         assert command.ends() == 0, command.said
-        require_same(stage, out, self.whole[stage])
+        require_same(stage, out, self.whole(stage))
         return command
 
 

@@ -70,7 +70,7 @@ def test_the_checkpoint_before_a_damaged_one_is_used(
     assert f"going on after step {int(before.name.removeprefix('step-'))} of 80" in command.said
     assert [place.name for place in training(out).iterdir()] == [f"set-aside-{newest.name}"]
     shutil.rmtree(training(out))
-    require_same("mini", out, project.whole["mini"])
+    require_same("mini", out, project.whole("mini"))
 
 
 def test_where_no_checkpoint_is_whole_training_begins_anew(project: Project, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_where_no_checkpoint_is_whole_training_begins_anew(project: Project, tmp
         assert f"set aside as set-aside-{place.name}: " in command.said
     assert "going on after" not in command.said
     shutil.rmtree(training(out))
-    require_same("mini", out, project.whole["mini"])
+    require_same("mini", out, project.whole("mini"))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_checkpoint_of_another_recipe_is_not_used(project: Project, tmp_path: 
     assert again.ends() == 0, again.said
     assert f"belongs to another training: {name} was" in again.said
     shutil.rmtree(training(out))
-    require_same("mini", out, project.whole["mini"])
+    require_same("mini", out, project.whole("mini"))
 
 
 def test_what_does_not_change_the_mathematics_may_change_meanwhile(project: Project, tmp_path: Path) -> None:
@@ -117,17 +117,14 @@ def test_what_does_not_change_the_mathematics_may_change_meanwhile(project: Proj
     seldom = project.start("mini", out, recipe=recipe(tmp_path / "seldom", keep_every_s=1000))
     assert seldom.ends() == 0, seldom.said
     assert "going on after" in seldom.said
-    assert (out / "layers.safetensors").read_bytes() == (project.whole["mini"] / "layers.safetensors").read_bytes()
+    assert (out / "layers.safetensors").read_bytes() == (project.whole("mini") / "layers.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("stage", ["pretrain", "finetune"])
-def test_a_disk_that_is_full_while_checkpoints_are_written_stops_nothing(
-    project: Project, tmp_path: Path, stage: str
-) -> None:
+def test_a_disk_that_is_full_while_checkpoints_are_written_stops_nothing(project: Project, tmp_path: Path) -> None:
     """Weights and moments do not fit on it, weights alone do."""
     out = tmp_path / "out"
-    largest = max(path.stat().st_size for path in project.whole[stage].iterdir())
-    said = project.goes_on_to_the_same(stage, out, Limits(file_bytes=largest + 4096)).said
+    largest = max(path.stat().st_size for path in project.whole("finetune").iterdir())
+    said = project.goes_on_to_the_same("finetune", out, Limits(file_bytes=largest + 4096)).said
     assert "no checkpoint after step" in said
     assert "Training goes on." in said
 
@@ -149,7 +146,7 @@ def test_a_folder_for_checkpoints_that_is_read_only_stops_nothing(project: Proje
     assert "are of no use any more, but cannot be removed" in command.said
     assert kept in checkpoints(out)
     shutil.rmtree(training(out))
-    require_same("mini", out, project.whole["mini"])
+    require_same("mini", out, project.whole("mini"))
 
 
 def test_where_there_can_be_no_folder_for_checkpoints_training_goes_on(project: Project, tmp_path: Path) -> None:
@@ -160,4 +157,4 @@ def test_where_there_can_be_no_folder_for_checkpoints_training_goes_on(project: 
     assert re.search(r"no checkpoint after step \d+: cannot write", command.said)
     assert training(out).read_text() == "in the way"
     training(out).unlink()
-    require_same("mini", out, project.whole["mini"])
+    require_same("mini", out, project.whole("mini"))

@@ -13,7 +13,12 @@ KILLS = 2
 
 
 @pytest.mark.parametrize(
-    "stage", ["adapt", *(pytest.param(stage, marks=pytest.mark.integration) for stage in STAGES if stage != "adapt")]
+    "stage",
+    [
+        "pretrain",
+        *(pytest.param(stage, marks=pytest.mark.integration) for stage in ("adapt", "finetune")),
+        pytest.param("mini", marks=pytest.mark.nightly),  # which is killed below
+    ],
 )
 def test_a_stage_that_is_killed_goes_on_to_the_same_weights(project: Project, tmp_path: Path, stage: str) -> None:
     out, draw = tmp_path / "out", random.Random(stage)
@@ -41,22 +46,17 @@ def test_a_checkpoint_that_was_being_written_is_no_checkpoint(project: Project, 
 
 
 @pytest.mark.integration
-def test_a_run_that_was_killed_right_after_its_result_ends_well_when_it_is_called_again(
-    project: Project, tmp_path: Path
+@pytest.mark.parametrize("own_settings", [True, False])
+def test_a_run_that_was_killed_right_after_its_result_ends_well_with_its_own_settings_alone(
+    project: Project, tmp_path: Path, own_settings: bool
 ) -> None:
     out = tmp_path / "out"
     command = project.start("mini", out)
     assert command.signalled_when(signal.SIGKILL, lambda: steps_kept(out) > 0) == -signal.SIGKILL
-    shutil.copytree(project.whole["mini"], out)
-    project.goes_on_to_the_same("mini", out)
-
-
-@pytest.mark.integration
-def test_a_result_of_other_settings_is_not_taken_for_ones_own(project: Project, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    command = project.start("mini", out)
-    assert command.signalled_when(signal.SIGKILL, lambda: steps_kept(out) > 0) == -signal.SIGKILL
-    shutil.copytree(project.whole["mini"], out)
+    shutil.copytree(project.whole("mini"), out)
+    if own_settings:
+        project.goes_on_to_the_same("mini", out)
+        return
     other = project.start("mini", out, recipe=recipe(tmp_path / "other", steps=81))
     assert other.ends() == 1
     assert f"{out} exists already" in other.said
@@ -73,7 +73,7 @@ def test_two_processes_do_not_train_into_one_folder(project: Project, tmp_path: 
     assert "out.training is in use by another process" in second.said
     first.send(signal.SIGCONT)
     assert first.ends() == 0, first.said
-    require_same("pretrain", out, project.whole["pretrain"])
+    require_same("pretrain", out, project.whole("pretrain"))
 
 
 @pytest.mark.integration

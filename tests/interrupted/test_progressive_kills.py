@@ -56,7 +56,7 @@ class Progressive:
         return [sum(counts[: number + 1]) for number in range(len(counts))]
 
 
-@pytest.fixture(scope="module", params=SWITCHES)
+@pytest.fixture(scope="module", params=[pytest.param("fixed", marks=pytest.mark.nightly), "dev_loss"])
 def progressive(
     workshop: Workshop, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Progressive:

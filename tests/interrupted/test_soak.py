@@ -52,7 +52,7 @@ def finish(project: Project, stage: str, out: Path) -> None:
         shutil.rmtree(place)
     if training(out).exists():
         training(out).rmdir()
-    require_same(stage, out, project.whole[stage])
+    require_same(stage, out, project.whole(stage))
     for folder in (out, curve(out)):
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,5 +1,6 @@
 """SIGTERM, which spot machines get 25 seconds before they go, and Ctrl-C: a checkpoint, and an exit code of its own."""
 
+import itertools
 import random
 import signal
 import time
@@ -12,14 +13,14 @@ from tests.interrupted.project import STAGES, Project, history, recipe, require_
 pytestmark = pytest.mark.integration
 NOTICE_S = 25
 CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
+DIFFERENT = {("adapt", signal.SIGTERM), ("finetune", signal.SIGINT)}
 
 
 @pytest.mark.parametrize(
     ("stage", "number"),
     [
-        pytest.param(stage, number, marks=[] if place % 2 == turn else pytest.mark.nightly)
-        for place, stage in enumerate(STAGES)
-        for turn, number in enumerate(CODES)
+        pytest.param(*case, marks=[] if case in DIFFERENT else pytest.mark.nightly)
+        for case in itertools.product(STAGES, CODES)
     ],
 )
 def test_a_stage_that_is_asked_to_stop_keeps_where_it_is_and_says_so(

@@ -19,6 +19,7 @@ from lingraft.new_recipe.fitting import ENCODER_PRESETS, GIB, Machine, TextAmoun
 from lingraft.preflight import NotReadyError, samples
 from tests import made_up
 
+DOCUMENTS = 150
 SMALL = Machine(cores=2, memory_bytes=8 * GIB)
 LARGE = Machine(cores=32, memory_bytes=256 * GIB, gpu="NVIDIA H100 80GB HBM3", gpu_memory_bytes=80 * GIB)
 
@@ -26,7 +27,7 @@ LARGE = Machine(cores=32, memory_bytes=256 * GIB, gpu="NVIDIA H100 80GB HBM3", g
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
     """Labelled text in three languages."""
-    return made_up.write(tmp_path / "My Text", ("en", "de", "tr"))
+    return made_up.write(tmp_path / "My Text", ("en", "de", "tr"), DOCUMENTS)
 
 
 def run(*arguments: str, patch: pytest.MonkeyPatch) -> int:
@@ -57,7 +58,7 @@ def test_the_recipe_loads_and_passes_the_check(
 
 
 def test_the_size_of_text_is_estimated_without_the_json_around_it(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [row | {"name": row["name"] * 20, "text": f"{row['text']} ü"} for row in made_up.documents("de", 300)]
+    rows = [row | {"name": row["name"] * 20, "text": f"{row['text']} ü"} for row in made_up.documents("de", DOCUMENTS)]
     (text / "de.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     characters = sum(len(row["text"]) for row in rows)
     monkeypatch.setattr(samples, "MAX_CHARACTERS", characters // 4)
@@ -93,13 +94,13 @@ def test_files_of_other_names_are_listed_by_language(text: Path) -> None:
     assert recipe.text.model_dump()["paths"]["de"] == (str(text / "pages.de.jsonl"),)
     with (text / "pages.de.jsonl").open("a") as stream:
         stream.write("{\n")
-    with pytest.raises(NotReadyError, match=r"1 problem was found.*\n.*pages\.de\.jsonl, line 301: not JSON"):
+    with pytest.raises(NotReadyError, match=r"1 problem was found.*\n.*pages\.de\.jsonl, line 151: not JSON"):
         NewRecipe.of(text, machine=SMALL)
 
 
 def relabel(text: Path, language: str, change: Callable[[int, dict[str, str]], dict[str, str]]) -> None:
     """Write a language's documents, each changed by its number and content."""
-    rows = [change(number, row) for number, row in enumerate(made_up.documents(language, 300))]
+    rows = [change(number, row) for number, row in enumerate(made_up.documents(language, DOCUMENTS))]
     (text / f"{language}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -112,7 +113,7 @@ def unlabelled(_: int, row: dict[str, str]) -> dict[str, str]:
     ("languages", "change", "reason"),
     [
         (("en", "de", "tr"), unlabelled, "no document has a label"),
-        (("en",), unlabelled, "in en, 300 of 300 documents have no label"),
+        (("en",), unlabelled, "in en, 150 of 150 documents have no label"),
         (("en",), lambda _, row: row | {"label": "moon"}, "the documents in en have fewer than two labels: ['moon']"),
     ],
 )
@@ -133,7 +134,7 @@ def test_without_labels_of_the_source_there_is_no_task_and_the_recipe_says_why(
 def test_documents_without_a_label_are_counted(text: Path) -> None:
     relabel(text, "en", lambda number, row: row if number % 3 else unlabelled(number, row))
     assert (
-        f"task      none: in en, 100 of 300 documents have no label (the first: {text / 'en.jsonl'}, line 1), and a "
+        f"task      none: in en, 50 of 150 documents have no label (the first: {text / 'en.jsonl'}, line 1), and a "
         "task is learned from the source's labels. Label or remove them, and run this again\n"
     ) in NewRecipe.of(text, machine=SMALL).summary()
 
@@ -143,7 +144,7 @@ def test_a_task_is_learned_for_targets_without_labels_and_judged_where_there_are
     made = NewRecipe.of(text, machine=SMALL)
     [task] = made.recipe.tasks
     assert (task.languages, set(task.examples)) == (("en", "de"), {"en", "de", "tr"})
-    assert "not judged in tr: 300 of 300 documents have no label" in made.summary()
+    assert "not judged in tr: 150 of 150 documents have no label" in made.summary()
     relabel(text, "de", lambda _, row: row | {"label": "moon"})
     made = NewRecipe.of(text, machine=SMALL)
     assert made.recipe.task().languages == ("en",)
@@ -151,7 +152,7 @@ def test_a_task_is_learned_for_targets_without_labels_and_judged_where_there_are
 
 
 def test_an_example_fits_the_model_also_where_a_character_is_a_token(text: Path) -> None:
-    rows = [row | {"text": f"{'字' * 90}\n{row['text']}"} for row in made_up.documents("de", 300)]
+    rows = [row | {"text": f"{'字' * 90}\n{row['text']}"} for row in made_up.documents("de", DOCUMENTS)]
     (text / "de.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     recipe = NewRecipe.of(text, machine=SMALL).recipe
     [task] = recipe.tasks

@@ -1,4 +1,3 @@
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from lingraft.stages.results import SearchResult, load_search
 from lingraft.training import masked_lm
 from lingraft.training.schedule import MetricsCallback, TrainingMetrics, ignore_metrics
 from tests.fixtures import once
+from tests.search.worker_processes import without_times
 from tests.workshop import Workshop, changed
 
 
@@ -144,17 +144,10 @@ def test_a_search_broken_off_goes_on_with_the_depths_that_are_left(
 def test_other_settings_start_a_search_of_their_own(
     workshop: Workshop, found: SearchResult, storage: str, tmp_path: Path
 ) -> None:
-    longer = _with_search(workshop.recipe, depths=(3,), steps_at_depth=90)
-    result = _search(workshop, tmp_path / "search", longer, storage)
+    shorter = _with_search(workshop.recipe, depths=(3,), steps_at_depth=8)
+    result = _search(workshop, tmp_path / "search", shorter, storage)
     assert [trial.depth for trial in result.trials] == [3]
-    assert result.trials[0].steps > max(trial.steps for trial in found.trials if trial.depth == 3)
-
-
-def test_the_same_search_finds_the_same(workshop: Workshop, found: SearchResult, tmp_path: Path) -> None:
-    again = _search(workshop, tmp_path / "search")
-    for one, other in zip(again.trials, found.trials, strict=True):
-        assert (one.depth, one.steps, one.pruned) == (other.depth, other.steps, other.pruned)
-        assert math.isclose(one.score, other.score, rel_tol=1e-6)
+    assert result.trials[0].steps < min(trial.steps for trial in found.trials if trial.depth == 3)
 
 
 @pytest.mark.parametrize(
@@ -191,9 +184,12 @@ def test_a_storage_that_cannot_be_used_is_named_without_its_password(
     assert "secret" not in str(caught.value)
 
 
-def test_whoever_watches_hears_of_the_points_of_every_trial(workshop: Workshop, tmp_path: Path) -> None:
+def test_the_same_search_finds_the_same_and_whoever_watches_hears_of_every_point(
+    workshop: Workshop, tmp_path: Path
+) -> None:
     heard: list[TrainingMetrics] = []
     recipe = _with_search(workshop.recipe, depths=(1, 2), steps_at_depth=8)
-    result = _search(workshop, tmp_path / "search", recipe, watch=heard.append)
-    spent = {flops for trial in result.trials for flops, _ in trial.scores_by_flops if flops}
+    one, other = (_search(workshop, tmp_path / name, recipe, watch=heard.append) for name in ("one", "other"))
+    assert without_times(one) == without_times(other)
+    spent = {flops for trial in one.trials for flops, _ in trial.scores_by_flops if flops}
     assert spent <= {point.flops for point in heard}

@@ -25,7 +25,7 @@ def server() -> Iterator[PostgreSql]:
 
 @pytest.fixture(scope="module")
 def recipe(workshop: Workshop) -> Recipe:
-    return changed(workshop.recipe, "search", steps_at_depth=300, depths=(2,))
+    return changed(workshop.recipe, "search", steps_at_depth=150, depths=(2,))
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Workers as real processes on one storage: one is killed, and its trial goes on from its checkpoint elsewhere."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from optuna.trial import TrialState
 
 from lingraft.config.recipe import Recipe
 from lingraft.stages.results import SearchResult, load_search
-from tests.postgresql import started
 from tests.search.worker_processes import Workers, found_by_one, without_times
 from tests.workshop import Workshop, changed
 
@@ -19,7 +17,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="module")
 def recipe(workshop: Workshop) -> Recipe:
     """A search whose trials last long enough to be killed in, and are all run to their end, whoever is first."""
-    return changed(workshop.recipe, "search", steps_at_depth=400, looks=8, grace_share=0.99)
+    return changed(workshop.recipe, "search", steps_at_depth=200, looks=8, grace_share=0.99)
 
 
 @pytest.fixture(scope="module")
@@ -28,19 +26,11 @@ def undisturbed(workshop: Workshop, recipe: Recipe) -> SearchResult:
     return found_by_one(workshop, recipe)
 
 
-@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.nightly), "journal", "postgresql"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param != "postgresql":
-        yield f"{request.param}:///{tmp_path / 'trials'}"
-        return
-    with started() as server:
-        yield server.address("mlflow")
-
-
 def test_two_workers_share_the_trials_and_one_is_killed(
-    workshop: Workshop, recipe: Recipe, undisturbed: SearchResult, storage: str, tmp_path: Path
+    workshop: Workshop, recipe: Recipe, undisturbed: SearchResult, tmp_path: Path
 ) -> None:
-    workers = Workers(workshop, recipe, storage, tmp_path)
+    """Storages differ in how they claim trials, which `test_shared_study.py` and `test_server.py` try."""
+    workers = Workers(workshop, recipe, f"journal:///{tmp_path / 'trials'}", tmp_path)
     with workers.together("one", "two") as (one, two):
         workers.wait_for_look(2, trials=2)
         one.kill()

@@ -35,7 +35,10 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_the_table_shows_the_papers_figures() -> None:
-    found = rows(table())
+    text = table()
+    assert "V100: 24.0% (the paper's) of a peak of 125 TFLOP/s, so 30 TFLOP/s\n" in text
+    assert "money" not in text.lower()
+    found = rows(text)
     for row in (
         ["BL_BASE", "pretraining", "12", "1", "A1", "125,000", "78.82", "30.41"],
         ["adaptation, each language", "12", "1", "A3", "125,000", "54.05", "20.85"],
@@ -46,24 +49,10 @@ def test_the_table_shows_the_papers_figures() -> None:
         ["adaptation, each language", "6", "1", "A3", "125,000", "29.32", "11.31"],
         ["total, 1 language", "104.48", "40.31"],
         ["total, 14 languages", "378.38", "145.98"],
+        ["MINIJOINT", "4", "967.45", "3,503.52", "3,503.52"],
     ):
         assert row in found
     assert [row[0] for row in found].count("adaptation, each language") == 4
-
-
-def test_columns_are_aligned() -> None:
-    lines = table().splitlines()
-    start = next(index for index, line in enumerate(lines) if line.startswith("system"))
-    block = lines[start + 2 : lines.index("", start)]
-    assert len(block) == 4 * 4 + 1
-    assert len({len(line) for line in block}) == 1
-
-
-def test_the_default_accelerator_is_the_papers() -> None:
-    text = table()
-    assert "V100: 24.0% (the paper's) of a peak of 125 TFLOP/s, so 30 TFLOP/s\n" in text
-    assert ["MINIJOINT", "4", "967.45", "3,503.52", "3,503.52"] in rows(text)
-    assert "money" not in text.lower()
 
 
 def test_hours_and_money_follow_the_accelerator() -> None:
@@ -103,25 +92,6 @@ def test_the_longest_jobs_go_first_and_finetuning_is_one_for_each_seed() -> None
     assert "finetuning on topic, each of 5 seeds" in table("--gpus", "3", *arguments)
 
 
-def test_languages_beyond_the_recipes_are_numbered() -> None:
-    assert machine("--languages", "2")["languages"] == ["ar", "bg"]
-    assert machine("--languages", "16")["languages"][-3:] == ["zh", "language 15", "language 16"]
-
-
-def test_several_accelerators_each_have_their_own_numbers() -> None:
-    found = machine("--accelerator", "H100::0.5:3", "--accelerator", "L4", "--price", "1")["accelerators"]
-    assert [(a["name"], a["utilisation"], a["price_per_hour"]) for a in found] == [("H100", 0.5, 3), ("L4", 0.26, 1)]
-    hours = [a["systems"][0]["hours"] for a in found]
-    assert hours[1] / hours[0] == pytest.approx(989.4 * 0.5 / (121 * 0.26))
-
-
-def test_json_adds_up() -> None:
-    for system in machine()["systems"]:
-        total = sum(step["runs"] * step["flops_per_run"] for step in system["steps"])
-        assert total == pytest.approx(system["totals"][-1]["flops"])
-        assert system["totals"][-1]["languages"] == 14
-
-
 def test_what_small_recipes_cost_is_not_shown_as_nothing(tmp_path: Path) -> None:
     small = tmp_path / "recipe.toml"
     small.write_text(RECIPE.read_text(encoding="utf-8").replace("125_000", "9").replace("2048", "2"), encoding="utf-8")
@@ -145,13 +115,10 @@ def test_what_the_table_leaves_out_is_said(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--accelerator", "B9"], ["'B9'", "H100"]),
-        (["--utilisation", "0"], ["utilisation 0", "at most 1"]),
-        (["--utilisation", "1.2"], ["utilisation 1.2", "at most 1"]),
-        (["--price", "-2"], ["price -2", "0 or more"]),
         (["--gpus", "0"], ["--gpus 0", "1 or more"]),
         (["--languages", "0"], ["--languages 0", "1 or more"]),
         (["--depth", "13"], ["depth 13", "12 layers"]),
-        (["--examples", "topic"], ["'topic'", "TASK=NUMBER"]),
+        (["--examples", "topic=0"], ["0 examples"]),
         (["--examples", "topic=many"], ["'topic=many'", "TASK=NUMBER"]),
         (["--examples", "topic=1", "--examples", "topic=2"], ["'topic=2'", "once a task"]),
         (["--examples", "xnli=1"], ["'xnli'", "topic"]),

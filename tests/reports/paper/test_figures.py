@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from lingraft.config.systems import System
 from lingraft.reports.paper.figures import depth_drawings
-from lingraft.reports.paper.report import report_sections
 from lingraft.reports.paper.results_table import ResultsTable
 from lingraft.reports.plotting import Drawing
 from tests.reports.paper.made_up import DEPTHS, MadeUp
@@ -50,9 +49,3 @@ def test_the_legend_names_no_language_without_a_line(made_up: MadeUp) -> None:
     )
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["de"]
-
-
-def test_every_heading_begins_with_a_capital(made_up: MadeUp) -> None:
-    drawings = [each for section in report_sections(ResultsTable(made_up.records())) for each in section.drawings]
-    assert len(drawings) > 5
-    assert all(drawing.heading[0].isupper() for drawing in drawings)

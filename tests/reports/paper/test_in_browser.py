@@ -13,7 +13,7 @@ from tests.reports.run.browser import Page, new_page, shared_chromium
 from tests.reports.run.test_in_browser import CUT_TABLES
 
 WINDOWS = {"desktop": (1280, 900), "phone": (375, 812)}
-DIFFERENT = {("desktop", "light"), ("phone", "dark")}
+DIFFERENT = {("phone", "dark")}
 PICTURES = """[...document.querySelectorAll("img")].map(img =>
   [img.naturalWidth, img.naturalHeight, img.getBoundingClientRect().right])"""
 
