@@ -17,7 +17,8 @@ from lingraft.reports.paper.efficiency import (
     retained,
     speed_up,
 )
-from lingraft.reports.paper.published import DAYS, RETAINED_PERCENT, SCORES, SPEED_UPS
+from lingraft.reports.paper.published import DAYS, RETAINED_PERCENT, SCORES, SPEED_UPS, PublishedTable
+from tests.reports.paper.printed import AVERAGE_DAYS, AVERAGE_SCORES
 
 MAIN = ("xnli", "mlqa", "paws-x")
 JOINT, POST = System.MINIJOINT, System.MINIPOST
@@ -111,6 +112,17 @@ def test_a_mean_over_no_language_is_none_rather_than_a_number() -> None:
     assert nothing.mean is None
     assert over_tasks([nothing]) is None
     assert over_tasks([nothing, Ratios.of(speed_up, {"de": (1.0, 3.0)})]) == 3.0
+
+
+@pytest.mark.parametrize(("tables", "averages"), [(SCORES, AVERAGE_SCORES), (DAYS, AVERAGE_DAYS)])
+def test_every_average_that_the_paper_prints_follows_from_its_cells(
+    tables: dict[str, PublishedTable], averages: dict[str, dict[System, float]]
+) -> None:
+    for name, task in tables.items():
+        assert averages[name].keys() == task.rows.keys()
+        for system, printed in averages[name].items():
+            cells = [cell for cell in task.rows[system] if math.isfinite(cell)]
+            assert mean(cells) == pytest.approx(printed, abs=0.051), (name, system)
 
 
 @pytest.mark.parametrize(

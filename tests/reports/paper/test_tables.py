@@ -6,12 +6,13 @@ from lingraft.config.systems import System
 from lingraft.reports.paper.cost_tables import (
     retained_table,
     speed_up_table,
+    spent_table,
     target_time_by_depth,
     target_time_table,
 )
 from lingraft.reports.paper.published import DAYS, SCORES
 from lingraft.reports.paper.report_table import ReportTable
-from lingraft.reports.paper.results_table import ResultsTable
+from lingraft.reports.paper.results_table import MEASURED_SECONDS, ResultsTable, TargetRule
 from lingraft.reports.paper.score_tables import (
     failures_table,
     final_by_depth,
@@ -78,6 +79,12 @@ def test_what_is_retained_is_what_the_paper_says(paper: ResultsTable) -> None:
     found = rows(table)
     assert (found["MINIJOINT"][-1], found["MINIPOST"][-1]) == ("98.7%", "99.3%")
     assert found["MINIPOST"] == found["MINIPOST in the paper"]
+
+
+def test_the_cost_of_a_whole_adaptation_stands_beside_table_2(paper: ResultsTable) -> None:
+    found = rows(spent_table(paper))
+    assert found[BASE] == ("12", "125,000", "54.2 EFLOP", "20.9", "20.9")
+    assert found[JOINT] == ("4", "125,000", "21.0 EFLOP", "8.1", "8.1")
 
 
 def test_a_failed_cell_is_a_hole_with_its_reason_and_the_mean_says_over_how_many(made_up: MadeUp) -> None:
@@ -152,6 +159,26 @@ def test_baselines_and_the_initialisation_stand_in_tables_of_scores_if_evaluated
     assert "–¹: update 0 was not evaluated." in table.notes
 
 
+def test_a_table_of_costs_may_have_intervals_or_seconds_as_measured(made_up: MadeUp) -> None:
+    grid = ResultsTable(made_up.records())
+    estimate, interval = rows(near(grid))[BASE][0], rows(near(grid, intervals=True))[BASE][0]
+    assert interval == f"{estimate} (2.1–4.2)"  # a checkpoint each 20.85 / 10 days
+    measured = near(grid, measure=MEASURED_SECONDS)
+    assert measured.title.startswith("XNLI, measured days until")
+    ratio = float(rows(measured)[BASE][3]) / float(rows(near(grid))[BASE][3])
+    assert ratio == pytest.approx(1.3, abs=0.02)
+
+
+def test_over_the_baseline_the_target_is_higher_and_needs_a_baseline(made_up: MadeUp) -> None:
+    tasks = [made_up.task("xnli"), made_up.task("mlqa", ("de",), baselines={})]
+    grid = ResultsTable(made_up.records(tasks=tasks))
+    plain, over = (rows(near(grid, goal=goal))[BASE] for goal in (TargetRule.PAPER, TargetRule.OVER_BASELINE))
+    assert all(float(low) < float(high) for low, high in zip(plain, over, strict=True))
+    table = near(grid, 1, goal=TargetRule.OVER_BASELINE)
+    assert rows(table)[BASE] == ("–¹", "–")
+    assert "–¹: no trivial baseline is recorded." in table.notes
+
+
 def test_tables_by_depth_have_a_column_per_depth(made_up: MadeUp, paper: ResultsTable) -> None:
     grid = ResultsTable(made_up.records(made_up.failed(JOINT, 2, "tr")))
     (near_maximal,), (intervals,) = target_time_by_depth(grid, JOINT), target_time_by_depth(grid, JOINT, intervals=True)
@@ -190,3 +217,22 @@ def test_what_is_not_known_of_a_language_is_a_question_mark(made_up: MadeUp) -> 
     assert rows(table)["tr"] == ("10.0", "SOV", "0.70", "1.00")
     assert rows(table)["zh"] == ("?", "SVO", "0.57", "1.00")
     assert "?: not recorded." in table.notes
+
+
+def test_short_runs_are_shown_in_a_unit_that_fits_them(made_up: MadeUp) -> None:
+    records = made_up.records()
+    short = tuple(
+        cell.model_copy(
+            update={
+                "points": tuple(
+                    point.model_copy(update={"flops": point.flops / 1e5, "elapsed_s": point.elapsed_s / 1e5})
+                    for point in cell.points
+                )
+            }
+        )
+        for cell in records.cells
+    )
+    long, brief = near(ResultsTable(records)), near(ResultsTable(records.model_copy(update={"cells": short})))
+    assert "V100-days" in long.title
+    assert "V100-seconds" in brief.title
+    assert float(rows(brief)[BASE][0]) == pytest.approx(float(rows(long)[BASE][0]) * 0.864, abs=0.05)
