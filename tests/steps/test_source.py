@@ -76,14 +76,9 @@ def test_the_source_comes_back_with_a_folder_a_task_and_seed(registered: Registe
         assert back.fingerprint == Artifact.load(folder, Kind.TASK).fingerprint
     assert Artifact.load(found["evaluation"], Kind.EVALUATION).manifest.aligned_with == primary.fingerprint
     assert list(found["mini"].iterdir()) == list(found["vectors"].iterdir()) == []
-
-
-def test_without_a_task_only_the_primary_and_its_evaluation_are_fetched(registered: Registered, tmp_path: Path) -> None:
-    recipe = registered.shop.recipe.model_copy(update={"tasks": ()}).to_json()
-    found = fetched(recipe, registered.begin(tmp_path / "run"), tmp_path)
-    assert Artifact.load(found["primary"], Kind.PRIMARY)
-    assert Artifact.load(found["evaluation"], Kind.EVALUATION)
-    assert list(found["tasks"].iterdir()) == list(found["mini"].iterdir()) == []
+    taskless = registered.shop.recipe.model_copy(update={"tasks": ()}).to_json()
+    found = fetched(taskless, registered.begin(tmp_path / "other-run"), tmp_path / "taskless")
+    assert list(found["tasks"].iterdir()) == []
 
 
 def test_static_vectors_are_kept_with_the_primary_and_come_back_where_rows_need_them(
@@ -197,9 +192,6 @@ def test_a_mini_model_is_registered_fetched_and_adapted_over(workshop: Workshop,
     result = load_language(tmp_path / "result")
     assert (result.system, result.depth, result.fresh_layers) == ("MINIPOST", 1, 2)
 
-
-def test_a_mini_model_that_is_not_registered_is_named(post: Post, tmp_path: Path) -> None:
     deeper = post.recipe.for_system(System.MINIPOST, 2).to_json()
-    data.open_run(deeper, "language", tmp_path / "language")
     with pytest.raises(NotRegisteredError, match="'tiny-mini-minipost-2'"):
-        fetched(deeper, tmp_path / "language", tmp_path / "fetched")
+        fetched(deeper, run, tmp_path / "none")
