@@ -25,10 +25,11 @@ def test_a_launcher_follows_what_another_has_left(
     kind: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    first = Launcher(tmp_path, profile)
+    first = Launcher(tmp_path, profile, queue="research")
     wait_for(lambda: len(followed) == 1)
     [name] = names(server, plural)
-    second = Launcher(tmp_path, profile)
+    assert server.objects[plural, name]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"
+    second = Launcher(tmp_path, profile, queue="research")
     wait_for(lambda: len(followed) == 2)
     succeed(server, second, plural, name)
     for launcher in (first, second):
