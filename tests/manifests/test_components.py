@@ -143,7 +143,3 @@ def test_the_dashboard_shows_metrics_that_there_are() -> None:
     assert len(shown) > 10
     assert shown <= _metrics()
     assert {f"lingraft_training_{name}" for name in metrics.HELP} <= shown
-
-
-def test_a_panel_on_a_metric_that_is_none_is_found() -> None:
-    assert "lingraft_training_los" not in _metrics()
