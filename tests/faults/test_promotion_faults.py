@@ -61,7 +61,9 @@ def outcomes(project: Project) -> list[tuple[int | None, DecisionOutcome]]:
     "fault",
     [Fault.TORN, *(pytest.param(each, marks=pytest.mark.nightly) for each in PASSING if each is not Fault.TORN)],
 )
-@pytest.mark.parametrize("waits", [True, False], ids=["healed", "broken"])
+@pytest.mark.parametrize(
+    "waits", [pytest.param(True, id="healed", marks=pytest.mark.nightly), pytest.param(False, id="broken")]
+)
 def test_any_one_write_may_fail_and_the_promotion_is_made_once_or_ended_by_the_next(
     fault: Fault, waits: bool, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

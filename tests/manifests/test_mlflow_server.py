@@ -55,6 +55,8 @@ def test_the_doctor_says_that_the_server_does_not_reach_its_store(
     nowhere = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "x") | {
         "AWS_DEFAULT_REGION": "us-east-1",
         "MLFLOW_S3_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_MAX_ATTEMPTS": "1",
+        "MLFLOW_WORKERS": "1",
     }
     new_database(tmp_path / "mlflow.db")
     database = f"sqlite:///{tmp_path / 'mlflow.db'}"

@@ -99,7 +99,6 @@ def test_a_step_that_takes_too_much_memory_is_not_tried_again(bench: Bench) -> N
     assert len(bench.jobs()) == 1
 
 
-@pytest.mark.parametrize("bench", ["train job"], indirect=True)
 def test_an_error_of_the_step_is_its_launchers(bench: Bench) -> None:
     bench.recipe = changed(bench.recipe, "pretraining", learning_rate=1e30)
     with pytest.raises(LaunchError, match="finite"):
