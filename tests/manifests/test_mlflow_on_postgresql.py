@@ -1,4 +1,4 @@
-"""MLflow over PostgreSQL, which asks who is there, as the manifests run it: the schema's upgrade, the server, its use."""
+"""MLflow over PostgreSQL, which asks who is there, as the manifests run it: schema, server, and what a step does."""
 
 import http.client
 import os
@@ -24,19 +24,17 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import TrackingError
 from lingraft.training.schedule import TrainingMetrics
-from tests.manifests.mlflow_server import Document, mlflow_seen_by_the_doctor, running, status
+from tests.manifests.conftest import built, pods_of
+from tests.manifests.mlflow_server import mlflow_seen_by_the_doctor, running, status
 from tests.manifests.readme_secrets import content, secrets_of
 from tests.postgresql import AWKWARD, PostgreSql
 
 ROOT = Path(__file__).parents[2]
-UPGRADE_LIMIT_S = 180
+UPGRADE_LIMIT_S = 600
 
 PASSWORD = AWKWARD + secrets.token_hex(16)
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.parametrize("overlay", ["prod-auth"], indirect=True, scope="session"),
-]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
@@ -84,15 +82,13 @@ def upgrades(variables: dict[str, str]) -> list[subprocess.CompletedProcess[str]
 
 @pytest.fixture(scope="module")
 def port(
-    documents: list[Document],
-    pods: dict[str, Document],
     variables: dict[str, str],
     upgrades: list[subprocess.CompletedProcess[str]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[int]:
     """Of a server over the upgraded database."""
-    folder = tmp_path_factory.mktemp("server")
-    with running(documents, pods, variables["MLFLOW_BACKEND_STORE_URI"], folder, variables) as listening:
+    folder, documents = tmp_path_factory.mktemp("server"), built("prod-auth")
+    with running(documents, pods_of(documents), variables["MLFLOW_BACKEND_STORE_URI"], folder, variables) as listening:
         yield listening
 
 
