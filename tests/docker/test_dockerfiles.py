@@ -118,21 +118,8 @@ def test_commands_have_exec_form_so_that_sigterm_reaches_python(image: str) -> N
     assert isinstance(json.loads(arguments), list)
 
 
-def test_final_stage_has_no_compiler_and_no_cache(image: str) -> None:
-    final = read_stages(image)[-1]
-    (install,) = pip_installs(final)
-    assert "--no-cache-dir" in install
-    assert "apt-get" not in " ".join(values(final, "RUN"))
-
-
 def test_image_version_is_the_library_version(image: str) -> None:
     assert f"VERSION={lingraft.__version__}" in values(read_stages(image)[-1], "ARG")
-
-
-def test_images_carry_the_labels_that_registries_show(image: str) -> None:
-    labels = " ".join(values(read_stages(image)[-1], "LABEL"))
-    named = set(re.findall(r"org\.opencontainers\.image\.([a-z.]+)=", labels))
-    assert named == {"title", "description", "licenses", "version", "revision", "base.name"}
 
 
 def test_serve_asks_its_own_port_whether_it_is_ready() -> None:

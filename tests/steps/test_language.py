@@ -12,13 +12,12 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import LanguagesFailedError, failure_reason, write_failure, write_outcome
 from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import bundle_kinds, bundle_name, embeddings_name, primary_name
-from lingraft.artifacts.sync import RESULTS_VARIABLE
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import Finetuning, Task, TaskFile
 from lingraft.errors import DepthError, PromotionError, TrackingError
 from lingraft.reports.run.records import RunRecords
 from lingraft.serving.bundle import Bundle
-from lingraft.stages import evaluate, results
+from lingraft.stages import results
 from lingraft.steps import data, language, source
 from lingraft.tracking.promotion.lineage import lineage_tree
 from lingraft.tracking.versions import versions
@@ -146,20 +145,6 @@ def test_scores_stand_in_the_steps_output_and_in_the_evaluations_run(registered:
         f"recall topic/{label}": pytest.approx(counts[place] / sum(counts))
         for place, (label, counts) in enumerate(zip(task.labels, task.confusion, strict=True))
     }
-
-
-def test_a_language_is_not_evaluated_again_for_other_examples(
-    registered: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(RESULTS_VARIABLE, str(tmp_path / "shared"))
-    run, recipe, (embeddings, _) = registered.begin(tmp_path / "run"), registered.shop.recipe, registered.judged(1)
-    asked = recipe.task().model_copy(update={"examples": {"en": "mu na pe"}})
-    others = recipe.model_copy(update={"tasks": (asked,)})
-    first = registered.evaluate(run, "de", embeddings, tmp_path / "first")
-    monkeypatch.delattr(evaluate, "evaluate_language")
-    assert registered.evaluate(run, "de", embeddings, tmp_path / "second", others.to_json()) == first
-    kept, made = (Artifact.load(tmp_path / name, Kind.EVALUATION).manifest for name in ("second", "first"))
-    assert kept == made
 
 
 def test_every_kind_of_task_passes_the_gate_and_gets_a_bundle(registered: Registered, tmp_path: Path) -> None:
