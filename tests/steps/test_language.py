@@ -60,7 +60,7 @@ def test_the_searched_depth_is_registered_and_all_results_are_handed_on(
     chosen, handed = tmp_path / "chosen", tmp_path / "results"
     run = registered.begin(tmp_path / "run")
     with pytest.raises(DepthError, match=r"'de' was adapted over depths \[3\], but its own is now 2"):
-        registered.register(run, [registered.judged(3)], chosen, handed)
+        registered.register(run, [registered.judged(3)], tmp_path / "not-chosen", tmp_path / "not-handed-on")
     assert MlflowClient().get_run(run.read_text()).info.status == "FAILED"
 
     registered.register(run, [registered.judged(depth) for depth in (1, searched)], chosen, handed)
