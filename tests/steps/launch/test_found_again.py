@@ -46,6 +46,7 @@ def test_a_job_that_is_being_deleted_is_not_followed(server: ApiServer, followed
     first = Launcher(tmp_path, profile)
     wait_for(lambda: len(followed) == 1)
     [old] = names(server, "jobs")
+    assert "kueue.x-k8s.io/queue-name" not in server.objects["jobs", old]["metadata"]["labels"]  # it has no queue
     server.delete("jobs", old, "Foreground")
     second = Launcher(tmp_path, profile)
     wait_for(lambda: len(names(server, "jobs")) == 2)
