@@ -11,8 +11,8 @@ from components import data, language, source
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import failure_reason
 from lingraft.artifacts.manifest import Kind
-from lingraft.steps.launch import child, launcher
-from tests.components.in_process import OfItsOwn, steps_in_process
+from lingraft.steps.launch import launcher
+from tests.components.in_process import steps_in_process
 from tests.made_up import TOPICS
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop
@@ -65,11 +65,9 @@ def evaluated(bench: Bench) -> tuple[dsl.Metrics, dsl.ClassificationMetrics]:
     return metrics, confusion
 
 
-def test_text_tokenizer_and_blocks_go_from_path_to_path(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_tokenizer_and_blocks_go_from_path_to_path(bench: Bench) -> None:
     text, tokenizer, blocks = (bench.output(name) for name in ("text", "tokenizer", "blocks"))
-    with monkeypatch.context() as patch:
-        patch.setattr(child, "_start", child._spawn)  # one step as in a pod: in a Python of its own
-        data.prepare_text.python_func(bench.recipe, bench.run, "de", text)
+    data.prepare_text.python_func(bench.recipe, bench.run, "de", text)
     data.train_tokenizer.python_func(bench.recipe, bench.run, text, tokenizer)
     data.build_blocks.python_func(bench.recipe, bench.run, text, tokenizer, blocks)
     expected = Artifact.load(bench.shop.blocks["de"], Kind.BLOCKS)
@@ -115,8 +113,7 @@ def test_a_language_whose_depths_cannot_be_asked_for_fails_alone(bench: Bench, m
 
 
 @pytest.mark.usefixtures("evaluated")
-def test_a_language_is_adapted_and_judged_without_a_mini_model(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "_start", OfItsOwn)  # as in a pod: each step in a process of its own
+def test_a_language_is_adapted_and_judged_without_a_mini_model(bench: Bench) -> None:
     shop, embeddings, evaluation = bench.shop, bench.output("embeddings", dsl.Model), bench.output("judged")
     names = ("primary", "tasks", "evaluation", "mini", "vectors")
     fetched = {name: bench.output(f"for-language-{name}", dsl.Model) for name in names}

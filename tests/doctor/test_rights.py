@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from lingraft.config.cluster import Cluster, Profile
@@ -25,39 +24,33 @@ def test_the_manifests_grant_just_what_launching_takes() -> None:
     assert sorted(granted) == sorted(required_rights(KINDS.values()))
 
 
-@pytest.mark.parametrize("right", required_rights(KINDS.values()), ids=str)
-def test_each_right_that_is_missing_is_named(clinic: Clinic, right: Right) -> None:
-    clinic.server.allows = lambda asked: not _is(right, asked)
-    gap = clinic.the_gap()
-    assert gap.gap == f"it may not {right}"
-    assert "launcher.yaml" in gap.remedy
-
-
-def _is(right: Right, asked: Any) -> bool:
-    """Whether a review of access is about a right, in the namespace."""
-    resource, _, part = right.resource.partition("/")
-    wanted = {"group": right.group, "resource": resource, "verb": right.verb, "namespace": "lingraft"}
-    found: dict[str, str] = asked["resourceAttributes"]
-    return found == wanted | ({"subresource": part} if part else {})
-
-
-def _asked(clinic: Clinic) -> list[Any]:
-    """What reviews of the launching account's access the doctor asked for."""
+def _asked(clinic: Clinic, allowed: bool = True) -> list[Any]:
+    """What reviews of access the doctor asks for, and is answered by."""
     asked: list[Any] = []
 
     def note(one: Any) -> bool:
         asked.append(one)
-        return True
+        return allowed
 
     clinic.server.allows = note
     clinic.findings()
     return asked
 
 
-def test_rights_are_asked_of_the_account_that_launches_with_the_groups_that_it_is_in(clinic: Clinic) -> None:
-    asked = _asked(clinic)
+def test_every_right_is_asked_of_the_account_that_launches_and_named_where_it_is_missing(clinic: Clinic) -> None:
+    asked, rights = _asked(clinic, allowed=False), required_rights(KINDS.values())
     assert {one["user"] for one in asked} == {"system:serviceaccount:lingraft:lingraft-pipeline"}
     assert all("system:serviceaccounts:lingraft" in one["groups"] for one in asked)
+    attributes = [one["resourceAttributes"] for one in asked]
+    assert {each["namespace"] for each in attributes} == {"lingraft"}
+    found = [
+        Right(each["group"], "/".join(filter(None, (each["resource"], each.get("subresource")))), each["verb"])
+        for each in attributes
+    ]
+    assert sorted(found) == sorted(rights)
+    gap = clinic.the_gap()
+    assert gap.gap == f"it may not {', '.join(map(str, rights))}"
+    assert "launcher.yaml" in gap.remedy
 
 
 def test_only_rights_that_a_recipe_needs_are_asked_for(clinic: Clinic) -> None:

@@ -28,7 +28,6 @@ def test_a_claim_for_one_node_is_too_little_for_languages_side_by_side(clinic: C
     ("storage_class", "mode", "is_lacking"),
     [
         ("fast", "Immediate", True),
-        ("shared", "Immediate", True),
         ("shared", "WaitForFirstConsumer", False),
     ],
 )
@@ -51,7 +50,6 @@ FAILED = {"conditions": [{"type": "Failed", "status": "True", "message": "has re
     [
         ("lingraft-data", FAILED, "could not: has reached the backoff limit", True),
         ("lingraft-data", {"active": 1}, "has not ended", False),
-        ("another", {"succeeded": 1}, "mounts another", False),
         ("another", FAILED, "mounts another", False),
     ],
 )

@@ -20,7 +20,7 @@ def test_a_secret_without_its_key_is_a_gap(clinic: Clinic) -> None:
     assert found["MLflow"].is_lacking
 
 
-@pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "mlflow:5000", "http://", "databricks"])
+@pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "mlflow:5000", "http://"])
 def test_what_is_no_address_of_a_server_is_a_gap(clinic: Clinic, uri: str) -> None:
     clinic.add_secret("lingraft-mlflow", MLFLOW_TRACKING_URI=uri)
     assert "names no server, such as http://mlflow:5000" in clinic.the_gap().gap
@@ -29,7 +29,6 @@ def test_what_is_no_address_of_a_server_is_a_gap(clinic: Clinic, uri: str) -> No
 @pytest.mark.parametrize(
     ("uri", "service", "path"),
     [
-        ("http://mlflow:5000", "mlflow:5000", ""),
         ("http://mlflow.lingraft:5000", "mlflow:5000", ""),
         ("http://mlflow.lingraft.svc.cluster.local:5000", "mlflow:5000", ""),
         ("https://tracking.lingraft.svc", "https:tracking:443", ""),
@@ -56,8 +55,6 @@ def test_a_server_outside_of_the_cluster_is_not_asked(clinic: Clinic) -> None:
     ("answer", "is_lacking", "gap"),
     [
         ((500, "<!doctype html><title>500</title> <p>It broke."), True, "answers 500: 500 It broke."),
-        ((503, '{"message": "--no-serve-artifacts"}'), True, 'answers 503: {"message": "--no-serve-artifacts"}'),
-        ((403, "Invalid Host header"), True, "answers 403: Invalid Host header"),
         ((401, "You are not authenticated"), False, "answers 401: You are not authenticated"),
     ],
 )

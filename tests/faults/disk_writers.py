@@ -13,8 +13,7 @@ from typing import Self
 from lingraft import export
 from lingraft.artifacts.cache import cached
 from lingraft.artifacts.manifest import Kind
-from lingraft.data import blocks, text
-from lingraft.data.tokenizer import tokenizer
+from lingraft.data import text
 from lingraft.huggingface.export import export_hf
 from lingraft.huggingface.importing import import_hf
 from lingraft.reports.run.page import write as write_report
@@ -73,14 +72,6 @@ def prepare_text(given: Given, out: Path) -> None:
     text.prepare(given.shop.recipe, "de", out)
 
 
-def train_tokenizer(given: Given, out: Path) -> None:
-    tokenizer.train_tokenizer(given.shop.recipe, given.shop.texts["de"], out)
-
-
-def build_blocks(given: Given, out: Path) -> None:
-    blocks.build(given.shop.recipe, given.shop.texts["de"], given.shop.tokenizers["de"], out)
-
-
 def pretrain(given: Given, out: Path) -> None:
     pretrain_stage(given.shop.recipe, given.shop.blocks["en"], given.shop.tokenizers["en"], out, ignore_metrics)
 
@@ -125,8 +116,6 @@ WRITERS: dict[str, Callable[[Given, Path], None]] = {
     writer.__name__: writer
     for writer in (
         prepare_text,
-        train_tokenizer,
-        build_blocks,
         pretrain,
         evaluate_source,
         evaluate_language,

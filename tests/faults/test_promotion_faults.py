@@ -61,7 +61,9 @@ def outcomes(project: Project) -> list[tuple[int | None, DecisionOutcome]]:
     "fault",
     [Fault.TORN, *(pytest.param(each, marks=pytest.mark.nightly) for each in PASSING if each is not Fault.TORN)],
 )
-@pytest.mark.parametrize("waits", [True, False], ids=["healed", "broken"])
+@pytest.mark.parametrize(
+    "waits", [pytest.param(True, id="healed", marks=pytest.mark.nightly), pytest.param(False, id="broken")]
+)
 def test_any_one_write_may_fail_and_the_promotion_is_made_once_or_ended_by_the_next(
     fault: Fault, waits: bool, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,3 +90,13 @@ def test_any_one_write_may_fail_and_the_promotion_is_made_once_or_ended_by_the_n
             break
         assert project.rollback(project.embeddings).after == 1
     assert (number, failures) == (WRITES, 0 if waits else WRITES)
+
+
+def test_a_promotion_whose_answers_are_all_torn_once_is_made_once(proxy: Proxy, tmp_path: Path) -> None:
+    project = begun("torn-once", tmp_path)
+    proxy.fail_first_of_each(Fault.TORN)
+    assert project.promote(project.embeddings, 2).moved
+    assert len([request for _, request in proxy.injected if not request.startswith("GET")]) >= WRITES
+    assert project.champion(project.embeddings) == 2
+    assert outcomes(project)[-1] == (2, DecisionOutcome.DONE)
+    assert len(outcomes(project)) == 2

@@ -240,12 +240,7 @@ def require_one_of_each(truth: MlflowClient, recipe: Recipe, made: Artifact) -> 
     assert truth.get_model_version_by_alias(f"{recipe.name}-model", tracking.CHAMPION).version == "1"
 
 
-def some(*faults: Fault) -> pytest.MarkDecorator:
-    others = [pytest.param(fault, marks=pytest.mark.nightly) for fault in PASSING if fault not in faults]
-    return pytest.mark.parametrize("fault", [*faults, *others])
-
-
-@some(Fault.CUT, Fault.UNANSWERED)
+@pytest.mark.parametrize("fault", [Fault.CUT, Fault.UNANSWERED])
 def test_the_first_request_of_every_kind_may_fail_and_nothing_is_lost_or_made_twice(
     fault: Fault, proxy: Proxy, truth: MlflowClient, made: Artifact, tmp_path: Path
 ) -> None:
@@ -268,21 +263,22 @@ def test_the_first_request_of_every_kind_may_fail_and_nothing_is_lost_or_made_tw
     assert len(proxy.injected) >= 5
 
 
-@some(Fault.UNANSWERED)
-def test_reruns_after_a_failure_at_every_kind_of_request_register_nothing_twice(
-    fault: Fault, proxy: Proxy, truth: MlflowClient, made: Artifact, monkeypatch: pytest.MonkeyPatch
+def test_reruns_after_a_failure_of_every_request_that_creates_register_nothing_twice(
+    proxy: Proxy, truth: MlflowClient, made: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each attempt comes as far as the first request of a kind that has not failed yet."""
     monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
-    recipe = RECIPE.model_copy(update={"name": f"reruns-{fault.name.lower()}"})
-    proxy.fail_first_of_each(fault)
+    recipe = RECIPE.model_copy(update={"name": "reruns"})
+    proxy.fail_first_of_each(Fault.UNANSWERED)
+    decide = proxy.fault
+    proxy.fault = lambda request: decide(request) if request.endswith(("/create", "/logged-models")) else Fault.NONE
     for failures in itertools.count():
         try:
             a_stage(recipe, made)
             break
         except UnreachableError:
             assert failures < len(proxy.injected)
-    assert failures >= 10
+    assert failures >= 3
     require_one_of_each(truth, recipe, made)
 
 
@@ -342,14 +338,14 @@ def test_the_environment_is_as_before_after_a_stage_of_thousands_of_points_in_fe
     proxy: Proxy, truth: MlflowClient, parent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "7")
-    curve = [TrainingMetrics(step, step * 512, step * 1e6, step * 0.1, 1 / step, 1e-3) for step in range(1, 5001)]
+    curve = [TrainingMetrics(step, step * 512, step * 1e6, step * 0.1, 1 / step, 1e-3) for step in range(1, 1001)]
     before = proxy.requests.count(LOG_BATCH)
     with tracking.stage(parent, "adapt-de") as run:
         assert mlflow.environment_variables.MLFLOW_HTTP_REQUEST_TIMEOUT.get() == 7
         assert mlflow.environment_variables.MLFLOW_HTTP_REQUEST_MAX_RETRIES.get() == 0
         for point in curve:
             run.watch(point)
-    assert proxy.requests.count(LOG_BATCH) - before <= 5000 // 50  # 200 points at once, fewer on a busy machine
+    assert proxy.requests.count(LOG_BATCH) - before <= 1000 // 50  # 200 points at once, fewer on a busy machine
     assert history(truth, run.run_id) == losses(curve)
     assert mlflow.environment_variables.MLFLOW_HTTP_REQUEST_TIMEOUT.get() == 7
     assert not mlflow.environment_variables.MLFLOW_HTTP_REQUEST_MAX_RETRIES.is_set()

@@ -1,6 +1,5 @@
 """Results that are shared: taken where all that decides them is the same, made anew where anything differs."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from lingraft.training.schedule import TrainingMetrics
 from tests.workshop import Workshop, changed
 
 
-@pytest.fixture(params=["a folder", "a URI"])
+@pytest.fixture(params=["a URI"])
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
     """Where results are shared."""
     place = tmp_path / "shared"
@@ -67,41 +66,23 @@ def test_the_same_is_not_made_twice_and_tells_its_curve_again(
     assert [*(tmp_path / "cache").glob("results/*")] == []
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        lambda recipe, _: changed(recipe, "pretraining", seed=7),
-        lambda recipe, _: recipe.model_copy(update={"precision": "bf16"}),
-        lambda recipe, patch: patch.setenv(cache.IMAGE_VARIABLE, "train@sha256:other") or recipe,
-    ],
-    ids=["another seed", "another number format", "another image"],
-)
-def test_what_is_decided_otherwise_is_made_anew(
-    workshop: Workshop,
-    short: Recipe,
-    shared: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    other: Callable[[Recipe, pytest.MonkeyPatch], Recipe],
+def test_a_result_is_shared_by_all_that_decides_it_and_nothing_else(
+    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pretraining(workshop, short, tmp_path / "first").get_or_make()
-    assert not pretraining(workshop, other(short, monkeypatch), tmp_path / "second").has_shared_result()
+    def key(recipe: Recipe, language: str = "en") -> dict[str, Any]:
+        job = pretraining(workshop, recipe, tmp_path)
+        return job.model_copy(update={"blocks": workshop.blocks[language]}).shared_provenance
+
+    same, elsewhere = key(short), changed(short, "cluster", storage_claim="other")
+    assert key(elsewhere.model_copy(update={"targets": (*short.targets, "el")})) == same
+    assert key(short, "de") != same
+    assert key(changed(short, "pretraining", seed=7)) != same
+    assert key(short.model_copy(update={"precision": "bf16"})) != same
+    monkeypatch.setenv(cache.IMAGE_VARIABLE, "train@sha256:other")
+    assert key(short) != same
 
 
-def test_what_does_not_decide_a_result_does_not_matter(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
-    more = short.model_copy(update={"targets": (*short.targets, "el")})
-    elsewhere = changed(more, "cluster", storage_claim="other")
-    assert (
-        pretraining(workshop, elsewhere, tmp_path).shared_provenance
-        == pretraining(workshop, short, tmp_path).shared_provenance
-    )
-
-
-def test_other_text_is_another_result(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
-    of_de = pretraining(workshop, short, tmp_path).model_copy(update={"blocks": workshop.blocks["de"]})
-    assert of_de.shared_provenance != pretraining(workshop, short, tmp_path).shared_provenance
-
-
+@pytest.mark.parametrize("shared", ["a folder", "a URI"], indirect=True)
 def test_one_that_was_stopped_goes_on_in_another_place(
     workshop: Workshop, short: Recipe, shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,11 @@ def overlaid(folder: Path, **settings: Any) -> list[Document]:
 
 @pytest.fixture(scope="session")
 def pods(documents: list[Document]) -> dict[str, Document]:
+    """Those of the overlay."""
+    return pods_of(documents)
+
+
+def pods_of(documents: list[Document]) -> dict[str, Document]:
     """Pod specifications by 'Kind/name' of the object that starts them."""
     return {
         f"{document['kind']}/{document['metadata']['name']}": pod for document in documents if (pod := pod_of(document))

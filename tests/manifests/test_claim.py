@@ -12,7 +12,7 @@ import pytest
 
 from lingraft.config.cluster import Cluster
 from lingraft.steps.launch.pods import CACHES, USER_ID
-from tests.manifests.conftest import MANIFESTS
+from tests.manifests.conftest import MANIFESTS, built, pod_of
 
 Document = dict[str, Any]
 SCRIPT = MANIFESTS / "base" / "prepare_claim.py"
@@ -58,10 +58,9 @@ def test_a_claim_that_cannot_be_written_fails_the_job_and_says_so(tmp_path: Path
     assert "fsGroup" in done.stderr
 
 
-def test_a_result_that_nobody_asked_for_in_two_months_is_cleared_by_the_command(
-    pods: dict[str, Document], tmp_path: Path
-) -> None:
-    (container,) = pods["CronJob/clean-claim"]["containers"]
+def test_a_result_that_nobody_asked_for_in_two_months_is_cleared_by_the_command(tmp_path: Path) -> None:
+    [cron_job] = [document for document in built("prod") if document["metadata"]["name"] == "clean-claim"]
+    [container] = pod_of(cron_job)["containers"]
     old = tmp_path / "results" / f"text-{'0' * 32}"
     old.mkdir(parents=True)
     (old / "result.made-from.json").write_text("{}")

@@ -1,6 +1,8 @@
-"""MLflow over PostgreSQL as the manifests run them: the schema's upgrade, then the server, then a stage's results."""
+"""MLflow over PostgreSQL, which asks who is there, as the manifests run it: schema, server, and what a step does."""
 
+import http.client
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,18 +15,24 @@ import pytest
 import sqlalchemy
 import torch
 from alembic.script import ScriptDirectory
+from mlflow.exceptions import MlflowException
 
 from lingraft import tracking
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
+from lingraft.errors import TrackingError
 from lingraft.training.schedule import TrainingMetrics
-from tests.manifests.mlflow_server import Document, running
-from tests.postgresql import PostgreSql
+from tests.manifests.conftest import built, pods_of
+from tests.manifests.mlflow_server import mlflow_seen_by_the_doctor, running, status
+from tests.manifests.readme_secrets import content, secrets_of
+from tests.postgresql import AWKWARD, PostgreSql
 
 ROOT = Path(__file__).parents[2]
-UPGRADE_LIMIT_S = 180
+UPGRADE_LIMIT_S = 600
+
+PASSWORD = AWKWARD + secrets.token_hex(16)
 
 pytestmark = pytest.mark.integration
 
@@ -36,10 +44,31 @@ def database(postgresql: PostgreSql) -> str:
 
 
 @pytest.fixture(scope="module")
-def upgrades(database: str) -> list[subprocess.CompletedProcess[str]]:
+def operator_secrets(postgresql: PostgreSql) -> list[dict[str, Any]]:
+    """What the documented commands make of awkward passwords, of the database and of the administrator."""
+    return secrets_of("prod-auth", DATABASE=postgresql.address("mlflow"), ADMIN_PASSWORD=PASSWORD)
+
+
+@pytest.fixture(scope="module")
+def variables(operator_secrets: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of the server's pod, whose one user is the Secret's."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    found = content(operator_secrets, "lingraft-mlflow-auth")
+    (folder / "basic_auth.ini").write_text(found.pop("basic_auth.ini"))
+    stores = content(operator_secrets, "lingraft-mlflow-server")
+    return found | {
+        "MLFLOW_AUTH_CONFIG_PATH": str(folder / "basic_auth.ini"),
+        "MLFLOW_ARTIFACTS_DESTINATION": str(folder / "artifacts"),
+        "MLFLOW_BACKEND_STORE_URI": stores["MLFLOW_BACKEND_STORE_URI"],
+        "MLFLOW_WORKERS": "1",
+    }
+
+
+@pytest.fixture(scope="module")
+def upgrades(variables: dict[str, str]) -> list[subprocess.CompletedProcess[str]]:
     """What became of two init containers that were started at the same time, with nothing in the database."""
     commands = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    environment = os.environ | {"MLFLOW_BACKEND_STORE_URI": database, "PATH": commands}
+    environment = os.environ | variables | {"PATH": commands}
 
     def upgrade(_: int) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, ROOT / "manifests" / "base" / "upgrade_db.py"]
@@ -52,16 +81,24 @@ def upgrades(database: str) -> list[subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture(scope="module")
-def server(
-    documents: list[Document],
-    pods: dict[str, Document],
-    database: str,
+def port(
+    variables: dict[str, str],
     upgrades: list[subprocess.CompletedProcess[str]],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[str]:
-    """The tracking URI of a server over the upgraded database."""
-    with running(documents, pods, database, tmp_path_factory.mktemp("mlflow")) as port:
-        yield f"http://localhost:{port}"
+) -> Iterator[int]:
+    """Of a server over the upgraded database."""
+    folder, documents = tmp_path_factory.mktemp("server"), built("prod-auth")
+    with running(documents, pods_of(documents), variables["MLFLOW_BACKEND_STORE_URI"], folder, variables) as listening:
+        yield listening
+
+
+@pytest.fixture
+def as_a_step(port: int, operator_secrets: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tracking with the name and password of a step's Secret."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{port}")
+    its = content(operator_secrets, "lingraft-mlflow")
+    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+        monkeypatch.setenv(name, its[name])
 
 
 @pytest.fixture
@@ -90,11 +127,33 @@ def test_two_replicas_bring_one_empty_database_to_the_newest_schema_at_once(
     assert _rows(database, "SELECT version_num FROM alembic_version") == [(migrations.get_current_head(),)]
 
 
-@pytest.mark.parametrize("overlay", ["local"], indirect=True, scope="session")
-def test_a_stage_and_its_registered_artifact_are_kept_in_the_database(
-    server: str, database: str, embeddings: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_probes_need_no_password_and_everything_else_does(port: int) -> None:
+    assert status(port, "GET", "/health", "10.0.0.7:5000") == http.client.OK
+    search = "/api/2.0/mlflow/experiments/search"
+    assert status(port, "POST", search, f"localhost:{port}") == http.client.UNAUTHORIZED
+
+
+@pytest.mark.usefixtures("as_a_step")
+def test_a_guessed_password_is_refused_and_the_one_user_is_the_secrets(
+    database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    run = tracking.open_run(Recipe.load(ROOT / "recipes" / "demo.toml"), "language")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "guessed")
+    with pytest.raises((TrackingError, MlflowException), match="401"):
+        tracking.close_run(run)
+    assert _rows(database, "SELECT username, is_admin FROM users") == [("admin", True)]
+
+
+def test_the_doctor_cannot_say_who_asks_and_only_warns(port: int, tmp_path: Path) -> None:
+    found = mlflow_seen_by_the_doctor(port, tmp_path)
+    assert not found.is_lacking
+    assert found.gap.startswith("answers 401")
+
+
+@pytest.mark.usefixtures("as_a_step")
+def test_a_stage_and_its_registered_artifact_are_kept_in_the_database(
+    database: str, embeddings: Artifact, tmp_path: Path
+) -> None:
     name = "house-embeddings-tr"
 
     parent = tracking.open_run(Recipe.load(ROOT / "recipes" / "demo.toml"), "language")
@@ -114,15 +173,10 @@ def test_a_stage_and_its_registered_artifact_are_kept_in_the_database(
     assert _rows(database, "SELECT name, alias, version FROM registered_model_aliases") == [(name, "champion", 1)]
 
 
-@pytest.mark.parametrize("overlay", ["local"], indirect=True, scope="session")
+@pytest.mark.usefixtures("as_a_step")
 def test_a_dump_that_is_restored_has_what_was_registered(
-    postgresql: PostgreSql,
-    database: str,
-    embeddings: Artifact,
-    server: str,
-    monkeypatch: pytest.MonkeyPatch,
+    postgresql: PostgreSql, database: str, embeddings: Artifact
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
     run = tracking.open_run(Recipe.load(ROOT / "recipes" / "demo.toml"), "language")
     with tracking.stage(run, "adapt-tr") as stage:
         tracking.register("kept-embeddings-tr", embeddings.folder, Kind.EMBEDDINGS, stage, {"depth": 2})

@@ -75,19 +75,11 @@ def operator_secrets(overlay: str) -> list[Document]:
 def test_everything_that_is_named_exists(documents: list[Document], operator_secrets: list[Document]) -> None:
     provided = _kinds_and_names(documents) | _kinds_and_names(operator_secrets)
     referred = _referred(documents)
+    assert "Secret" not in {document["kind"] for document in documents}  # which only an operator creates
+    assert ("PersistentVolumeClaim", Cluster().storage_claim) in provided
     kinds = {kind for kind, _ in referred} | {"Service", "PersistentVolumeClaim"}  # prod's pods name none of them
     assert kinds == {*REFERENCES.values(), "Role"}
     assert referred <= provided
-
-
-def test_a_name_that_nothing_provides_is_found(documents: list[Document]) -> None:
-    stray = {"kind": "Pod", "spec": {"volumes": [{"persistentVolumeClaim": {"claimName": "absent"}}]}}
-    missing = _referred([*documents, stray]) - _referred(documents)
-    assert missing == {("PersistentVolumeClaim", "absent")}
-
-
-def test_no_secret_value_is_in_the_repository(documents: list[Document]) -> None:
-    assert "Secret" not in {document["kind"] for document in documents}
 
 
 def test_the_readme_creates_each_key_that_is_read_and_no_secret_that_is_not(
@@ -105,10 +97,6 @@ def test_the_readme_creates_each_key_that_is_read_and_no_secret_that_is_not(
     assert {secret["metadata"]["namespace"] for secret in operator_secrets} == {"lingraft"}
 
 
-def test_recipes_default_to_the_claim_that_we_make(documents: list[Document]) -> None:
-    assert ("PersistentVolumeClaim", Cluster().storage_claim) in _kinds_and_names(documents)
-
-
 def test_the_served_image_is_this_version(pods: dict[str, Document]) -> None:
     image = pods["InferenceService/lingraft"]["containers"][0]["image"]
     assert re.fullmatch(rf"ghcr\.io/lingraft/serve:{re.escape(lingraft.__version__)}(-gpu)?", image)
@@ -123,12 +111,9 @@ def test_each_service_reaches_a_port_of_a_pod(documents: list[Document]) -> None
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= names
 
 
-def test_network_policies_deny_by_default(documents: list[Document]) -> None:
+def test_whatever_selects_pods_selects_some_that_exist(documents: list[Document]) -> None:
     policies = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "NetworkPolicy"}
     assert policies["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-
-
-def test_whatever_selects_pods_selects_some_that_exist(documents: list[Document]) -> None:
     selecting = {"NetworkPolicy", "PodDisruptionBudget", "ServiceMonitor", "PodMonitor"}
     apps = {d["metadata"]["name"] for d in documents if d["kind"] in {"Deployment", "StatefulSet"}}
     services = {d["metadata"]["name"] for d in documents if d["kind"] == "InferenceService"}
@@ -210,8 +195,8 @@ def test_mlflow_answers_to_the_address_that_the_steps_are_given(
     assert urlsplit(uri).netloc in _allowed_hosts(documents)
 
 
-def test_another_namespace_is_set_in_one_place(overlay: str, tmp_path: Path) -> None:
-    documents = overlaid(tmp_path, namespace="other", resources=[f"overlays/{overlay}"])
+def test_another_namespace_is_set_in_one_place(tmp_path: Path) -> None:
+    documents = overlaid(tmp_path, namespace="other", resources=["overlays/prod-auth"])
     spaces = {d["metadata"]["name"] for d in documents if d["kind"] == "Namespace"}
     spaces |= {d["metadata"]["namespace"] for d in documents if "namespace" in d["metadata"]}
     spaces |= {subject["namespace"] for d in documents if d["kind"] == "RoleBinding" for subject in d["subjects"]}

@@ -1,6 +1,6 @@
 """Every object that we send to a cluster has the fields, and only the fields, that the cluster knows."""
 
-import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
 from kubernetes import client
 
+from tests.manifests.conftest import MANIFESTS, built
 from tests.manifests.kserve_models import round_trip
 
 Document = dict[str, Any]
@@ -22,36 +23,22 @@ README = Path(__file__).parents[2] / "docs" / "operations" / "install.md"
 @pytest.fixture
 def inference_service(documents: list[Document]) -> Document:
     (found,) = (document for document in documents if document["kind"] == "InferenceService")
-    return copy.deepcopy(found)
-
-
-@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
-def test_every_object_of_kubernetes_passes_its_strict_schema(documents: list[Document], version: str) -> None:
-    custom = VALIDATED_BY_THEIR_PROJECTS | NOT_VALIDATED
-    native = [document for document in documents if document["kind"] not in custom]
-    assert len(native) > len(documents) / 2
-    for document in native:
-        kubernetes_validate.validate(document, version, strict=True)
-
-
-def test_the_strict_schema_refuses_a_misspelt_field(documents: list[Document]) -> None:
-    deployment = copy.deepcopy(next(document for document in documents if document["kind"] == "Deployment"))
-    deployment["spec"]["template"]["spec"]["enableServiceLink"] = False
-    with pytest.raises(kubernetes_validate.ValidationError, match="enableServiceLink"):
-        kubernetes_validate.validate(deployment, "1.34", strict=True)
+    return found
 
 
 def test_kserve_keeps_every_key_of_the_service(inference_service: Document) -> None:
     assert round_trip(inference_service) == inference_service
 
 
-@pytest.mark.parametrize("path", [("spec", "predictor"), ("spec", "predictor", "containers", 0)])
-def test_kserve_drops_a_key_that_it_does_not_know(inference_service: Document, path: tuple[str | int, ...]) -> None:
-    node: Any = inference_service
-    for step in path:
-        node = node[step]
-    node["minReplica"] = 1
-    assert round_trip(inference_service) != inference_service
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_every_object_of_kubernetes_passes_its_strict_schema(version: str) -> None:
+    """Most objects are the same in all overlays, and are validated once."""
+    documents = [document for folder in (MANIFESTS / "overlays").iterdir() for document in built(folder.name)]
+    distinct = {json.dumps(document): document for document in documents}.values()
+    native = [each for each in distinct if each["kind"] not in VALIDATED_BY_THEIR_PROJECTS | NOT_VALIDATED]
+    assert len(native) > len(distinct) / 2
+    for document in native:
+        kubernetes_validate.validate(document, version, strict=True)
 
 
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
@@ -70,11 +57,6 @@ def test_kubeflow_trainer_keeps_every_key_of_the_runtime(documents: list[Documen
             read = TrainerV1alpha1ClusterTrainingRuntime.from_dict(document)
             assert read is not None
             assert read.to_dict() == document
-            changed = copy.deepcopy(document)
-            changed["spec"]["template"]["spec"]["replicas"] = 1
-            read = TrainerV1alpha1ClusterTrainingRuntime.from_dict(changed)
-            assert read is not None
-            assert read.to_dict() != changed
 
 
 def test_the_readme_says_which_kinds_are_not_validated(documents: list[Document]) -> None:

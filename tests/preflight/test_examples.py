@@ -27,10 +27,6 @@ def file_of(recipe: Recipe, kind: str, split: str, language: str) -> Path:
     return Path(source.path.replace("{language}", language))
 
 
-def test_examples_that_are_in_order_are_accepted(project: Recipe) -> None:
-    preflight.require_ready(project)
-
-
 def test_every_bad_example_of_every_task_is_listed_with_its_place(project: Recipe) -> None:
     pairs, tags = file_of(project, "pairs", "test", "de"), file_of(project, "tags", "dev", "en")
     questions = file_of(project, "questions", "train", "en")

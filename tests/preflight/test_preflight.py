@@ -25,11 +25,6 @@ def text(tmp_path: Path) -> Path:
     return made_up.write(tmp_path / "text", ("en", "de"))
 
 
-def test_text_that_is_in_order_is_accepted(text: Path, tmp_path: Path) -> None:
-    preflight.require_ready(recipe_on(text, tasks=[TASK]), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def test_everything_that_is_wrong_is_listed_at_once_with_file_and_line(text: Path, tmp_path: Path) -> None:
     change(text / "de.jsonl", 3, "{")
     change(text / "de.jsonl", 5, '{"txt": "a"}')

@@ -20,10 +20,12 @@ Send = Callable[..., httpx.Response]
 
 
 @contextmanager
-def sending(bundles: Sequence[Path], detector: LanguageDetector | None = None, **settings: Any) -> Iterator[Send]:
+def sending(
+    bundles: Sequence[Path], detector: LanguageDetector | None = None, token: str | None = None, **settings: Any
+) -> Iterator[Send]:
     """Yield what sends a request, by method and path, to an application that serves bundles by some settings."""
     endpoint, app = Endpoint(ServedBundles.load(bundles), ServingSettings(**settings), detector), FastAPI()
-    mount(app, endpoint, None)
+    mount(app, endpoint, token)
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here")
 
     async def start() -> None:

@@ -5,26 +5,8 @@ import pytest
 
 from lingraft.errors import RequestError, ServingError
 from lingraft.serving.client import Query, query_server, run_server
-from tests.serving.answers import LANGUAGES, sentences
+from tests.serving.answers import sentences
 from tests.serving.shared import SharedServer
-
-
-@pytest.mark.integration
-def test_a_server_is_started_for_questions_and_stopped(bundle: Path, open_server: SharedServer) -> None:
-    questions, before = [Query(language, {"text": "kilo"}) for language in LANGUAGES], children()
-    with run_server([bundle]) as server:
-        answers = query_server(server.url, questions)
-    for own, shared in zip(answers, query_server(open_server.url, questions, "topic"), strict=True):
-        assert own.query == shared.query
-        [one], [other] = own.predictions, shared.predictions
-        assert (one.value, one.probability) == (other.value, pytest.approx(other.probability, abs=1e-5))
-    assert children() == before
-
-
-def children() -> set[str]:
-    """Numbers of the processes that this one has started, and that have not ended."""
-    files = Path("/proc/self/task").glob("*/children")
-    return {number for file in files for number in file.read_text().split()}
 
 
 def test_what_is_found_in_a_text_is_told_with_how_sure_that_is(open_server: SharedServer) -> None:

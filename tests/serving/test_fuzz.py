@@ -1,13 +1,12 @@
 """What nobody sends on purpose: no answer may be a server's error, over REST or gRPC.
 
-`FUZZ_REQUESTS` says how many requests of each sort are tried at night; counts are printed with `pytest -s`.
+`FUZZ_REQUESTS` says how many requests of each sort are tried; counts are printed with `pytest -s`.
 """
 
 import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -30,17 +29,16 @@ from tests.serving.rpc import message_of
 from tests.serving.shared import SharedServer
 
 pytestmark = pytest.mark.integration
-FEW, MANY = 60, int(os.environ.get("FUZZ_REQUESTS", "1500"))
-tried_by = pytest.mark.parametrize("requests", [FEW, pytest.param(MANY, marks=pytest.mark.nightly)])
+REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "60"))
 FAILURES = {"INTERNAL", "UNKNOWN", "UNAVAILABLE", "DATA_LOSS", "DEADLINE_EXCEEDED", "ABORTED"}
 
 
-def tried(operation: Any, mode: GenerationMode, checks: list[Any], requests: int) -> Counter[int]:
+def tried(operation: Any, mode: GenerationMode, checks: list[Any]) -> Counter[int]:
     """Send what an operation allows, or what it does not, and hold the answers to what it says of them."""
     counts: Counter[int] = Counter()
 
     @settings(
-        max_examples=max(10, requests // 10) if operation.method == "post" else 2,
+        max_examples=max(6, REQUESTS // 10) if operation.method == "post" else 2,
         deadline=None,
         database=None,
         derandomize=True,
@@ -57,20 +55,19 @@ def tried(operation: Any, mode: GenerationMode, checks: list[Any], requests: int
     return counts
 
 
-@tried_by
-def test_what_the_openapi_description_allows_and_what_it_does_not(open_server: SharedServer, requests: int) -> None:
+def test_what_the_openapi_description_allows_and_what_it_does_not(open_server: SharedServer) -> None:
     load_all_checks()
     schema = schemathesis.openapi.from_url(f"{open_server.url}/openapi.json")
     checks = [content_type_conformance, response_schema_conformance, status_code_conformance]
     allowed, forbidden = Counter[int](), Counter[int]()
     for found in schema.get_all_operations():
         operation = found.ok()
-        allowed += tried(operation, GenerationMode.POSITIVE, checks, requests)
+        allowed += tried(operation, GenerationMode.POSITIVE, checks)
         if operation.method == "post":
-            forbidden += tried(operation, GenerationMode.NEGATIVE, [*checks, negative_data_rejection], requests)
+            forbidden += tried(operation, GenerationMode.NEGATIVE, [*checks, negative_data_rejection])
     print(f"\nschemathesis: allowed {dict(allowed)}, forbidden {dict(forbidden)}")
     assert allowed[200] > 10
-    assert sum(forbidden.values()) > 50
+    assert sum(forbidden.values()) > 25
     still_answers(open_server)
 
 
@@ -130,10 +127,6 @@ def put(message: Any, field: str, value: Any, draw: random.Random) -> None:
         setattr(message, field, value)
 
 
-def damaged_message(model: str, draw: random.Random) -> bytes:
-    return damaged(message_of(model).SerializeToString(), draw)
-
-
 def outcome(call: Any, sent: bytes) -> tuple[str, str]:
     try:
         pb.ModelInferResponse.FromString(call(sent, timeout=60))
@@ -142,30 +135,25 @@ def outcome(call: Any, sent: bytes) -> tuple[str, str]:
     return "OK", ""
 
 
-@tried_by
-@pytest.mark.parametrize("made", [odd_message, damaged_message], ids=["fields", "bytes"])
-def test_messages_that_are_not_as_they_should_be(
-    open_server: SharedServer, made: Callable[[str, random.Random], bytes], requests: int
-) -> None:
+def test_messages_that_are_not_as_they_should_be(open_server: SharedServer) -> None:
     draw, counts = random.Random(2), Counter[str]()
     with grpc.insecure_channel(open_server.grpc, options=[("grpc.enable_http_proxy", 0)]) as channel:
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        for number in range(requests):
-            sent = made(list(VALID)[number % len(VALID)], draw)
+        for number in range(REQUESTS):
+            sent = odd_message(list(VALID)[number % len(VALID)], draw)
             status, reason = outcome(call, sent)
             counts[status] += 1
             assert status not in FAILURES, (sent, reason)
             assert status == "OK" or reason
-    print(f"\ngRPC, {made.__name__}: {dict(counts)}")
-    assert counts["INVALID_ARGUMENT"] > requests / 4
+    print(f"\ngRPC: {dict(counts)}")
+    assert counts["INVALID_ARGUMENT"] > REQUESTS / 4
     still_answers(open_server)
 
 
-@tried_by
-def test_bodies_that_are_not_as_they_should_be(open_server: SharedServer, requests: int) -> None:
+def test_bodies_that_are_not_as_they_should_be(open_server: SharedServer) -> None:
     draw, counts = random.Random(1), Counter[int]()
     with httpx.Client(base_url=open_server.url, timeout=60, trust_env=False) as client:
-        for number in range(requests):
+        for number in range(REQUESTS):
             model = list(VALID)[number % len(VALID)]
             sent = damaged(json.dumps(VALID[model]).encode(), draw)
             response = client.post(infer(model), content=sent, headers=JSON)
@@ -173,5 +161,5 @@ def test_bodies_that_are_not_as_they_should_be(open_server: SharedServer, reques
             assert response.status_code < 500, (sent, response.text)
             assert response.status_code == 200 or response.json()["error"]
     print(f"\nREST: {dict(counts)}")
-    assert counts[400] > requests / 4
+    assert counts[400] > REQUESTS / 4
     still_answers(open_server)

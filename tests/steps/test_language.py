@@ -12,18 +12,15 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import LanguagesFailedError, failure_reason, write_failure, write_outcome
 from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import bundle_kinds, bundle_name, embeddings_name, primary_name
-from lingraft.artifacts.sync import RESULTS_VARIABLE
 from lingraft.config.gate import PARITY_TOLERANCE
-from lingraft.config.tasks import Finetuning, Task, TaskFile, TaskKindName
+from lingraft.config.tasks import Finetuning, Task, TaskFile
 from lingraft.errors import DepthError, PromotionError, TrackingError
 from lingraft.reports.run.records import RunRecords
 from lingraft.serving.bundle import Bundle
-from lingraft.stages import evaluate, results
+from lingraft.stages import results
 from lingraft.steps import data, language, source
-from lingraft.steps import search as search_steps
 from lingraft.tracking.promotion.lineage import lineage_tree
 from lingraft.tracking.versions import versions
-from tests.prometheus import asked, port_for_metrics
 from tests.serving.kinds import LABELS, NAMES
 from tests.steps.conftest import Registered
 from tests.tiny import write_task
@@ -45,94 +42,45 @@ def depths_of(recipe: str, tag: str, compare: bool, out: Path) -> list[int]:
     return language.choose_depths(language.DepthChoice(recipe=recipe, language=tag, compare=compare, out=out))
 
 
-def test_without_a_search_a_language_has_the_recipes_depth(registered: Registered, tmp_path: Path) -> None:
-    assert depths_of(registered.recipe, "de", False, tmp_path) == [1]
-
-
-def test_a_searched_depth_is_adapted_beside_the_recipes(registered: Registered, searched: int, tmp_path: Path) -> None:
-    assert depths_of(registered.recipe, "de", False, tmp_path) == [1, searched]
+def test_depths_are_the_recipes_the_searched_one_beside_it_and_all_layers_where_compared(
+    registered: Registered, searched: int, tmp_path: Path
+) -> None:
     assert depths_of(registered.recipe, "tr", False, tmp_path) == [1]
-
-
-def test_comparing_adds_all_layers(registered: Registered, searched: int, tmp_path: Path) -> None:
-    assert depths_of(registered.recipe, "de", True, tmp_path) == [1, searched, 3]
+    assert depths_of(registered.recipe, "de", False, tmp_path) == [1, searched]
     assert depths_of(registered.recipe, "tr", True, tmp_path) == [1, 3]
-
-
-def test_a_depth_is_asked_of_a_registered_primary_only(registered: Registered, tmp_path: Path) -> None:
+    assert depths_of(registered.recipe, "de", True, tmp_path) == [1, searched, 3]
     other = registered.shop.recipe.model_copy(update={"name": "nameless"}).to_json()
     with pytest.raises(TrackingError, match="'nameless-primary'"):
         depths_of(other, "de", False, tmp_path)
 
 
-def test_a_search_answers_prometheus(registered: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    port, shop = port_for_metrics(monkeypatch), registered.shop
-    search = shop.recipe.require_search().model_copy(update={"depths": (2,), "steps_at_depth": 4})
-    recipe, run = shop.recipe.model_copy(update={"search": search}), registered.begin(tmp_path / "run")
-    given = search_steps.DepthSearch(
-        recipe=recipe,
-        primary=shop.primary,
-        blocks=shop.blocks["de"],
-        tokenizer=shop.tokenizers["de"],
-        source_blocks=registered.no_mini,
-        source_evaluation=registered.evaluation,
-        text=shop.texts["de"],
-        worked=(),
-        out=tmp_path / "search",
-    )
-    search_steps.search_depth(given, run)
-    (trial,) = results.load_search(tmp_path / "search").trials
-    assert asked(port)['lingraft_training_step{stage="search-depth"}'] == trial.steps
-    MlflowClient().delete_model_version_tag(primary_name(shop.recipe), "1", "depth.de")
-
-
 def test_the_searched_depth_is_registered_and_all_results_are_handed_on(
     registered: Registered, searched: int, tmp_path: Path
 ) -> None:
-    run = registered.begin(tmp_path / "run")
     chosen, handed = tmp_path / "chosen", tmp_path / "results"
+    run = registered.begin(tmp_path / "run")
+    with pytest.raises(DepthError, match=r"'de' was adapted over depths \[3\], but its own is now 2"):
+        registered.register(run, [registered.judged(3)], tmp_path / "not-chosen", tmp_path / "not-handed-on")
+    assert MlflowClient().get_run(run.read_text()).info.status == "FAILED"
 
     registered.register(run, [registered.judged(depth) for depth in (1, searched)], chosen, handed)
-
     tags = tracking.tags_of(embeddings_name(registered.shop.recipe, "de"))
     assert tags["depth"] == str(searched)
     assert Artifact.load(chosen, Kind.EMBEDDINGS).fingerprint == tags["fingerprint"]
     assert {results.load_language(folder).depth for folder in handed.iterdir()} == {1, searched}
 
 
-def test_a_language_that_was_not_adapted_over_its_own_depth_is_not_registered(
-    registered: Registered, searched: int, tmp_path: Path
-) -> None:
-    run = registered.begin(tmp_path / "run")
-    with pytest.raises(DepthError, match=r"'de' was adapted over depths \[3\], but its own is now 2"):
-        registered.register(run, [registered.judged(3)], tmp_path / "chosen", tmp_path / "results")
-    assert MlflowClient().get_run(run.read_text()).info.status == "FAILED"
-
-
 def test_without_a_task_a_language_is_judged_and_registered_by_masked_accuracy(
     registered: Registered, tmp_path: Path
 ) -> None:
     recipe = registered.shop.recipe.model_copy(update={"name": "taskless", "tasks": ()}).to_json()
-    run, shop = tmp_path / "run", registered.shop
+    run, (embeddings, _), evaluation = tmp_path / "run", registered.judged(1), tmp_path / "evaluation"
     data.open_run(recipe, "language", run)
-    source.register_source(recipe, run, shop.primary, [], registered.evaluation)
-    judged = registered.judge(run, 1, tmp_path, recipe, tmp_path / "no tasks were written")
-    assert results.load_language(judged[1]).tasks == ()
-    registered.register(run, [judged], tmp_path / "chosen", tmp_path / "results", recipe)
+    source.register_source(recipe, run, registered.shop.primary, [], registered.evaluation)
+    registered.evaluate(run, "de", embeddings, evaluation, recipe, tmp_path / "no tasks were written")
+    assert results.load_language(evaluation).tasks == ()
+    registered.register(run, [(embeddings, evaluation)], tmp_path / "chosen", tmp_path / "results", recipe)
     assert Artifact.load(tmp_path / "chosen", Kind.EMBEDDINGS).manifest.language == "de"
-
-
-def test_a_report_needs_no_search(registered: Registered, tmp_path: Path) -> None:
-    run = registered.begin(tmp_path / "run")
-    _, evaluation = registered.judged(1)
-    group = tmp_path / "handed" / "de-1"
-    Artifact.load(evaluation, Kind.EVALUATION).copy_to(group)
-    write_outcome("de", group.parent, tmp_path / "outcome")
-    outcomes = [tmp_path / "outcome"]
-    page = language.report(registered.recipe, run, registered.evaluation, [group.parent], outcomes, tmp_path / "report")
-    assert page == (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
-    language.require_languages(run, outcomes)
-    assert MlflowClient().get_run(run.read_text()).info.status == "FINISHED"
 
 
 def test_the_report_has_the_gate_s_verdict_and_the_pipelines_run_opens_with_it(
@@ -143,7 +91,7 @@ def test_the_report_has_the_gate_s_verdict_and_the_pipelines_run_opens_with_it(
     refused = registered.register(run, [registered.judged(1)], tmp_path / "chosen", handed)
     write_outcome("de", handed, outcome, refused)
 
-    language.report(registered.recipe, run, registered.evaluation, [handed], [outcome], tmp_path / "report")
+    page = language.report(registered.recipe, run, registered.evaluation, [handed], [outcome], tmp_path / "report")
 
     records = RunRecords.load(tmp_path / "report")
     [(tag, verdict)] = records.verdicts.items()
@@ -164,43 +112,17 @@ def test_the_report_has_the_gate_s_verdict_and_the_pipelines_run_opens_with_it(
     assert parent.data.metrics["de over 1 of 3/masked_accuracy"] == result.masked.primary
     assert parent.data.metrics["de over 1 of 3/topic_accuracy"] == result.task_scores["topic"].score.mean
     kept = mlflow.artifacts.load_text(f"{parent.info.artifact_uri}/report/report.html")
-    assert kept == (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert kept == page == (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    language.require_languages(run, [outcome])
+    assert MlflowClient().get_run(run.read_text()).info.status == "FINISHED"
 
 
-def test_macro_f1_and_recall_per_class_are_metrics_of_the_evaluations_run(registered: Registered) -> None:
-    _, evaluation = registered.judged(1)
-    [task] = results.load_language(evaluation).tasks
-    [found] = MlflowClient().search_runs(
-        [MlflowClient().get_experiment_by_name(registered.shop.recipe.name).experiment_id],
-        f"params.fingerprint = '{Artifact.load(evaluation, Kind.EVALUATION).fingerprint}'",
+def test_scores_stand_in_the_steps_output_and_in_the_evaluations_run(registered: Registered, tmp_path: Path) -> None:
+    scores, labels, matrix = registered.evaluate(
+        registered.begin(tmp_path / "run"), "de", registered.shop.embeddings["de"], tmp_path / "out"
     )
-    assert found.data.metrics["zero_shot_topic_macro_F1"] == pytest.approx(task.others["macro_F1"].mean)
-    recalls = {name: value for name, value in found.data.metrics.items() if name.startswith("recall topic/")}
-    assert recalls == {
-        f"recall topic/{label}": pytest.approx(counts[place] / sum(counts))
-        for place, (label, counts) in enumerate(zip(task.labels, task.confusion, strict=True))
-    }
-
-
-def test_a_language_is_not_evaluated_again_for_other_examples(
-    registered: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(RESULTS_VARIABLE, str(tmp_path / "shared"))
-    run, recipe, (embeddings, _) = registered.begin(tmp_path / "run"), registered.shop.recipe, registered.judged(1)
-    asked = recipe.task().model_copy(update={"examples": {"en": "mu na pe"}})
-    others = recipe.model_copy(update={"tasks": (asked,)})
-    first = registered.evaluate(run, "de", embeddings, tmp_path / "first")
-    monkeypatch.delattr(evaluate, "evaluate_language")
-    assert registered.evaluate(run, "de", embeddings, tmp_path / "second", others.to_json()) == first
-    kept, made = (Artifact.load(tmp_path / name, Kind.EVALUATION).manifest for name in ("second", "first"))
-    assert kept == made
-
-
-def test_zero_shot_scores_are_told_by_task_beside_those_as_initialised(registered: Registered, tmp_path: Path) -> None:
-    shop, run = registered.shop, registered.begin(tmp_path / "run")
-    scores, labels, matrix = registered.evaluate(run, "de", shop.embeddings["de"], tmp_path / "out")
     result = results.load_language(tmp_path / "out")
-    (task,) = result.tasks
+    [task] = result.tasks
     assert task.initial
     assert result.alignment
     assert scores["alignment_top"] == result.alignment.top.accuracy
@@ -213,40 +135,49 @@ def test_zero_shot_scores_are_told_by_task_beside_those_as_initialised(registere
         "masked_accuracy_mini_initial",
         "masked_accuracy_primary_initial",
     }
+    [found] = MlflowClient().search_runs(
+        [MlflowClient().get_experiment_by_name(registered.shop.recipe.name).experiment_id],
+        f"params.fingerprint = '{Artifact.load(tmp_path / 'out', Kind.EVALUATION).fingerprint}'",
+    )
+    assert found.data.metrics["zero_shot_topic_macro_F1"] == pytest.approx(task.others["macro_F1"].mean)
+    recalls = {name: value for name, value in found.data.metrics.items() if name.startswith("recall topic/")}
+    assert recalls == {
+        f"recall topic/{label}": pytest.approx(counts[place] / sum(counts))
+        for place, (label, counts) in enumerate(zip(task.labels, task.confusion, strict=True))
+    }
 
 
-@pytest.mark.parametrize("kind", NAMES)
-def test_every_kind_of_task_passes_the_gate_and_gets_a_bundle(
-    registered: Registered, tmp_path: Path, kind: TaskKindName
-) -> None:
-    shop, name, run, tasks = registered.shop, NAMES[kind], tmp_path / "run", tmp_path / "tasks"
+def test_every_kind_of_task_passes_the_gate_and_gets_a_bundle(registered: Registered, tmp_path: Path) -> None:
+    run, tasks, primary = tmp_path / "run", tmp_path / "tasks", registered.shop.primary
     files = {split: TaskFile(kind="file", path="absent") for split in ("train", "dev", "test")}
-    task = Task(name=name, kind=kind, finetuning=Finetuning(seeds=(1,)), **files)
-    settings = shop.recipe.model_copy(update={"name": f"of-{kind}", "tasks": (task,)})
-    recipe, body = settings.to_json(), tasks / name / "seed-1"
-    write_task(settings, shop.primary, body, seed=1, labels=LABELS.get(kind))
+    made = tuple(Task(name=name, kind=kind, finetuning=Finetuning(seeds=(1,)), **files) for kind, name in NAMES.items())
+    settings = registered.shop.recipe.model_copy(update={"name": "of-every-kind", "tasks": made})
+    for task in made:
+        alone = settings.model_copy(update={"tasks": (task,)})
+        write_task(alone, primary, tasks / task.name / "seed-1", seed=1, labels=LABELS.get(task.kind))
+    recipe = settings.to_json()
     data.open_run(recipe, "language", run)
-    source.register_source(recipe, run, shop.primary, [body], registered.evaluation)
+    source.register_source(recipe, run, primary, [tasks / task.name / "seed-1" for task in made], registered.evaluation)
     judged = registered.judged(1)
-    folders = tmp_path / "chosen", tmp_path / "results"
-    assert registered.register(run, [judged], *folders, recipe, tasks) is None
-    assert float(tracking.tags_of(embeddings_name(settings, "de"))[f"parity.{name}"]) <= PARITY_TOLERANCE
+    assert registered.register(run, [judged], tmp_path / "chosen", tmp_path / "results", recipe, tasks) is None
+    for task in made:
+        parity = float(tracking.tags_of(embeddings_name(settings, "de"))[f"parity.{task.name}"])
+        assert parity <= PARITY_TOLERANCE
+        out = tmp_path / f"bundle-{task.name}"
+        told = registered.bundle(run, judged[:1], out, task.name, recipe, tasks=tasks)
+        opened, tags = Bundle.load(out), tracking.tags_of(bundle_name(settings, task.name))
+        assert sorted(told) == ["parity_de", "parity_en"]
+        assert (opened.kind, opened.fingerprint, tags["task_kind"]) == (task.kind, tags["fingerprint"], task.kind)
 
-    parity = registered.bundle(run, judged[:1], tmp_path / "bundle", name, recipe, tasks=tasks)
-    opened, tags = Bundle.load(tmp_path / "bundle"), tracking.tags_of(bundle_name(settings, name))
-    assert sorted(parity) == ["parity_de", "parity_en"]
-    assert (opened.kind, opened.fingerprint) == (kind, tags["fingerprint"])
-    assert tags["task_kind"] == kind
 
-
-def accepted(registered: Registered, run: Path, folder: Path, recipe: str = "", language_tag: str = "de") -> Path:
+def accepted(registered: Registered, run: Path, folder: Path, language_tag: str = "de") -> Path:
     """Embeddings that the gate lets become champion, as the next step is given them."""
-    embeddings, evaluation = registered.judged(1)
+    judged = registered.judged(1)
     if language_tag != "de":
-        embeddings, evaluation = registered.shop.embeddings[language_tag], folder / f"evaluation-{language_tag}"
-        registered.evaluate(run, language_tag, embeddings, evaluation, recipe)
+        judged = registered.shop.embeddings[language_tag], folder / f"evaluation-{language_tag}"
+        registered.evaluate(run, language_tag, *judged)
     folders = folder / f"chosen-{language_tag}", folder / f"results-{language_tag}"
-    assert registered.register(run, [(embeddings, evaluation)], *folders, recipe) is None
+    assert registered.register(run, [judged], *folders) is None
     return folders[0]
 
 

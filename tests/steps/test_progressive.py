@@ -21,17 +21,12 @@ def depths(recipe: str, compare: bool, out: Path) -> list[int]:
     return language.choose_depths(language.DepthChoice(recipe=recipe, language="de", compare=compare, out=out))
 
 
-def test_it_is_adapted_over_its_last_depth_whatever_a_search_chose(registered: Registered, tmp_path: Path) -> None:
-    recipe = progressive(registered.shop.recipe, ENDS_BEFORE_THE_TOP, depth=2).to_json()
-    assert depths(recipe, compare=False, out=tmp_path) == [2]
-    assert depths(recipe, compare=True, out=tmp_path) == [2, 3]
-
-
 def test_it_is_registered_with_its_depths_and_plain_ones_beside_it_are_handed_on(
     registered: Registered, tmp_path: Path
 ) -> None:
     recipe = progressive(registered.shop.recipe, ENDS_BEFORE_THE_TOP, depth=2).to_json()
     run = registered.begin(tmp_path / "run")
+    assert depths(recipe, compare=False, out=tmp_path) == [2]
     judged = [registered.judge(run, depth, tmp_path, recipe) for depth in depths(recipe, compare=True, out=tmp_path)]
     chosen, handed = tmp_path / "chosen", tmp_path / "results"
     registered.register(run, judged, chosen, handed, recipe)

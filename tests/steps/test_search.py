@@ -15,6 +15,8 @@ from lingraft.stages.results import SearchResult, load_search
 from lingraft.steps import data, search
 from lingraft.steps.run_job import run_job
 from lingraft.training.schedule import ignore_metrics
+from tests.prometheus import asked, port_for_metrics
+from tests.steps.conftest import Registered
 from tests.steps.sources import register
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop, changed
@@ -56,21 +58,41 @@ def _searched(shop: Workshop, recipe: Recipe, primary: Path, folder: Path) -> Se
     return load_search(folder / "search")
 
 
-@pytest.mark.parametrize(("system", "tag"), [(System.MINIJOINT, "depth.de"), (System.MINIPOST, "mini_depth.de")])
 def test_what_was_best_for_one_language_is_tried_first_for_the_next(
-    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: System, tag: str
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LINGRAFT_RESULTS", str(tmp_path / "results"))
-    mini = BUILDING if system is System.MINIPOST else None
-    recipe = workshop.recipe.model_copy(update={"system": system, "mini": mini, "tasks": ()})
+    recipe = workshop.recipe.model_copy(update={"system": System.MINIPOST, "mini": BUILDING, "tasks": ()})
     recipe = changed(recipe, "search", depths=(2,), steps_at_depth=2, looks=2)
     with sqlite_store(tmp_path):
         primary = _registered(workshop, recipe, tmp_path)
         assert _searched(workshop, recipe, primary, tmp_path / "de").chosen == 2
-        assert tracking.tags_of(primary_name(recipe))[tag] == "2"
+        assert tracking.tags_of(primary_name(recipe))["mini_depth.de"] == "2"
         wanted = changed(recipe, "search", language="tr", depths=(1, 2), distances={"de": 0.25})
         found = _searched(workshop, wanted, primary, tmp_path / "tr")
     assert found.order.startswith(
         "first the best depths of other languages, the nearest first: 2 of de (distance 0.25)"
     )
     assert [trial.depth for trial in sorted(found.trials, key=lambda trial: trial.number)] == [2, 1]
+
+
+def test_a_search_is_the_depth_of_its_language_and_answers_prometheus(
+    registered: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, shop = port_for_metrics(monkeypatch), registered.shop
+    recipe, run = changed(shop.recipe, "search", depths=(2,), steps_at_depth=4), registered.begin(tmp_path / "run")
+    given = search.DepthSearch(
+        recipe=recipe,
+        primary=shop.primary,
+        blocks=shop.blocks["de"],
+        tokenizer=shop.tokenizers["de"],
+        source_blocks=registered.no_mini,
+        source_evaluation=registered.evaluation,
+        text=shop.texts["de"],
+        worked=(),
+        out=tmp_path / "search",
+    )
+    search.search_depth(given, run)
+    [trial] = load_search(tmp_path / "search").trials
+    assert asked(port)['lingraft_training_step{stage="search-depth"}'] == trial.steps
+    assert tracking.tags_of(primary_name(recipe))["depth.de"] == "2"

@@ -1,9 +1,6 @@
 """What steps of a source add to stages: jobs of finetuning, what is registered, and what comes back."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +16,7 @@ from lingraft.config.systems import System
 from lingraft.config.tasks import finetuning_ids
 from lingraft.config.training import MiniBuilding
 from lingraft.errors import NotRegisteredError, RecipeError
-from lingraft.jobs.job import AdaptationJob, FinetuningJob, MiniBuildingJob, SourceEvaluationJob, VectorsJob
+from lingraft.jobs.job import AdaptationJob, FinetuningJob, SourceEvaluationJob, VectorsJob
 from lingraft.model.loading import load_mini
 from lingraft.stages import pretrain
 from lingraft.stages.results import load_language
@@ -28,6 +25,7 @@ from lingraft.steps.run_job import run_job
 from lingraft.training.schedule import ignore_metrics
 from tests.fixtures import once
 from tests.steps.conftest import Registered
+from tests.steps.sources import register
 from tests.tracking.promotion.prepared import copied
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop, changed
@@ -76,14 +74,9 @@ def test_the_source_comes_back_with_a_folder_a_task_and_seed(registered: Registe
         assert back.fingerprint == Artifact.load(folder, Kind.TASK).fingerprint
     assert Artifact.load(found["evaluation"], Kind.EVALUATION).manifest.aligned_with == primary.fingerprint
     assert list(found["mini"].iterdir()) == list(found["vectors"].iterdir()) == []
-
-
-def test_without_a_task_only_the_primary_and_its_evaluation_are_fetched(registered: Registered, tmp_path: Path) -> None:
-    recipe = registered.shop.recipe.model_copy(update={"tasks": ()}).to_json()
-    found = fetched(recipe, registered.begin(tmp_path / "run"), tmp_path)
-    assert Artifact.load(found["primary"], Kind.PRIMARY)
-    assert Artifact.load(found["evaluation"], Kind.EVALUATION)
-    assert list(found["tasks"].iterdir()) == list(found["mini"].iterdir()) == []
+    taskless = registered.shop.recipe.model_copy(update={"tasks": ()}).to_json()
+    found = fetched(taskless, registered.begin(tmp_path / "other-run"), tmp_path / "taskless")
+    assert list(found["tasks"].iterdir()) == []
 
 
 def test_static_vectors_are_kept_with_the_primary_and_come_back_where_rows_need_them(
@@ -127,59 +120,32 @@ def test_every_seed_is_registered_and_the_best_on_dev_is_champion(registered: Re
     assert tracking.tags_of(primary_name(recipe))["recipe"] == recipe.digest()
 
 
-@dataclass(frozen=True)
-class Post:
-    """A MINIPOST project, whose primary and mini-model are registered in the store that the environment names."""
-
-    folder: Path
-    recipe: Recipe
-
-    @property
-    def primary(self) -> Path:
-        return self.folder / "primary"
-
-    @property
-    def mini(self) -> Path:
-        return self.folder / "mini"
-
-    @property
-    def cost(self) -> dict[str, float]:
-        """What the step that built the mini-model told."""
-        told: dict[str, float] = json.loads((self.folder / "cost.json").read_text())
-        return told
-
-
 @pytest.fixture
-def post(workshop: Workshop, tmp_path: Path) -> Iterator[Post]:
+def post(workshop: Workshop, tmp_path: Path) -> Iterator[tuple[Path, Recipe]]:
+    """A MINIPOST project's folder and recipe; its primary and mini-model are registered in its store."""
     recipe = workshop.recipe.model_copy(update={"mini": BUILDING, "tasks": ()}).for_system(System.MINIPOST)
     recipe = changed(recipe, "pretraining", steps=2, warmup_steps=0)
-    original = once.folder("registered-post", partial(register_post, workshop, recipe), recipe.to_json())
-    with copied(original, tmp_path / "post"):
-        yield Post(tmp_path / "post", recipe)
+
+    def make(folder: Path) -> None:
+        pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], folder / "primary", ignore_metrics)
+        with sqlite_store(folder):
+            register(workshop, recipe, folder / "primary", folder / "source")
+
+    with copied(once.folder("registered-post", make, recipe.to_json()), tmp_path / "post"):
+        yield tmp_path / "post", recipe
 
 
-def register_post(shop: Workshop, recipe: Recipe, folder: Path) -> None:
-    """Build the mini-model by the step."""
-    run, primary, judged, blocks = folder / "run", folder / "primary", folder / "judged", shop.blocks["en"]
-    pretrain.pretrain(recipe, blocks, shop.tokenizers["en"], primary, ignore_metrics)
-    with sqlite_store(folder):
-        data.open_run(recipe.to_json(), "source", run)
-        cost = run_job(MiniBuildingJob.registered(recipe.to_json(), primary, blocks, folder / "mini"), run)
-        judging = SourceEvaluationJob(recipe=recipe, primary=primary, text=shop.texts["en"], blocks=blocks, out=judged)
-        source.evaluate_source(judging, run)
-        source.register_source(recipe.to_json(), run, primary, [], judged)
-    (folder / "cost.json").write_text(json.dumps(cost))
-
-
-def test_a_mini_model_is_registered_fetched_and_adapted_over(workshop: Workshop, post: Post, tmp_path: Path) -> None:
-    built = Artifact.load(post.mini, Kind.MINI)
-    assert post.cost["steps"] == BUILDING.steps
-    assert mini_name(post.recipe) == "tiny-mini-minipost-1"
-    tags = tracking.tags_of(mini_name(post.recipe))
-    primary = Artifact.load(post.primary, Kind.PRIMARY).fingerprint
+def test_a_mini_model_is_registered_fetched_and_adapted_over(
+    workshop: Workshop, post: tuple[Path, Recipe], tmp_path: Path
+) -> None:
+    folder, settings = post
+    built = Artifact.load(folder / "source" / "mini", Kind.MINI)
+    assert built.manifest.cost.steps == BUILDING.steps
+    assert mini_name(settings) == "tiny-mini-minipost-1"
+    tags = tracking.tags_of(mini_name(settings))
+    primary = Artifact.load(folder / "primary", Kind.PRIMARY).fingerprint
     assert (tags["fingerprint"], tags["depth"], tags["aligned_with"]) == (built.fingerprint, "1", primary)
-    data.open_run(post.recipe.to_json(), "language", tmp_path / "language")
-    recipe, run = post.recipe.to_json(), tmp_path / "language"
+    recipe, run = settings.to_json(), begun(settings, tmp_path / "language")
     found = fetched(recipe, run, tmp_path / "fetched")
     assert load_mini(found["mini"]).fingerprint == built.fingerprint
     common = {"recipe": recipe, "primary": found["primary"], "mini": found["mini"], "blocks": workshop.blocks["de"]}
@@ -197,9 +163,6 @@ def test_a_mini_model_is_registered_fetched_and_adapted_over(workshop: Workshop,
     result = load_language(tmp_path / "result")
     assert (result.system, result.depth, result.fresh_layers) == ("MINIPOST", 1, 2)
 
-
-def test_a_mini_model_that_is_not_registered_is_named(post: Post, tmp_path: Path) -> None:
-    deeper = post.recipe.for_system(System.MINIPOST, 2).to_json()
-    data.open_run(deeper, "language", tmp_path / "language")
+    deeper = settings.for_system(System.MINIPOST, 2).to_json()
     with pytest.raises(NotRegisteredError, match="'tiny-mini-minipost-2'"):
-        fetched(deeper, tmp_path / "language", tmp_path / "fetched")
+        fetched(deeper, run, tmp_path / "none")

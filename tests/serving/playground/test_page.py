@@ -177,15 +177,7 @@ def test_controls_and_landmarks_have_names_and_what_happens_is_announced(page: P
         assert f"{title}: {answer[0]}, " in said
 
 
-@pytest.mark.parametrize(
-    ("window", "scheme"),
-    [
-        ("desktop", "light"),
-        ("narrow", "dark"),
-        pytest.param("desktop", "dark", marks=pytest.mark.nightly),
-        pytest.param("narrow", "light", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.parametrize(("window", "scheme"), [("desktop", "light"), ("narrow", "dark")])
 def test_the_page_fits_its_window_and_is_read_easily(page: Page, window: str, scheme: str) -> None:
     width, height = WINDOWS[window]
     page.view(width, height, phone=window == "narrow", scheme=scheme)

@@ -1,6 +1,5 @@
 """The registry's champion is published: over a real MLflow server, its files brought one by one."""
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -61,6 +60,8 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
     turkish: Path,
     foreign: Path,
     folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     model, publications = bundle_name(remote.recipe, TASK), Publications(folder)
     served = ServedBundles.load([started])
@@ -83,6 +84,12 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
         assert told(first) == "de, en served"
 
         second = make_champion(german)
+        with monkeypatch.context() as patch:
+            patch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+            patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+            poll_once(champion)
+        assert "What is served is served on" in capfd.readouterr().err
+        assert [*publications.languages()] == []
         look()
         assert [*publications.languages()] == [(TASK, "de")]
         assert served[TASK].languages["de"].table_hash == fingerprint(german, "de")
@@ -127,25 +134,3 @@ def test_who_looks_once_is_told_what_servers_made_of_it_and_so_is_the_registry(
 
 def fingerprint(bundle: Path, language: str) -> str:
     return Artifact.open(bundle, Kind.BUNDLE).manifest.files[f"{language}/table.safetensors"]
-
-
-def test_a_registry_that_is_down_is_looked_at_again(
-    make_champion: Callable[..., int],
-    remote: Project,
-    german: Path,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
-    address = os.environ["MLFLOW_TRACKING_URI"]
-    make_champion(german)
-    with tracking.retrying_client() as client:
-        champion = ChampionFollower(client, bundle_name(remote.recipe, TASK), folder, "prod", None, keep=3)
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-        poll_once(champion)
-        assert "What is served is served on" in capfd.readouterr().err
-        assert [*Publications(folder).languages()] == []
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-        poll_once(champion)
-    assert {language for _, language in Publications(folder).languages()} == {"en", "de"}

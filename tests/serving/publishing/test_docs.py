@@ -78,8 +78,3 @@ def test_a_canary_is_promoted_and_taken_back(tmp_path: Path, monkeypatch: pytest
         assert "canaryTrafficPercent" not in cluster.predictor()
         assert "is ready" in lingraft(rollback)
         assert cluster.predictor()["initContainers"][0]["args"][2] == "3"
-
-
-@pytest.mark.parametrize("named", sorted({*re.findall(r"`(tests/[\w/]+(?:\.py)?)`", TEXT)}))
-def test_each_test_that_is_named_exists(named: str) -> None:
-    assert (Path(__file__).parents[3] / named).exists()

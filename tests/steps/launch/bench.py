@@ -26,7 +26,10 @@ from tests.tracking_stores import sqlite_store
 from tests.workshop import Workshop, changed
 
 SHORT = {"steps": 6, "warmup_steps": 1}
-LONG = {"steps": 300, "keep_every_s": 0.05}
+LONG = {"steps": 120, "keep_every_s": 0.02}
+
+KEPT = 5
+"""Steps that have to be kept before something is done to a training."""
 
 
 @dataclass
@@ -76,7 +79,7 @@ class Bench:
 
     def trains(self) -> bool:
         """Whether there is something to lose."""
-        return self.steps_kept() > 20
+        return self.steps_kept() > KEPT
 
     def jobs(self) -> list[str]:
         """Names of those that were created, by their numbers."""

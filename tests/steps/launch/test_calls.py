@@ -6,8 +6,8 @@ import pydantic
 import pytest
 
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import AdaptationJob, Job, VectorsJob
-from lingraft.jobs.launchable import Launchable, Role
+from lingraft.jobs.job import AdaptationJob
+from lingraft.jobs.launchable import Role
 from lingraft.steps import table
 from lingraft.steps.launch.calls import AttemptResult, Call, StepAnswer, out_of_memory
 from tests.workshop import TINY
@@ -30,13 +30,6 @@ def test_an_argument_that_a_step_does_not_take_is_named(tmp_path: Path) -> None:
         table.load(Call(step=call.step, arguments=call.arguments | {"depht": 1}))
 
 
-def test_a_call_is_the_same_after_a_file(tmp_path: Path) -> None:
-    job = adaptation(tmp_path)
-    call = Call.model_validate_json(Call.of(job, tmp_path / "run").model_dump_json())
-    assert table.load(call) == job
-    assert call.run == tmp_path / "run"
-
-
 def test_inputs_and_outputs_are_told_by_their_fields_and_an_empty_optional_one_is_none(tmp_path: Path) -> None:
     job = adaptation(tmp_path)
     assert job.folders(Role.OUTPUT) == {"out": [tmp_path / "out"]}
@@ -44,12 +37,6 @@ def test_inputs_and_outputs_are_told_by_their_fields_and_an_empty_optional_one_i
     assert "mini" in job.inputs
     (tmp_path / "mini").mkdir()
     assert "mini" not in job.inputs
-
-
-def test_every_step_is_a_launchable_whose_function_has_a_name(tmp_path: Path) -> None:
-    assert all(issubclass(kind, Launchable) for kind in table.STEPS)
-    assert {kind for kind in table.STEPS if issubclass(kind, Job)} >= {AdaptationJob, VectorsJob}
-    assert len({kind.__name__ for kind in table.STEPS}) == len(table.STEPS)
 
 
 def test_only_what_was_lost_or_says_so_is_worth_another_attempt() -> None:

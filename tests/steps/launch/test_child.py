@@ -1,13 +1,14 @@
 """Steps in processes of their own, started anew or forked: signals reach them, and nothing else of their launcher."""
 
 import atexit
+import contextlib
 import logging
 import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,15 @@ from lingraft.steps.launch import child, step
 from lingraft.steps.launch.calls import AttemptResult, Call
 from tests.fixtures import forked
 from tests.steps.launch import small_steps
-from tests.training.distributed.launch import children_of
 from tests.training.distributed.project import alive, wait_for
 
 WAYS = {"anew": child._spawn, "forked": child._Fork}
-ENDED_BY_SIGTERM = "ended by SIGTERM, and its log says why"
+by_both = pytest.mark.parametrize("way", WAYS, indirect=True)
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=["forked"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How steps are started, each way in turn; they are small ones."""
+    """How small steps are started; a new Python takes seconds, so only what differs by it asks for both ways."""
     monkeypatch.setattr(child, "_start", WAYS[request.param])
     monkeypatch.setattr(child, "step", small_steps)
     return str(request.param)
@@ -68,10 +68,13 @@ def attempted(name: str, **arguments: Any) -> AttemptResult:
     return child.attempt(Call(step=name, arguments=arguments))
 
 
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("number", EXIT_CODES)
+@pytest.mark.parametrize(
+    ("way", "number"),
+    [("anew", signal.SIGTERM), *(("forked", number) for number in EXIT_CODES)],
+    indirect=["way"],
+)
 def test_a_stop_that_comes_while_the_step_starts_reaches_it(
-    number: signal.Signals, missed: list[int], monkeypatch: pytest.MonkeyPatch
+    way: str, number: signal.Signals, missed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask_when_started(monkeypatch, number)
     with pytest.raises(Interruption) as caught:
@@ -81,11 +84,17 @@ def test_a_stop_that_comes_while_the_step_starts_reaches_it(
 
 
 @pytest.mark.usefixtures("way")
-def test_a_stop_that_comes_later_is_heeded_by_the_step(missed: list[int], capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("by_a_thread", [False, True], ids=["by the process", "by another thread"])
+def test_a_stop_that_is_received_later_is_heeded_by_the_step(
+    by_a_thread: bool, missed: list[int], capfd: pytest.CaptureFixture[str]
+) -> None:
     def ask() -> None:
         while "heeds" not in capfd.readouterr().out:
             time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGTERM)
+        if by_a_thread:
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        else:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -97,22 +106,6 @@ def test_a_stop_that_comes_later_is_heeded_by_the_step(missed: list[int], capfd:
 
 
 @pytest.mark.usefixtures("way")
-def test_a_stop_that_another_thread_receives_reaches_the_step(
-    missed: list[int], capfd: pytest.CaptureFixture[str]
-) -> None:
-    def receive() -> None:
-        while "heeds" not in capfd.readouterr().out:
-            time.sleep(0.01)
-        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-
-    receiving = threading.Thread(target=receive)
-    receiving.start()
-    with pytest.raises(Interruption):
-        attempted("heeds")
-    receiving.join()
-    assert missed == []
-
-
 def test_a_stop_that_reaches_a_fork_while_it_still_has_its_launchers_handlers_is_not_lost(
     missed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,8 +117,6 @@ def test_a_stop_that_reaches_a_fork_while_it_still_has_its_launchers_handlers_is
             time.sleep(0.001)
         join_group(process, group)
 
-    monkeypatch.setattr(child, "_start", child._Fork)
-    monkeypatch.setattr(child, "step", small_steps)
     monkeypatch.setattr(os, "setpgid", late)
     ask_when_started(monkeypatch, signal.SIGTERM)
     with pytest.raises(Interruption):
@@ -134,19 +125,14 @@ def test_a_stop_that_reaches_a_fork_while_it_still_has_its_launchers_handlers_is
 
 
 @pytest.mark.usefixtures("way")
-def test_a_step_that_somebody_else_ends_has_not_been_stopped_by_us() -> None:
-    assert str(attempted("is_ended").failed).endswith(ENDED_BY_SIGTERM)
-
-
-@pytest.mark.usefixtures("way")
-def test_a_mistake_of_ours_leaves_a_traceback_and_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_step_that_ends_without_an_answer_is_told_by_how_it_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    assert str(attempted("is_ended").failed).endswith("ended by SIGTERM, and its log says why")
     assert str(attempted("fails").failed).endswith("ended with exit code 1, and its log says why")
     assert "ZeroDivisionError: a mistake" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("start", WAYS.values(), ids=WAYS)
-def test_a_step_that_cannot_be_done_answers_why(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "_start", start)
+def test_a_step_that_cannot_be_done_answers_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_start", child._Fork)
     ended = child.attempt(Call(step="os.system", arguments={}))
     assert "there is no step 'os.system'" in str(ended.reason)
     assert not ended.heals
@@ -167,6 +153,7 @@ def peculiar(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         signal.signal(number, handling)
 
 
+@by_both
 @pytest.mark.usefixtures("way", "peculiar")
 def test_a_step_takes_from_its_launcher_only_what_a_new_process_does() -> None:
     answer = attempted("sees").answer
@@ -184,60 +171,45 @@ def test_a_step_takes_from_its_launcher_only_what_a_new_process_does() -> None:
     }
 
 
-def end_differently(way: str) -> None:
-    """Do a small step, and write at the end of this process, too."""
-    vars(child)["_start"], vars(child)["step"] = WAYS[way], small_steps
+def end_differently() -> None:
+    """Do a small step in a fork, and write at the end of this process, too."""
+    vars(child)["_start"], vars(child)["step"] = child._Fork, small_steps
     atexit.register(print, "launcher")
     print("before", flush=True)
     attempted("says", begins="step", ends="last of the step")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_step_does_what_it_has_registered_for_its_end_and_leaves_its_launchers(way: str, tmp_path: Path) -> None:
-    started = forked.start(end_differently, way, log=tmp_path / "log")
+def test_a_fork_does_what_it_has_registered_for_its_end_and_leaves_its_launchers(tmp_path: Path) -> None:
+    started = forked.start(end_differently, log=tmp_path / "log")
     started.returns()
     assert started.said.splitlines() == ["before", "step", "last of the step", "launcher"]
 
 
-def run_step(way: str, call_file: Path, hold: bool) -> None:
-    """Start a real step, which waits for its call; a fork that is held comes to itself after we have gone."""
+def run_step(call_file: Path, hold: bool) -> None:
+    """Fork a real step, which waits for its call; one that is held comes to itself after we have gone."""
     launcher, join_group = os.getpid(), os.setpgid
 
     def held(process: int, group: int) -> None:
         print(os.getpid(), flush=True)
-        while os.getppid() == launcher:
+        while hold and os.getppid() == launcher:
             time.sleep(0.01)
         join_group(process, group)
 
-    if hold:
-        os.setpgid = held
-    arguments = [str(call_file), f"{call_file}.answer"]
-    start: Callable[[Sequence[str]], child._Process] = WAYS[way]
+    os.setpgid = held
     with child._forwarding_signals() as wait_for_end:
-        wait_for_end(start(arguments))
+        wait_for_end(child._Fork([str(call_file), f"{call_file}.answer"]))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_step_does_not_outlive_its_launcher(way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("hold", [False, True], ids=["under way", "not begun"])
+def test_a_step_does_not_outlive_its_launcher(hold: bool, tmp_path: Path) -> None:
     call_file = tmp_path / "call.json"
     os.mkfifo(call_file)
-    with (
-        forked.start(run_step, way, call_file, False, log=tmp_path / "log") as launcher,
-        call_file.open("wb"),  # as soon as the step has opened it, too
-    ):
-        [its_step] = children_of(launcher.pid)
-        launcher.kill()
-        wait_for(lambda: not alive(its_step))
-
-
-def test_a_fork_whose_launcher_is_gone_before_it_has_begun_ends(tmp_path: Path) -> None:
-    call_file = tmp_path / "call.json"
-    os.mkfifo(call_file)
-    with forked.start(run_step, "forked", call_file, True, log=tmp_path / "log") as launcher:
+    with forked.start(run_step, call_file, hold, log=tmp_path / "log") as launcher:
         launcher.wait_until(lambda: launcher.said.endswith("\n"))
-        its_step = int(launcher.said)
-        launcher.kill()
-        wait_for(lambda: not alive(its_step))
+        with contextlib.nullcontext() if hold else call_file.open("wb"):  # as soon as the step has opened it, too
+            launcher.kill()
+            its_step = int(launcher.said)
+            wait_for(lambda: not alive(its_step))
 
 
 def test_a_step_whose_launcher_is_another_process_than_its_parent_ends(

@@ -25,10 +25,11 @@ def test_a_launcher_follows_what_another_has_left(
     kind: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    first = Launcher(tmp_path, profile)
+    first = Launcher(tmp_path, profile, queue="research")
     wait_for(lambda: len(followed) == 1)
     [name] = names(server, plural)
-    second = Launcher(tmp_path, profile)
+    assert server.objects[plural, name]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"
+    second = Launcher(tmp_path, profile, queue="research")
     wait_for(lambda: len(followed) == 2)
     succeed(server, second, plural, name)
     for launcher in (first, second):
@@ -45,6 +46,7 @@ def test_a_job_that_is_being_deleted_is_not_followed(server: ApiServer, followed
     first = Launcher(tmp_path, profile)
     wait_for(lambda: len(followed) == 1)
     [old] = names(server, "jobs")
+    assert "kueue.x-k8s.io/queue-name" not in server.objects["jobs", old]["metadata"]["labels"]  # it has no queue
     server.delete("jobs", old, "Foreground")
     second = Launcher(tmp_path, profile)
     wait_for(lambda: len(names(server, "jobs")) == 2)

@@ -28,8 +28,8 @@ from tests.training.distributed.launch import children_of
 from tests.workshop import TINY, Workshop, changed
 
 pytestmark = quiet
-STEPS = 200
-KILLED_AFTER = 20
+STEPS = 80
+KILLED_AFTER = 3
 """Steps that are kept; from there on the step goes on."""
 
 

@@ -1,16 +1,12 @@
 """The log of a step and the cluster's warnings, and what is said where they cannot be read."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from lingraft.config.cluster import Profile
 from lingraft.steps.launch import log_stream, on_cluster
 from lingraft.steps.launch.log_stream import LogStream
 from lingraft.steps.launch.workload import JOB
 from tests.steps.launch.api_server import ApiServer
-from tests.steps.launch.launchers import WAITING, Launcher, put_pod
+from tests.steps.launch.launchers import WAITING, put_pod
 from tests.training.distributed.project import wait_for
 
 RUNNING = WAITING | {"state": {"running": {}}}
@@ -59,21 +55,3 @@ def test_a_log_that_is_not_there_yet_is_no_failure(server: ApiServer, capfd: pyt
     wait_for(lambda: len(server.asked) > 4 * log_stream.FAILURES_BEFORE_NOTE)
     stream.close()
     assert capfd.readouterr().err == ""
-
-
-@pytest.mark.usefixtures("followed")
-def test_warnings_are_told_once_for_each_reason_whatever_pods_are_called(
-    server: ApiServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def refuse_pods(plural: str, made: dict[str, Any]) -> None:
-        name = made["metadata"]["name"]
-        for pod in ("x7k2p", "q9r4s") if plural == "jobs" else ():
-            server.warn(name, "FailedCreate", f'pods "{name}-{pod}" is forbidden: exceeded quota')
-            server.warn(f"{name}-{pod}", "FailedMount", "no claim", kind="Pod")
-
-    server.created = refuse_pods
-    launcher = Launcher(tmp_path, Profile(spot=True, start_limit_s=2))
-    ended = launcher.waits()
-    told = capfd.readouterr().err
-    assert (told.count("FailedCreate"), told.count("FailedMount")) == (1, 1)
-    assert "q9r4s" in str(ended.failed)  # the newest

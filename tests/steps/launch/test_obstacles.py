@@ -60,26 +60,24 @@ NO_SECRET = {"reason": "CreateContainerConfigError", "message": 'secret "x" not 
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/9 nodes have room"}
 
 
-REFUSED_PODS = {
-    "priority class": "no PriorityClass with name x was found",
-    "service account": 'error looking up service account lingraft/x: serviceaccount "x" not found',
-    "quota": "exceeded quota: lingraft, requested: requests.nvidia.com/gpu=8, used: requests.nvidia.com/gpu=0",
-    "limit range": "maximum memory usage per Container is 1Gi, but limit is 4Gi",
-}
-"""Warnings of the Job's controller, whose pods the API server refuses."""
-
-
-@pytest.mark.parametrize("refusal", REFUSED_PODS.values(), ids=REFUSED_PODS.keys())
 def test_a_job_whose_pods_are_refused_is_deleted_in_time_and_its_error_names_the_cause(
-    server: ApiServer, followed: list[str], tmp_path: Path, refusal: str
+    server: ApiServer, followed: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(plural: str, made: dict[str, Any]) -> None:
-        if plural == "jobs":
-            name = made["metadata"]["name"]
-            server.warn(name, "FailedCreate", f'pods "{name}-x7k2p" is forbidden: {refusal}')
+        name = made["metadata"]["name"]
+        for pod in ("x7k2p", "q9r4s") if plural == "jobs" else ():
+            server.warn(name, "FailedCreate", f'pods "{name}-{pod}" is forbidden: exceeded quota: lingraft')
+            server.warn(f"{name}-{pod}", "FailedMount", "no claim", kind="Pod")
 
     server.created = refuse
-    require_not_started(server, followed, tmp_path, f"is forbidden: {refusal}")
+    ended = Launcher(tmp_path, Profile(spot=True, start_limit_s=1)).waits()
+    [name] = followed
+    assert f"{name} did not start within 1 s, and was deleted: " in str(ended.failed)
+    assert 'q9r4s" is forbidden: exceeded quota: lingraft' in str(ended.failed)  # the newest
+    assert "start_limit_s" in str(ended.failed)
+    assert names(server, "jobs") == []
+    told = capfd.readouterr().err
+    assert (told.count("FailedCreate"), told.count("FailedMount")) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -92,24 +90,12 @@ def test_a_job_whose_pods_are_refused_is_deleted_in_time_and_its_error_names_the
     ids=["no image", "no Secret", "no node"],
 )
 def test_a_pod_that_waits_is_deleted_in_time_and_its_error_names_the_cause(
-    server: ApiServer, followed: list[str], tmp_path: Path, status: dict[str, Any], cause: str
+    server: ApiServer, status: dict[str, Any], cause: str
 ) -> None:
-    def start(plural: str, made: dict[str, Any]) -> None:
-        if plural == "jobs":
-            put_pod(server, made["metadata"]["name"], {"phase": "Pending"} | status)
-
-    server.created = start
-    require_not_started(server, followed, tmp_path, cause)
-
-
-def require_not_started(server: ApiServer, followed: list[str], folder: Path, cause: str) -> None:
-    """A launcher's Job does not start, and is deleted for that."""
-    ended = Launcher(folder, Profile(spot=True, start_limit_s=1)).waits()
-    [name] = followed
-    assert f"{name} did not start within 1 s, and was deleted: " in str(ended.failed)
-    assert cause in str(ended.failed)
-    assert "start_limit_s" in str(ended.failed)
-    assert names(server, "jobs") == []
+    put_pod(server, "job", {"phase": "Pending"} | status)
+    pods = client.CoreV1Api(on_cluster.connect()[0]).list_namespaced_pod("lingraft").items
+    check = health.HealthCheck("job", nodes=1, start_limit_s=0, tracking_run=None)
+    assert cause in str(check.check(is_suspended=False, pods=pods, warnings={}))
 
 
 def test_time_in_a_queue_does_not_count(
@@ -122,11 +108,10 @@ def test_time_in_a_queue_does_not_count(
     server.created = suspend
     launcher = Launcher(tmp_path, Profile(spot=True, start_limit_s=1), queue="research")
     name = the_job(server, followed)
-    assert server.objects["jobs", name]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"
-    launcher._thread.join(2)
+    launcher._thread.join(1.2)
     assert launcher.ended == []
-    server.objects["jobs", name]["spec"]["suspend"] = False
-    assert "did not start within 1 s" in str(launcher.waits().failed)
+    succeed(server, launcher, "jobs", name)
+    assert launcher.waits() == DONE
     assert capfd.readouterr().err.count("is suspended, and starts when its queue admits it") == 1
 
 

@@ -20,7 +20,7 @@ from lingraft.steps.launch import on_cluster
 from lingraft.steps.launch.calls import LaunchError
 from lingraft.steps.launch.workload import WorkloadPhase, WorkloadState
 from tests.steps.launch.api_server import DROP
-from tests.steps.launch.bench import LONG, SHORT, Bench, a_bench, launched
+from tests.steps.launch.bench import KEPT, LONG, SHORT, Bench, a_bench, launched
 from tests.tracking_stores import quiet
 from tests.workshop import Workshop, changed
 
@@ -31,7 +31,6 @@ PROFILES = {
     "job": Profile(spot=True, memory="3Gi", retries=2),
     "train job": Profile(nodes=2, memory="3Gi", retries=2),
 }
-both = pytest.mark.parametrize("bench", PROFILES, indirect=True)
 
 
 @pytest.fixture
@@ -76,7 +75,6 @@ def test_two_nodes_learn_what_one_process_learns(bench: Bench, workshop: Worksho
     [
         pytest.param("job", 0, True, id="the node says so"),
         pytest.param("job", 0, False, id="the pod is just gone"),
-        pytest.param("train job", 0, True, marks=pytest.mark.nightly, id="the first of two"),
         pytest.param("train job", 1, True, id="the second of two"),
     ],
     indirect=["bench"],
@@ -93,18 +91,6 @@ def test_a_lost_node_is_replaced_and_the_step_goes_on(
     assert "going on after step" in said.out
 
 
-def test_nodes_that_are_lost_too_often_are_a_failure_with_its_reason(bench: Bench) -> None:
-    def lose_all(pod: str) -> None:
-        bench.node.vanish(pod)
-        bench.when(lambda: [*bench.node.processes][-1] != pod, lose_all)
-
-    bench.lasts()
-    bench.when(lambda: bool(bench.node.processes), lose_all)
-    with pytest.raises(LaunchError, match=r"lost its node .*\(attempt 3 of 3\)"):
-        bench.run()
-
-
-@both
 def test_a_step_that_takes_too_much_memory_is_not_tried_again(bench: Bench) -> None:
     bench.lasts()
     bench.when(bench.trains, bench.node.kill_for_memory)
@@ -113,7 +99,6 @@ def test_a_step_that_takes_too_much_memory_is_not_tried_again(bench: Bench) -> N
     assert len(bench.jobs()) == 1
 
 
-@both
 def test_an_error_of_the_step_is_its_launchers(bench: Bench) -> None:
     bench.recipe = changed(bench.recipe, "pretraining", learning_rate=1e30)
     with pytest.raises(LaunchError, match="finite"):
@@ -121,19 +106,12 @@ def test_an_error_of_the_step_is_its_launchers(bench: Bench) -> None:
     assert len(bench.jobs()) == 1
 
 
-@pytest.mark.parametrize(
-    "faults",
-    [
-        [500, DROP, 410, 429],
-        *(pytest.param(few, marks=pytest.mark.nightly) for few in ([500, 503], [DROP, DROP], [410])),
-    ],
-)
-def test_the_api_server_may_fail_meanwhile(bench: Bench, faults: list[int]) -> None:
+def test_the_api_server_may_fail_meanwhile(bench: Bench) -> None:
     bench.lasts()
     bench.server.faults["GET", "pods"] = [DROP, 500]
 
     def fail(_: str) -> None:
-        bench.server.faults["GET", "jobs"] = [*faults]
+        bench.server.faults["GET", "jobs"] = [500, DROP, 410, 429]
 
     bench.when(bench.trains, fail)
     assert bench.run()["steps"] == LONG["steps"]
@@ -154,7 +132,6 @@ def test_a_creation_whose_answer_was_lost_is_found_again(bench: Bench, monkeypat
     assert len(bench.jobs()) == 1
 
 
-@both
 def test_a_quota_without_room_is_waited_for(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     request = ("POST", bench.plural)
     bench.server.refusals[request] = 'jobs "x" is forbidden: exceeded quota: gpus, requested: 1, used: 8'
@@ -173,16 +150,6 @@ def test_a_missing_right_is_named_and_not_waited_for(bench: Bench) -> None:
     bench.server.refusals["POST", "jobs"] = 'User "pipeline" cannot create resource "jobs"'
     with pytest.raises(LaunchError, match=r"Kubernetes refuses: 403 .*cannot create resource"):
         bench.run()
-
-
-def test_warnings_about_pods_are_passed_on_once(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
-    def warn(pod: str) -> None:
-        bench.server.warn(pod, "FailedScheduling", "0/9 nodes have room")
-        bench.server.warn(pod, "FailedScheduling", "0/9 nodes have room")
-
-    bench.when(lambda: bool(bench.jobs()), warn)
-    bench.run()
-    assert capfd.readouterr().err.count("FailedScheduling: 0/9 nodes have room") == 1
 
 
 def test_a_quota_that_refuses_the_pods_of_a_job_is_said(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
@@ -210,7 +177,6 @@ def test_a_launcher_that_is_lost_is_replaced_by_one_that_finds_the_job(
     assert "is there already, and is followed" in capfd.readouterr().err
 
 
-@both
 def test_a_step_that_is_cancelled_ends_its_job_which_keeps_where_it_is(bench: Bench) -> None:
     bench.lasts(steps=10_000)
     with launched(bench) as its_launcher:
@@ -219,7 +185,7 @@ def test_a_step_that_is_cancelled_ends_its_job_which_keeps_where_it_is(bench: Be
         assert its_launcher.ends() == 75
     assert {pod.wait(60) for pod in bench.node.processes.values()} == {75}
     assert bench.jobs() == []
-    assert bench.steps_kept() > 20
+    assert bench.steps_kept() > KEPT
 
 
 def test_of_pods_that_fail_within_the_same_second_the_one_that_nobody_killed_tells_why() -> None:

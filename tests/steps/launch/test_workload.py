@@ -1,32 +1,13 @@
-"""What launched workloads carry, and how long they stay."""
+"""How long launched workloads stay."""
 
 from pathlib import Path
 
-import pytest
-
 from lingraft.config.cluster import Profile
 from lingraft.steps.launch.calls import AttemptResult, StepAnswer
-from lingraft.steps.launch.workload import KINDS
 from tests.steps.launch.api_kinds import now
 from tests.steps.launch.api_server import ApiServer
 from tests.steps.launch.launchers import RESULT, Launcher, names, succeed
 from tests.training.distributed.project import wait_for
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_queue_of_kueue_is_named_by_whatever_is_launched(
-    server: ApiServer, followed: list[str], tmp_path: Path, kind: str
-) -> None:
-    profile, plural = Profile(spot=True, nodes=1 if kind == "Job" else 2), KINDS[kind].plural
-    for queue in (None, "research"):
-        launcher = Launcher(tmp_path, profile, queue=queue)
-        wait_for(lambda: bool(followed))
-        [name] = names(server, plural)
-        labels = server.objects[plural, name]["metadata"]["labels"]
-        assert labels.get("kueue.x-k8s.io/queue-name") == queue
-        server.remove(plural, name)
-        launcher.waits()
-        followed.clear()
 
 
 def test_train_jobs_that_ended_a_day_ago_are_deleted_by_the_next_launch(
