@@ -23,6 +23,8 @@ _SPACE = rf"(?P<namespace>/namespaces/{NAMESPACE}(?=/))?"
 _PATH = re.compile(rf"{_GROUP}{_SPACE}/(?P<plural>\w+)(?:/(?P<name>[^/]+))?(?P<log>/log)?")
 _PROXY = re.compile(rf"/api/v1/namespaces/{NAMESPACE}/services/(?P<name>[^/]+)/proxy(?P<path>/.*)")
 _PROXY_S = 30
+_PARAMETERS = {"labelSelector", "fieldSelector", "propagationPolicy", "container", "follow", "previous", "tailLines"}
+"""All that requests may say here: nothing watches, asks for a version, or asks for a list in parts."""
 _TRUE = ("true", "True")
 _VERBS = {"POST": "create", "PUT": "update", "DELETE": "delete"}
 
@@ -72,6 +74,8 @@ class Handler(BaseHTTPRequestHandler):
         self._require_token()
         found = _known(url.path)
         plural, name = found["plural"], found["name"]
+        if unknown := query.keys() - _PARAMETERS:
+            raise RefusalError(400, f"the tests' server does not serve {', '.join(sorted(unknown))}")
         if body and self.headers.get("Content-Type") != "application/json":
             raise RefusalError(415, "the body of the request was in an unknown format")
         self.api.asked.append((method, plural))
@@ -83,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
                 return self._drop()
             raise RefusalError(fault, "a fault")
         if refusal := self.api.refusals.get((method, plural)):
-            raise RefusalError(403, refusal)
+            raise RefusalError(403, refusal, group=found["group"] or "", kind=plural)
         if found["log"]:
             return self._log(name, query)
         answers = {"GET": self._get, "POST": self._post, "PUT": self._put, "DELETE": self._delete}
@@ -130,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
         if refusal := self.api.refusals.get(("GET", "services/proxy")):
             raise RefusalError(403, refusal)
         if not (address := self.api.services.get(name)):
-            raise RefusalError(404, f'services "{name}" not found')
+            raise RefusalError(404, f'services "{name}" not found', name=name, kind="services")
         connection = http.client.HTTPConnection(address, timeout=_PROXY_S)
         try:
             connection.request("GET", path, headers={"Host": self.headers["Host"]})
@@ -143,7 +147,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _log(self, name: str, query: Document) -> None:
         """The lines so far, and, for those who follow, all others until the pod has ended."""
-        _require_log(self.api.read("pods", name), query.get("container"))
+        _require_log(self.api.read("pods", name), query.get("container"), query.get("previous") in _TRUE)
         if reason := self.api.silent_kubelets.get(name):
             raise RefusalError(500, f'Get "https://node:10250/containerLogs/{NAMESPACE}/{name}": {reason}')
         if query.get("follow") not in _TRUE:
@@ -209,17 +213,26 @@ def _known(path: str) -> re.Match[str]:
     return found
 
 
-def _require_log(pod: Document, container: str | None) -> None:
+def _require_log(pod: Document, container: str | None, previous: bool) -> None:
     """Refuse to read a log that is not there.
 
     Raises:
-        RefusalError: the pod has no node, or its container has never run.
+        RefusalError: a pod has no such container, or it has never run.
     """
-    name, status = pod["metadata"]["name"], pod.get("status", {})
-    if not pod.get("spec", {}).get("nodeName"):
-        raise RefusalError(400, f"pod {name} does not have a host assigned")
+    name, spec, status = pod["metadata"]["name"], pod.get("spec", {}), pod.get("status", {})
     statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    there_are = {each["name"] for each in (*spec.get("initContainers", ()), *spec.get("containers", ()), *statuses)}
+    if container is None and len(there_are) > 1:
+        raise RefusalError(
+            400, f"a container name must be specified for pod {name}, choose one of: {sorted(there_are)}"
+        )
+    if container is not None and container not in there_are:
+        raise RefusalError(400, f"container {container} is not valid for pod {name}")
+    if not spec.get("nodeName"):
+        raise RefusalError(400, f"pod {name} does not have a host assigned")
     [state, *_] = [each for each in statuses if each["name"] == container] or [{"state": {"waiting": {}}}]
+    if previous and not state.get("restartCount"):
+        raise RefusalError(400, f'previous terminated container "{container}" in pod "{name}" not found')
     if "waiting" in state["state"] and not state.get("restartCount"):
         why = state["state"]["waiting"].get("reason", "ContainerCreating")
         raise RefusalError(400, f'container "{container}" in pod "{name}" is waiting to start: {why}')

@@ -6,6 +6,7 @@ As Kubernetes documents it: api-conventions.md, "API concepts", and the validati
 import datetime
 import re
 import uuid
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 Document = dict[str, Any]
@@ -26,6 +27,8 @@ _REASONS = {
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _LONGEST, _LONGEST_LABEL = 253, 63
+_IMMUTABLE = ("completionMode", "completions", "managedBy", "podFailurePolicy", "selector", "successPolicy", "template")
+"""Fields of a Job's specification that an update cannot change while it is not suspended."""
 
 
 class Kind(NamedTuple):
@@ -37,6 +40,8 @@ class Kind(NamedTuple):
     has_namespace: bool = True
     is_built_in: bool = True
     """Else it is a custom resource."""
+    fields: frozenset[str] = frozenset()
+    """By which field selectors may choose, beside name and namespace."""
 
     @property
     def api_version(self) -> str:
@@ -44,17 +49,18 @@ class Kind(NamedTuple):
         return f"{self.group}/{self.version}".lstrip("/")
 
 
+_ABOUT = ("type", "reason", "involvedObject.kind", "involvedObject.name", "involvedObject.uid")
 KINDS = {
-    "pods": Kind("", "v1", "Pod"),
-    "events": Kind("", "v1", "Event"),
-    "secrets": Kind("", "v1", "Secret"),
+    "pods": Kind("", "v1", "Pod", fields=frozenset(("status.phase", "spec.nodeName", "spec.restartPolicy"))),
+    "events": Kind("", "v1", "Event", fields=frozenset(_ABOUT)),
+    "secrets": Kind("", "v1", "Secret", fields=frozenset(("type",))),
     "serviceaccounts": Kind("", "v1", "ServiceAccount"),
     "resourcequotas": Kind("", "v1", "ResourceQuota"),
     "limitranges": Kind("", "v1", "LimitRange"),
     "persistentvolumeclaims": Kind("", "v1", "PersistentVolumeClaim"),
-    "nodes": Kind("", "v1", "Node", has_namespace=False),
-    "namespaces": Kind("", "v1", "Namespace", has_namespace=False),
-    "jobs": Kind("batch", "v1", "Job"),
+    "nodes": Kind("", "v1", "Node", has_namespace=False, fields=frozenset(("spec.unschedulable",))),
+    "namespaces": Kind("", "v1", "Namespace", has_namespace=False, fields=frozenset(("status.phase",))),
+    "jobs": Kind("batch", "v1", "Job", fields=frozenset(("status.successful",))),
     "deployments": Kind("apps", "v1", "Deployment"),
     "storageclasses": Kind("storage.k8s.io", "v1", "StorageClass", has_namespace=False),
     "priorityclasses": Kind("scheduling.k8s.io", "v1", "PriorityClass", has_namespace=False),
@@ -72,7 +78,7 @@ KINDS = {
 class RefusalError(Exception):
     """An answer with a Status in place of an object."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, reason: str = "", **details: Any) -> None:
         super().__init__(message)
         self.code = code
         self.status: Document = {
@@ -81,15 +87,38 @@ class RefusalError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": message,
-            "reason": _REASONS[code],
+            "reason": reason or _REASONS[code],
             "code": code,
         }
+        if details:
+            self.status["details"] = details
 
     @classmethod
-    def about(cls, code: int, plural: str, name: str, words: str) -> "RefusalError":
+    def about(cls, code: int, plural: str, name: str, words: str, reason: str = "") -> "RefusalError":
         """One that is about an object."""
         group = KINDS[plural].group
-        return cls(code, f'{plural}.{group} "{name}"{words}' if group else f'{plural} "{name}"{words}')
+        what = f"{plural}.{group}" if group else plural
+        return cls(code, f'{what} "{name}"{words}', reason, name=name, group=group, kind=plural)
+
+    @classmethod
+    def modified(cls, plural: str, name: str, words: str) -> "RefusalError":
+        """One of an update that is not of what is there."""
+        refusal = cls.about(409, plural, name, words)
+        refusal.status["message"] = f"Operation cannot be fulfilled on {refusal.status['message']}"
+        return refusal
+
+    @classmethod
+    def invalid(cls, plural: str, name: str, faults: Sequence[tuple[str, str]]) -> "RefusalError":
+        """One of an object with fields that cannot be so: all of them, each with the reason."""
+        kind = KINDS[plural]
+        what = ".".join(filter(None, (kind.kind, kind.group)))
+        causes = [
+            {"reason": f"FieldValue{words.partition(' ')[0]}", "message": words, "field": field}
+            for field, words in faults
+        ]
+        told = [f"{field}: {words}" for field, words in faults]
+        message = f'{what} "{name}" is invalid: {told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"}'
+        return cls(422, message, name=name, group=kind.group, kind=kind.kind, causes=causes)
 
 
 def now(later_s: float = 0.0) -> str:
@@ -108,11 +137,21 @@ def completed(plural: str, one: Document, known: Document | None) -> Document:
             metadata.setdefault(field, before[field])
     if kind.has_namespace:
         metadata["namespace"] = NAMESPACE
+    metadata["managedFields"] = [
+        {
+            "manager": "OpenAPI-Generator",
+            "operation": "Update",
+            "apiVersion": kind.api_version,
+            "time": metadata["creationTimestamp"],
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {f"f:{field}": {} for field in one if field not in ("apiVersion", "kind", "metadata")},
+        }
+    ]
     return one
 
 
 def admit(plural: str, made: Document) -> None:
-    """Refuse what cannot be created.
+    """Refuse what cannot be created, and fill in what the kind has by default.
 
     Raises:
         RefusalError: it cannot be created.
@@ -121,45 +160,126 @@ def admit(plural: str, made: Document) -> None:
     given = made.get("apiVersion"), made.get("kind")
     if given != (kind.api_version, kind.kind) and not (kind.is_built_in and given == (None, None)):
         raise RefusalError(400, f"the object provided is unrecognized (must be of type {kind.kind}): {given}")
-    name, longest = metadata.get("name", ""), _LONGEST_LABEL if plural == "jobs" else _LONGEST
-    if not _NAME.fullmatch(name) or len(name) > longest:
-        raise RefusalError.about(422, plural, name, " is invalid: metadata.name: a lowercase RFC 1123 subdomain")
+    if kind.has_namespace and metadata.get("namespace", NAMESPACE) != NAMESPACE:
+        raise RefusalError(400, "the namespace of the provided object does not match the namespace sent on the request")
+    if metadata.get("resourceVersion"):
+        raise RefusalError(500, "resourceVersion should not be set on objects to be created")
+    if not metadata.get("name") and "generateName" in metadata:
+        metadata["name"] = f"{metadata['generateName']}{uuid.uuid4().hex[:5]}"
     for label, value in metadata.get("labels", {}).items():
-        if not _LABEL.fullmatch(value) or len(value) > _LONGEST_LABEL:
-            raise RefusalError.about(422, plural, name, f" is invalid: metadata.labels: {label}={value!r}")
-    if plural == "jobs" and made["spec"]["template"]["spec"].get("restartPolicy") not in ("OnFailure", "Never"):
-        raise RefusalError.about(422, plural, name, " is invalid: spec.template.spec.restartPolicy")
+        if not isinstance(value, str):
+            raise RefusalError(400, f"json: cannot unmarshal {value!r} into metadata.labels[{label}] of type string")
+    if faults := [*_faults(plural, made)]:
+        raise RefusalError.invalid(plural, metadata.get("name", ""), faults)
     for field in ("uid", "creationTimestamp", "deletionTimestamp", "generation"):
         metadata.pop(field, None)
     made.pop("status", None)
 
 
+def _faults(plural: str, made: Document) -> Iterator[tuple[str, str]]:
+    metadata = made["metadata"]
+    name = metadata.get("name", "")
+    if not name:
+        yield "metadata.name", "Required value: name or generateName is required"
+        return
+    longest = _LONGEST_LABEL if plural == "jobs" else _LONGEST
+    if not _NAME.fullmatch(name) or len(name) > longest:
+        yield "metadata.name", f"Invalid value: {name!r}: a lowercase RFC 1123 subdomain must be shorter and plainer"
+    for label, value in metadata.get("labels", {}).items():
+        if not _LABEL.fullmatch(value) or len(value) > _LONGEST_LABEL:
+            yield "metadata.labels", f"Invalid value: {label}={value!r}: a valid label is short and plain"
+    if plural == "jobs":
+        spec = made["spec"]
+        if "selector" in spec and not spec.get("manualSelector"):
+            yield "spec.selector", "Invalid value: `selector` not auto-generated"
+        if spec["template"]["spec"].get("restartPolicy") not in ("OnFailure", "Never"):
+            yield "spec.template.spec.restartPolicy", 'Required value: valid values: "OnFailure", "Never"'
+
+
 def fill_in(job: Document) -> None:
-    """Give a new Job the labels by which its pods are found."""
-    own = {"controller-uid": job["metadata"]["uid"], "job-name": job["metadata"]["name"]}
-    metadata = job["spec"]["template"].setdefault("metadata", {})
+    """Give a new Job what the server gives it: the labels by which its pods are found, and defaults."""
+    spec, name, uid = job["spec"], job["metadata"]["name"], job["metadata"]["uid"]
+    usual = {
+        "backoffLimit": 6,
+        "completionMode": "NonIndexed",
+        "completions": 1,
+        "manualSelector": False,
+        "parallelism": 1,
+        "podReplacementPolicy": "TerminatingOrFailed",
+        "suspend": False,
+    }
+    job["spec"] = spec = usual | spec
+    _fill_in_pod(spec["template"]["spec"])
+    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    own = {"controller-uid": uid, "job-name": name}
     labels = own | {f"batch.kubernetes.io/{label}": value for label, value in own.items()}
+    metadata = spec["template"].setdefault("metadata", {})
     metadata["labels"] = metadata.get("labels", {}) | labels
     job["status"] = {}
 
 
+def _fill_in_pod(pod: Document) -> None:
+    usual = {
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        "terminationGracePeriodSeconds": 30,
+    }
+    for field, value in usual.items():
+        pod.setdefault(field, value)
+    if account := pod.get("serviceAccountName"):
+        pod["serviceAccount"] = account
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        is_fixed = "@" in container["image"] or not container["image"].endswith(":latest")
+        usual = {
+            "imagePullPolicy": "IfNotPresent" if is_fixed else "Always",
+            "resources": {},
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+        }
+        for field, value in usual.items():
+            container.setdefault(field, value)
+
+
 def require_same(plural: str, changed: Document, known: Document) -> None:
-    """Refuse an update from another version than that which is there.
+    """Refuse an update from another version than that which is there, or of what stays as it is.
 
     Raises:
         RefusalError: it cannot be updated so.
     """
     name, version = known["metadata"]["name"], changed["metadata"].get("resourceVersion")
     if version is None and not KINDS[plural].is_built_in:
-        raise RefusalError.about(422, plural, name, " is invalid: metadata.resourceVersion: must be specified")
+        words = "Invalid value: 0: must be specified for an update"
+        raise RefusalError.invalid(plural, name, [("metadata.resourceVersion", words)])
+    words = ": the object has been modified; please apply your changes to the latest version and try again"
     if version not in (None, known["metadata"]["resourceVersion"]):
-        raise RefusalError.about(409, plural, name, ": the object has been modified; apply to the latest version")
+        raise RefusalError.modified(plural, name, words)
+    given, there = changed["metadata"].get("uid", known["metadata"]["uid"]), known["metadata"]["uid"]
+    if given != there:
+        words = f": Precondition failed: UID in precondition: {given}, UID in object meta: {there}"
+        raise RefusalError.modified(plural, name, words)
+    immutable = _IMMUTABLE if plural == "jobs" else ()
+    if other := [field for field in immutable if changed["spec"].get(field) != known["spec"].get(field)]:
+        faults = [(f"spec.{field}", "Invalid value: field is immutable") for field in other]
+        raise RefusalError.invalid(plural, name, faults)
 
 
-def chosen(one: Document, labels: str, fields: str) -> bool:
-    """Whether selectors choose an object."""
+def chosen(plural: str, one: Document, labels: str, fields: str) -> bool:
+    """Whether selectors choose an object.
+
+    Raises:
+        RefusalError: objects of this kind are not chosen by that field.
+    """
     found = one["metadata"].get("labels", {})
     pairs = [pair.partition("=") for pair in labels.split(",") if pair]
     by_label = all(label in found and value == (found[label] if equals else "") for label, equals, value in pairs)
-    wanted = [pair.partition("=") for pair in fields.split(",") if pair]
-    return by_label and all(one.get(field) == value for field, _, value in wanted)
+    return by_label and all(_has(plural, one, pair) for pair in fields.split(",") if pair)
+
+
+def _has(plural: str, one: Document, pair: str) -> bool:
+    field, _, value = pair.partition("=")
+    if field not in {"metadata.name", "metadata.namespace", *KINDS[plural].fields}:
+        raise RefusalError(400, f"field label not supported: {field}")
+    for name in field.split("."):
+        one = one.get(name, {})
+    return one == value

@@ -16,6 +16,7 @@ import yaml
 
 from tests.steps.launch.api_handler import DROP, Handler
 from tests.steps.launch.api_kinds import (
+    KINDS,
     NAMESPACE,
     Document,
     RefusalError,
@@ -105,7 +106,7 @@ class ApiServer:
             admit(plural, made)
             name = made["metadata"]["name"]
             if (plural, name) in self.objects:
-                raise RefusalError.about(409, plural, name, " already exists")
+                raise RefusalError.about(409, plural, name, " already exists", "AlreadyExists")
             completed(plural, made, None)
             if plural == "jobs":
                 fill_in(made)
@@ -150,14 +151,18 @@ class ApiServer:
             RefusalError: there is none.
         """
         known = self.read(plural, name)
-        if policy == "Foreground":
-            going = {"deletionTimestamp": now(), "deletionGracePeriodSeconds": 0, "finalizers": ["foregroundDeletion"]}
-            self.put(plural, known | {"metadata": known["metadata"] | going})
+        kind, metadata = KINDS[plural], known["metadata"]
+        if policy == "Foreground" or metadata.get("finalizers"):
+            going = {"deletionTimestamp": now(), "deletionGracePeriodSeconds": 0}
+            waits = {"foregroundDeletion"} if policy == "Foreground" else {*()}
+            finalizers = sorted({*metadata.get("finalizers", ()), *waits})
+            self.put(plural, known | {"metadata": metadata | going | {"finalizers": finalizers}})
             self.deleted(plural, known)
             return self.read(plural, name)
         # Jobs of batch/v1 leave their pods alone unless they are told otherwise.
-        self.remove(plural, name, orphans=plural == "jobs" and policy in ("", "Orphan"))
-        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        self.remove(plural, name, orphans=(policy or ("Orphan" if plural == "jobs" else "Background")) == "Orphan")
+        details = {"name": name, "group": kind.group, "kind": plural, "uid": metadata["uid"]}
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
     def remove(self, plural: str, name: str, orphans: bool = False) -> None:
         """Remove an object, and tell who watches; what depends on it goes, too, unless it is orphaned."""
@@ -193,7 +198,7 @@ class ApiServer:
         """Objects that selectors choose."""
         with self._lock:
             found = [one for (kind, _), one in self.objects.items() if kind == plural]
-            return [_copy(one) for one in found if chosen(one, labels, fields)]
+            return [_copy(one) for one in found if chosen(plural, one, labels, fields)]
 
     def _count(self, changed: Document) -> None:
         """Give an object its next version."""
