@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
-from typer.testing import CliRunner
 
 from lingraft import add_language
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
-from lingraft.cli import app
 from lingraft.data.text import load_split
 from lingraft.model.loading import load_embeddings
 from lingraft.new_language import recipe
@@ -151,16 +149,6 @@ def test_the_readmes_python_adds_a_language_and_asks_the_model(
     printed = capsys.readouterr().out
     assert "topic: accuracy without any training example" in printed
     assert printed.split()[-1] in made_up.TOPICS
-
-
-def test_the_command_needs_no_more_than_primary_text_and_language(
-    workshop: Workshop, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    given = ["--primary", str(workshop.primary), "--text", str(text), "--lang", "tr", "--steps", "2", "--batch", "4"]
-    done = CliRunner().invoke(app, ["add-language", *given])
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "tr" / "embeddings" / "manifest.json").is_file()
 
 
 def test_the_lane_leaves_what_its_stages_give_one_by_one_and_exports_the_best_seed(
