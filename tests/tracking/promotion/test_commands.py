@@ -1,12 +1,12 @@
 """The commands on a real store, as a person types them: what they print, and what they leave."""
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
 import pytest
+import yaml
 from mlflow import MlflowClient
 from typer.testing import CliRunner
 
@@ -58,8 +58,9 @@ def test_a_version_shows_its_card_tags_decisions_and_what_mlflows_pages_draw(fil
     )
     assert model.description.startswith("Token embeddings of one language")
     assert version.description.startswith(f"# {filled.embeddings}\n\n|")
-    described = (store_of(filled, filled.embeddings, "2") / "MLmodel").read_text()
-    assert {"tokens", "vectors"} <= {*re.findall(r'"name": "(\w+)"', described)}
+    signature = yaml.safe_load((store_of(filled, filled.embeddings, "2") / "MLmodel").read_text())["signature"]
+    assert '"name": "tokens"' in signature["inputs"]
+    assert '"name": "vectors"' in signature["outputs"]
     run = client.get_run(version.run_id)
     assert [(each.dataset.name, each.dataset.digest) for each in run.inputs.dataset_inputs] == [("blocks-de", "b1")]
     assert [f"models:/{each.model_id}" for each in run.outputs.model_outputs] == [version.source]
