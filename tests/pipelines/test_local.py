@@ -28,7 +28,7 @@ from mlflow import MlflowClient
 from components.step import step
 from lingraft.artifacts.failures import write_failure
 from lingraft.config.search import SEARCH_STORAGE
-from lingraft.errors import ArtifactError, LingraftError
+from lingraft.errors import ArtifactError, LingraftError, RecipeError
 from lingraft.signals import Interruption
 from pipelines import build, local
 from pipelines.__main__ import run
@@ -110,18 +110,20 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dropped", "words"),
+    ("name", "dropped", "error", "words"),
     [
-        ("languages", [], "no pipeline 'languages'; there are source, depth-search, language"),
-        ("source", ["de"], "are for the pipeline 'language', and not for 'source'"),
-        ("depth-search", [], r"no \[search\]"),
-        ("paper", [], r"has no \[paper\]"),
+        ("languages", [], LingraftError, "no pipeline 'languages'; there are source, depth-search, language"),
+        ("source", ["de"], LingraftError, "are for the pipeline 'language', and not for 'source'"),
+        ("depth-search", [], RecipeError, r"no \[search\]"),
+        ("paper", [], RecipeError, r"has no \[paper\]"),
     ],
 )
-def test_a_pipeline_that_cannot_be_run_is_refused(name: str, dropped: list[str], words: str, tmp_path: Path) -> None:
+def test_a_pipeline_that_cannot_be_run_is_refused(
+    name: str, dropped: list[str], error: type[LingraftError], words: str, tmp_path: Path
+) -> None:
     text = TINY.read_text(encoding="utf-8")
     (tmp_path / "recipe.toml").write_text(re.sub(r"\[search\]\n(.+\n)+", "", text), encoding="utf-8")
-    with pytest.raises(LingraftError, match=words):
+    with pytest.raises(error, match=words):
         run(name, tmp_path / "recipe.toml", drop_language=dropped)
 
 
