@@ -57,6 +57,7 @@ def test_a_language_is_planned_with_each_depth_and_trainings_are_weighed_by_the_
     [judged] = {each for each in plan if each.kind == "evaluate-language"}
     assert (judged.flops, judged.like) == (None, ("evaluate-source", 2.0))  # of its length, and no light step
     assert [each.flops for each in source if each.kind == "evaluate-source"] == [None]
+    plan = planned_steps(build.language_pipeline(DEMO), {})
     flops = {each.kind: each.flops or 0.0 for each in (*source, *plan)}
     # About three times the layers and passes.
     updates = DEMO.pretraining.steps / DEMO.adaptation.steps
