@@ -1,6 +1,7 @@
 """MLflow stores for tests."""
 
 import contextlib
+import functools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ def sqlite_store(folder: Path) -> Iterator[str]:
     if not file.exists():
         new_database(file)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlflow.store.db.utils._get_latest_schema_revision", _schema_revision)
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{file}")
         yield f"sqlite:///{file}"
 
@@ -33,3 +35,13 @@ def _make_database(folder: Path) -> None:
     from mlflow import MlflowClient
 
     MlflowClient(f"sqlite:///{folder / 'mlflow.db'}").search_experiments(max_results=1)
+
+
+@functools.cache
+def _schema_revision() -> str:
+    """The revision that MLflow looks for in each new store; it would read all its migrations again each time."""
+    from alembic.script import ScriptDirectory
+    from mlflow.store.db.utils import _get_alembic_config
+
+    [head] = ScriptDirectory.from_config(_get_alembic_config(db_url="")).get_heads()
+    return head

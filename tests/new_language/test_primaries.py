@@ -15,22 +15,12 @@ from tests.new_language.given import BRIEFLY, mini_of, one_head, plain_text
 from tests.workshop import Workshop
 
 
-def test_a_primary_with_one_head_is_adapted_over_all_its_layers(
-    workshop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    primary = one_head(workshop, tmp_path)
-    added = add_language(primary, plain_text(tmp_path, "de"), "de", tmp_path / "de", wanted=BRIEFLY)
-    assert (added.scores.system, added.scores.depth, added.scores.standard) == ("BL_BASE", 3, True)
-    assert "3 of the primary's 3 layers: standard adaptation" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("model_type", ["bert", "xlm-roberta"])
-def test_an_imported_primary_learns_a_language_with_a_tokenizer_of_our_own(model_type: str, tmp_path: Path) -> None:
-    make_checkpoint(tmp_path / "checkpoint", model_type)
+def test_an_imported_primary_learns_a_language_with_a_tokenizer_of_our_own(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path / "checkpoint", "xlm-roberta")
     import_hf(str(tmp_path / "checkpoint"), tmp_path / "primary", "en")
     added = add_language(tmp_path / "primary", plain_text(tmp_path, "de"), "de", tmp_path / "de", wanted=BRIEFLY)
     model = AutoModelForMaskedLM.from_pretrained(added.hf["masked_lm"])
-    assert (model.config.model_type, model.config.vocab_size) == (model_type, added.scores.vocabulary)
+    assert (model.config.model_type, model.config.vocab_size) == ("xlm-roberta", added.scores.vocabulary)
     assert load_embeddings(added.embeddings).tokenizer.model.name == "sentencepiece.model"
 
 

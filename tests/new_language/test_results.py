@@ -49,10 +49,10 @@ def results(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_one_option_brings_all_that_a_language_with_aligned_rows_needs(
-    workshop: Workshop, text: Path, results: Path, tmp_path: Path
+    text: Path, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "tr"
-    said = add("--results", results, "--text", text, "--out", out, *BRIEFLY)
+    monkeypatch.chdir(tmp_path)
+    said, out = add("--results", results, "--text", text, *BRIEFLY), Path("tr")
     assert "topic: accuracy without any training example" in said
     assert "counterparts in the source language found" in said
     assert f"MLFLOW_TRACKING_URI=sqlite:///{results / 'mlflow.db'} lingraft registry add {out}" in said
@@ -62,23 +62,26 @@ def test_one_option_brings_all_that_a_language_with_aligned_rows_needs(
     before = files_of(out)
     (results / "mlflow.db").rename(results / "mlflow.db.away")  # what was brought once is not brought again
     (results / "mlflow.db").touch()
-    assert add("--results", results, "--text", text, "--out", out, *BRIEFLY) == said
+    assert add("--results", results, "--text", text, *BRIEFLY) == said
     assert files_of(out) == before
 
 
-def test_a_folder_without_results_is_named_with_what_is_missing(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        (["--results", "."], ArtifactError, r"has no results: .*mlflow\.db is not there\. Give the folder that was"),
+        ([], RecipeError, r"no primary .* Give --results, the folder that `make demo`"),
+        (
+            ["--results", ".", "--primary", "p", "--vectors", "v"],
+            RecipeError,
+            "--results brings primary, vectors",
+        ),
+    ],
+)
+def test_results_that_are_not_there_or_not_needed_are_refused(
+    given: list[str], error: type[Exception], words: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    with pytest.raises(ArtifactError, match=r"has no results: .*mlflow\.db is not there\. Give the folder that was"):
-        add("--results", tmp_path, "--text", text)
-
-
-def test_without_a_primary_the_results_of_the_demo_are_asked_for(text: Path) -> None:
-    with pytest.raises(RecipeError, match=r"no primary .* Give --results, the folder that `make demo`"):
-        add("--text", text)
-
-
-def test_what_the_results_bring_is_not_given_beside_them(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"--results brings primary, vectors itself\. Leave these out"):
-        add("--results", tmp_path, "--primary", "p", "--vectors", "v", "--text", text)
+    with pytest.raises(error, match=words):
+        add(*given, "--text", text)

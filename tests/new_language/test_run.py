@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
-from typer.testing import CliRunner
 
 from lingraft import add_language
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
-from lingraft.cli import app
 from lingraft.data.text import load_split
 from lingraft.model.loading import load_embeddings
 from lingraft.new_language import recipe
@@ -41,6 +39,21 @@ def killed_in_the_midst_of_training(arguments: list[str]) -> None:
 
     run.training_progress = killed
     lingraft(arguments)
+
+
+def test_the_lane_leaves_what_its_stages_give_one_by_one_and_exports_the_best_seed(
+    workshop: Workshop, added: AddedLanguage
+) -> None:
+    for kind in (Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EMBEDDINGS, Kind.EVALUATION):
+        assert Artifact.load(out_of(added) / kind, kind).manifest.language == "tr"
+    one_by_one = Artifact.load(workshop.embeddings["tr"], Kind.EMBEDDINGS)
+    assert Artifact.load(added.embeddings, Kind.EMBEDDINGS).fingerprint == one_by_one.fingerprint
+    assert added.bundles == {"topic": out_of(added) / "bundle" / "topic"}
+    assert added.hf == {name: out_of(added) / "hf" / name for name in ("masked_lm", "topic")}
+    best = max(workshop.tasks, key=lambda seed: (load_task(workshop.tasks[seed]).manifest.details["dev_score"], seed))
+    bundle = Artifact.load(added.bundles["topic"], Kind.BUNDLE).manifest
+    assert bundle.details["languages"] == ["en", "tr"]
+    assert bundle.data_hashes["task"] == load_task(workshop.tasks[best]).fingerprint
 
 
 def test_the_checkpoints_compute_what_our_models_compute(workshop: Workshop, added: AddedLanguage) -> None:
@@ -151,30 +164,3 @@ def test_the_readmes_python_adds_a_language_and_asks_the_model(
     printed = capsys.readouterr().out
     assert "topic: accuracy without any training example" in printed
     assert printed.split()[-1] in made_up.TOPICS
-
-
-def test_the_command_needs_no_more_than_primary_text_and_language(
-    workshop: Workshop, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    given = ["--primary", str(workshop.primary), "--text", str(text), "--lang", "tr", "--steps", "2", "--batch", "4"]
-    done = CliRunner().invoke(app, ["add-language", *given])
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "tr" / "embeddings" / "manifest.json").is_file()
-
-
-def test_the_lane_leaves_what_its_stages_give_one_by_one_and_exports_the_best_seed(
-    workshop: Workshop, added: AddedLanguage
-) -> None:
-    for kind in (Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EMBEDDINGS, Kind.EVALUATION):
-        assert Artifact.load(out_of(added) / kind, kind).manifest.language == "tr"
-    one_by_one = Artifact.load(workshop.embeddings["tr"], Kind.EMBEDDINGS)
-    assert Artifact.load(added.embeddings, Kind.EMBEDDINGS).fingerprint == one_by_one.fingerprint
-    assert added.bundles == {"topic": out_of(added) / "bundle" / "topic"}
-    assert added.hf == {name: out_of(added) / "hf" / name for name in ("masked_lm", "topic")}
-    [scores] = added.scores.tasks
-    assert set(scores.score.by_seed) == {1, 2}
-    best = max(workshop.tasks, key=lambda seed: (load_task(workshop.tasks[seed]).manifest.details["dev_score"], seed))
-    bundle = Artifact.load(added.bundles["topic"], Kind.BUNDLE).manifest
-    assert bundle.details["languages"] == ["en", "tr"]
-    assert bundle.data_hashes["task"] == load_task(workshop.tasks[best]).fingerprint

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from lingraft import Wanted, add_language
+from lingraft import add_language
 from lingraft.artifacts.cache import ProvenanceMismatchError
 from lingraft.config.recipe import Recipe
 from lingraft.serving.bundle import Bundle
 from lingraft.stages import finetune as finetune_stage
 from lingraft.training.schedule import ignore_metrics
 from tests import made_up
+from tests.new_language.given import BRIEFLY, plain_text
 from tests.workshop import Workshop
-
-BRIEFLY = Wanted(steps=4, batch_blocks=8)
 
 
 def write_pairs(file: Path, language: str) -> None:
@@ -36,28 +35,20 @@ def finetuned(workshop: Workshop, tmp_path: Path) -> Callable[..., Path]:
         write_pairs(tmp_path / f"pairs-{language}.jsonl", language)
     data = {"kind": "file", "path": str(tmp_path / "pairs-{language}.jsonl")}
 
-    def finetune(**changes: Any) -> Path:
-        task = {"name": "same-topic", "kind": "pairs", "train": data, "dev": data, "test": data} | changes
+    def finetune(name: str, **changes: Any) -> Path:
+        task = {"name": name, "kind": "pairs", "train": data, "dev": data, "test": data} | changes
         raw = workshop.recipe.model_dump(mode="json") | {"tasks": [task | {"finetuning": {"epochs": 0.5}}]}
-        out = tmp_path / "task"
-        finetune_stage.finetune(Recipe.parse(raw), "same-topic", workshop.primary, None, 1, out, ignore_metrics)
+        out = tmp_path / "task" / name
+        finetune_stage.finetune(Recipe.parse(raw), name, workshop.primary, None, 1, out, ignore_metrics)
         return out
 
     return finetune
 
 
-@pytest.fixture
-def text(tmp_path: Path) -> dict[str, Path]:
-    files = {language: tmp_path / f"{language} text.txt" for language in ("de", "tr")}
-    for language, file in files.items():
-        file.write_text("\n\n".join(page["text"] for page in made_up.documents(language, 200)))
-    return files
-
-
 def test_test_examples_in_the_language_are_judged_whatever_the_text_is(
-    workshop: Workshop, finetuned: Callable[..., Path], text: dict[str, Path], tmp_path: Path
+    workshop: Workshop, finetuned: Callable[..., Path], tmp_path: Path
 ) -> None:
-    given = workshop.primary, text["de"], "de", tmp_path / "out", [finetuned()]
+    given = workshop.primary, plain_text(tmp_path, "de"), "de", tmp_path / "out", [finetuned("same-topic")]
     added = add_language(*given, wanted=BRIEFLY)
     [scores] = added.scores.tasks
     assert (scores.name, scores.examples, scores.labels) == ("same-topic", 39, ["false", "true"])
@@ -73,23 +64,16 @@ def test_test_examples_in_the_language_are_judged_whatever_the_text_is(
         add_language(*given, wanted=BRIEFLY)
 
 
-@pytest.mark.parametrize(
-    ("languages", "reason"),
-    [(["de"], r"its test examples are in ['de'], none in 'tr'"), ([], "pairs-tr.jsonl cannot be read")],
-)
 def test_without_test_examples_in_the_language_it_says_why_nothing_is_judged(
-    workshop: Workshop,
-    finetuned: Callable[..., Path],
-    text: dict[str, Path],
-    tmp_path: Path,
-    languages: list[str],
-    reason: str,
+    workshop: Workshop, finetuned: Callable[..., Path], tmp_path: Path
 ) -> None:
-    task = finetuned(languages=languages, examples={"de": {"text": "ki", "text_pair": "lo"}})
-    added = add_language(workshop.primary, text["tr"], "tr", tmp_path / "out", [task], wanted=BRIEFLY)
+    examples = {"de": {"text": "ki", "text_pair": "lo"}}
+    tasks = [finetuned("in-german", languages=["de"], examples=examples), finetuned("anywhere", examples=examples)]
+    added = add_language(workshop.primary, plain_text(tmp_path, "tr"), "tr", tmp_path / "out", tasks, wanted=BRIEFLY)
     assert added.scores.tasks == ()
-    assert reason in added.left_out["judged on task 'same-topic'"]
-    assert added.loaders["same-topic"] == "AutoModelForSequenceClassification"
+    assert r"its test examples are in ['de'], none in 'tr'" in added.left_out["judged on task 'in-german'"]
+    assert "pairs-tr.jsonl cannot be read" in added.left_out["judged on task 'anywhere'"]
+    assert added.loaders["anywhere"] == "AutoModelForSequenceClassification"
 
 
 def test_a_language_whose_documents_have_labels_is_judged_though_the_recipe_s_targets_had_none(

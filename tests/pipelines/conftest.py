@@ -1,5 +1,6 @@
 """One run of the pipelines for all tests that look at what it leaves, on MLflow over PostgreSQL."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -9,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from lingraft.config.search import SEARCH_STORAGE
+from pipelines import forkserver
 from tests.manifests import conftest as manifests
 from tests.manifests.mlflow_server import Document, running
+from tests.pipelines import after_imports
 from tests.pipelines.finished import Finished
 from tests.pipelines.project import Seen, recipe_in
 from tests.postgresql import PostgreSql, started
 from tests.training.distributed.launch import ROOT
 
+multiprocessing.get_context("forkserver").set_forkserver_preload([*forkserver.IMPORTS, after_imports.__name__])
 documents, pods = manifests.documents, manifests.pods
 
 

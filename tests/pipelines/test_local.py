@@ -11,11 +11,10 @@ import select
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -37,96 +36,51 @@ from lingraft.signals import Interruption
 from pipelines import build, local
 from pipelines.__main__ import run
 from pipelines.cluster import StepSettings
-from pipelines.forkserver import IMPORTS, StepProcess, _run, title_of
+from pipelines.forkserver import StepProcess, _run, title_of
 from pipelines.opening import opened
 from tests.fixtures.forked import moments
+from tests.pipelines import endless
 from tests.pipelines.finished import TINY, runs_of, tiny
 from tests.tracking_stores import quiet, sqlite_store
 from tests.training.distributed.launch import ROOT, family_of
 from tests.workshop import Workshop, changed
 
 pytestmark = quiet
-_TRAINING = textwrap.dedent(
-    """
-    import sys
-    from pathlib import Path
-    import typer
-    from kfp import dsl
-    from components.step import step
-    from lingraft.cli import run_app
-    from pipelines import local
-
-    @step
-    def training(recipe: str, blocks: str, tokenizer: str, made: str) -> None:
-        from pathlib import Path
-        from lingraft.stages.pretrain import pretrain
-        from lingraft.config.recipe import Recipe
-        pretrain(Recipe.parse(recipe), Path(blocks), Path(tokenizer), Path(made), lambda point: None)
-
-    @step
-    def next_step(mark: str) -> None:
-        from pathlib import Path
-        Path(mark).touch()
-
-    @dsl.pipeline(name="trains")
-    def pipeline(recipe: str, blocks: str, tokenizer: str, made: str) -> None:
-        next_step(mark=f"{made}.next").after(training(recipe=recipe, blocks=blocks, tokenizer=tokenizer, made=made))
-
-    app = typer.Typer()
-
-    @app.command()
-    def run(folder: Path, recipe: Path, blocks: str, tokenizer: str) -> None:
-        given = {"recipe": recipe.read_text(), "blocks": blocks, "tokenizer": tokenizer, "made": str(folder / "made")}
-        local.run(pipeline, folder / "runs", **given)
-
-    run_app(app)
-    """
-)
-
-
-def test_a_failing_step_ends_in_its_own_message_and_marks_its_runs(tmp_path: Path) -> None:
-    absurd = {"learning_rate": 1e30, "clip_norm": 1e30, "warmup_steps": 0, "skipped_steps": 0}
-    pipeline = build.source_pipeline(changed(tiny(tmp_path), "pretraining", **absurd))
-    with sqlite_store(tmp_path) as uri, pytest.raises(local.PipelineFailedError) as caught:
-        local.run(pipeline, tmp_path / "out")
-
-    message, _, log = str(caught.value).partition("\nThe whole log: ")
-    assert "the loss or a gradient is not finite at step" in message
-    assert "error: " in Path(log).read_text(encoding="utf-8")
-    parent, stages = runs_of(MlflowClient(uri), "tiny")["source"]
-    assert parent.info.status == "FAILED"
-    assert {name: stage.info.status for name, stage in stages.items()} == {
-        "text-en": "FINISHED",
-        "tokenizer-en": "FINISHED",
-        "blocks-en": "FINISHED",
-        "pretrain": "FAILED",
-    }
 
 
 @step
-def dies(run: dsl.Input[dsl.Artifact]) -> None:
+def ends_badly(run: dsl.Input[dsl.Artifact], killed: bool) -> None:
     import os
     import signal
     from pathlib import Path
 
     from lingraft import tracking
+    from lingraft.errors import TrainingError
 
-    with tracking.stage(Path(run.path).read_text(), "dies"):
-        os.kill(os.getpid(), signal.SIGKILL)
+    with tracking.stage(Path(run.path).read_text(), "ends-badly"):
+        if killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise TrainingError("the loss is not finite")
 
 
-def test_an_exit_handler_ends_the_tracking_runs_that_a_killed_step_has_left_open(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("killed", "status"), [(False, "FAILED"), (True, "KILLED")], ids=["fails", "is killed"])
+def test_a_step_that_ends_badly_is_told_and_leaves_no_tracking_run_open(
+    tmp_path: Path, killed: bool, status: str
+) -> None:
     recipe = tiny(tmp_path)
 
-    @dsl.pipeline(name="aborted")
+    @dsl.pipeline(name="bad")
     def pipeline() -> None:
         with opened(recipe, "tiny.toml", "language", StepSettings(recipe.cluster, {}), ["de"]) as (_, run):
-            dies(run=run)
+            ends_badly(run=run, killed=killed)
 
-    with sqlite_store(tmp_path) as uri, pytest.raises(local.PipelineFailedError):
+    with sqlite_store(tmp_path) as uri, pytest.raises(local.PipelineFailedError) as caught:
         local.run(pipeline, tmp_path / "out")
+    message, _, log = str(caught.value).partition("\nThe whole log: ")
+    assert ("the loss is not finite" in message) != killed
+    assert ("the loss is not finite" in Path(log).read_text(encoding="utf-8")) != killed
     parent, stages = runs_of(MlflowClient(uri), "tiny")["language"]
-    assert (parent.info.status, stages["dies"].info.status) == ("KILLED", "KILLED")
+    assert (parent.info.status, stages["ends-badly"].info.status) == (status, status)
     assert parent.info.end_time is not None
     assert parent.data.tags["kfp_run"]
 
@@ -158,95 +112,88 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         local.run(build.source_pipeline(tiny(tmp_path)), tmp_path / "file" / "out")
 
 
-def test_an_unknown_pipeline_is_answered_with_those_there_are() -> None:
-    with pytest.raises(LingraftError, match="no pipeline 'languages'; there are source, depth-search, language"):
-        run("languages", TINY)
-
-
-def test_changes_to_production_are_not_asked_of_a_pipeline_that_makes_no_bundle() -> None:
-    with pytest.raises(LingraftError, match="are for the pipeline 'language', and not for 'source'"):
-        run("source", TINY, drop_language=["de"])
-
-
-def test_the_search_of_a_recipe_without_one_is_refused(tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.toml"
+@pytest.mark.parametrize(
+    ("name", "dropped", "error", "words"),
+    [
+        ("languages", [], LingraftError, "no pipeline 'languages'; there are source, depth-search, language"),
+        ("source", ["de"], LingraftError, "are for the pipeline 'language', and not for 'source'"),
+        ("depth-search", [], RecipeError, r"no \[search\]"),
+        ("paper", [], RecipeError, r"has no \[paper\]"),
+    ],
+)
+def test_a_pipeline_that_cannot_be_run_is_refused(
+    name: str, dropped: list[str], error: type[LingraftError], words: str, tmp_path: Path
+) -> None:
     text = TINY.read_text(encoding="utf-8")
-    recipe.write_text(text.replace('[search]\nlanguage = "de"\nsteps_at_depth = 8\n', ""), encoding="utf-8")
-    with pytest.raises(RecipeError, match=r"no \[search\]"):
-        run("depth-search", recipe)
+    (tmp_path / "recipe.toml").write_text(re.sub(r"\[search\]\n(.+\n)+", "", text), encoding="utf-8")
+    with pytest.raises(error, match=words):
+        run(name, tmp_path / "recipe.toml", drop_language=dropped)
 
 
 @pytest.fixture
-def endless(workshop: Workshop, tmp_path: Path) -> list[str]:
-    """The command of a pipeline whose first step trains for hours, into `made`."""
-    script, recipe = tmp_path / "trains.py", tmp_path / "recipe.json"
-    script.write_text(_TRAINING, encoding="utf-8")
-    endless = changed(workshop.recipe, "pretraining", steps=10**6, log_every_steps=5)
-    recipe.write_text(endless.to_json(), encoding="utf-8")
-    given = tmp_path, recipe, workshop.blocks["en"], workshop.tokenizers["en"]
-    return [sys.executable, str(script), *map(str, given)]
+def given(workshop: Workshop) -> dict[str, str]:
+    """What the endless pipeline trains on."""
+    recipe = changed(workshop.recipe, "pretraining", steps=10**6, log_every_steps=5)
+    blocks, tokenizer = workshop.blocks["en"], workshop.tokenizers["en"]
+    return {"recipe": recipe.to_json(), "blocks": str(blocks), "tokenizer": str(tokenizer)}
 
 
-def to_it(process: subprocess.Popen[str]) -> int:
-    """Where `kill` sends a signal."""
-    return process.pid
-
-
-def to_its_group(process: subprocess.Popen[str]) -> int:
-    """Where Ctrl-C on a terminal goes."""
-    return -process.pid
-
-
-@pytest.mark.parametrize(
-    ("asked", "code", "where"),
-    [
-        (signal.SIGTERM, 75, to_it),
-        (signal.SIGINT, 130, to_its_group),
-        pytest.param(signal.SIGINT, 130, to_it, marks=pytest.mark.integration),
-    ],
-)
 def test_a_pipeline_that_is_asked_to_stop_ends_with_the_checkpoint_of_the_step_that_trained(
-    endless: list[str],
-    tmp_path: Path,
-    asked: signal.Signals,
-    code: int,
-    where: Callable[[subprocess.Popen[str]], int],
+    given: dict[str, str], tmp_path: Path
 ) -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    with begun(endless, environment) as process:
-        heard = heard_until(process, "loss")
+    made = tmp_path / "made"
+    stop_at(made.with_name("made.begun"))
+    with pytest.raises(Interruption, match=r"^asked to stop after step (\d+); step \1 is kept in") as caught:
+        local.run(endless.pipeline, tmp_path / "runs", made=str(made), **given)
+    assert caught.value.exit_code == 75
+    assert str(caught.value).count("Run the same again") == 1
+    number = re.findall(r"after step (\d+)", str(caught.value))[0]
+    kept = sorted(place.name for place in made.with_name("made.training").glob("step-*"))
+    assert kept[-1] == f"step-{int(number):0{len(kept[-1]) - 5}}"
+    assert not made.with_name("made.next").exists()
+    assert (tmp_path / "runs" / "trains.log").read_text(encoding="utf-8").count("Interruption: asked to stop") == 1
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("word", ["training", "loss"], ids=["as its first step starts", "while it trains"])
+def test_ctrl_c_on_a_terminal_reaches_steps_once_and_ends_in_no_traceback(
+    word: str, given: dict[str, str], tmp_path: Path
+) -> None:
+    """It goes to the whole group, and so to the process that is forked, even before that has made its imports."""
+    (tmp_path / "recipe.json").write_text(given["recipe"], encoding="utf-8")
+    arguments = [str(tmp_path), str(tmp_path / "recipe.json"), given["blocks"], given["tokenizer"]]
+    with subprocess.Popen(
+        [sys.executable, "-m", endless.__name__, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        heard_until(process, word)
         family = family_of(process.pid)
-        os.kill(where(process), asked)
+        os.killpg(process.pid, signal.SIGINT)
         try:
             _, told = process.communicate(timeout=local._PATIENCE_S)  # after which it would be killed
         finally:
             for pid in family:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-    assert process.returncode == code, told + heard
-    kept = sorted(place.name for place in (tmp_path / "made.training").glob("step-*"))
-    number = int(kept[-1].removeprefix("step-"))
-    assert re.search(rf"^stopped: asked to stop after step {number}; step {number} is kept in", told, re.M)
-    assert told.count("asked to stop") == told.count("Run the same again") == 1
-    assert "Traceback" not in told
+    assert process.returncode == 130, told
+    assert (told.count("stopped: asked to stop"), "Traceback" in told) == (1, False)
+    if word == "loss":
+        assert "is kept in" in told
     assert not (tmp_path / "made.next").exists()
-    said = (tmp_path / "runs" / "trains.log").read_text(encoding="utf-8")
-    assert said.count("Interruption: asked to stop") == 1
 
 
-def begun(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-
-
-def heard_until(process: subprocess.Popen[str], word: str) -> str:
-    """What a process writes to its output, up to the first line with a word."""
+def heard_until(process: subprocess.Popen[str], word: str) -> None:
+    """Read what a process writes to its output, up to the first line with a word."""
     heard = ""
     for line in process.stdout or ():
         heard += line
         if word in line:
-            return heard
+            return
     raise AssertionError(f"ended without {word!r}: {heard}{process.communicate()[1]}")
 
 
@@ -293,7 +240,7 @@ def stop_at(mark: Path) -> None:
     threading.Thread(target=ask, daemon=True).start()
 
 
-def test_a_stop_ends_the_tracking_run_also_of_a_step_that_does_not(
+def test_a_step_that_does_not_listen_is_killed_and_its_tracking_run_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = tiny(tmp_path)
@@ -304,25 +251,14 @@ def test_a_stop_ends_the_tracking_run_also_of_a_step_that_does_not(
             deaf(mark=mark).after(run.task)
 
     monkeypatch.setattr(local, "_PATIENCE_S", 1)
-    stop_at(tmp_path / "mark")
-    with sqlite_store(tmp_path) as uri, pytest.raises(Interruption):
-        local.run(pipeline, tmp_path / "out", mark=str(tmp_path / "mark"))
-    parent, _ = runs_of(MlflowClient(uri), "tiny")["language"]
-    assert parent.info.status == "KILLED"
-
-
-def test_a_step_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    @dsl.pipeline(name="deaf")
-    def pipeline(mark: str) -> None:
-        deaf(mark=mark)
-
-    monkeypatch.setattr(local, "_PATIENCE_S", 1)
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP)]
     stop_at(tmp_path / "mark")
-    with pytest.raises(Interruption) as caught:
+    with sqlite_store(tmp_path) as uri, pytest.raises(Interruption) as caught:
         local.run(pipeline, tmp_path / "out", mark=str(tmp_path / "mark"))
     assert caught.value.exit_code == 75
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP)] == before
+    parent, _ = runs_of(MlflowClient(uri), "tiny")["language"]
+    assert parent.info.status == "KILLED"
 
 
 @step
@@ -397,25 +333,42 @@ import sys
 
 def ends_with(code: int):
     sys.exit(code)
+
+def tells(code: int):
+    from tests.pipelines import after_imports
+    print("found", after_imports.PROCESS, after_imports.THREADS, after_imports.GPU)
 """
 _SHELL = ["sh", "-ec", "python3 -m kfp.dsl.executor_main"]
 
 
-def test_of_steps_that_run_at_once_each_has_its_own_exit_code(tmp_path: Path) -> None:
+def of_program(function: str, code: int) -> StepProcess:
+    told = {"inputs": {"parameterValues": {"code": code}}, "outputs": {"outputFile": "/dev/null"}}
+    arguments = ["--executor_input", json.dumps(told), "--function_to_execute", function]
+    return StepProcess([*_SHELL, _PROGRAM, *arguments], os.environ)
+
+
+def test_of_steps_that_run_at_once_each_has_its_own_exit_code() -> None:
     """Where several end while others start, multiprocessing alone loses some."""
 
     def ended(code: int) -> int:
-        given = {"parameterValues": {"code": code}}
-        told = {"inputs": given, "outputs": {"outputFile": str(tmp_path / "none")}}
-        arguments = ["--executor_input", json.dumps(told), "--function_to_execute", "ends_with"]
-        step = StepProcess([*_SHELL, _PROGRAM, *arguments], os.environ)
-        said = "".join(step.lines())
-        assert "executor_input" in said
+        step = of_program("ends_with", code)
+        assert "executor_input" in "".join(step.lines())
         return step.wait()
 
-    codes = [number % 5 for number in range(40)]
+    codes = [number % 5 for number in range(24)]
     with ThreadPoolExecutor(8) as pool:
         assert [*pool.map(ended, codes)] == codes
+
+
+def test_the_process_that_is_forked_has_no_thread_and_no_gpu_and_leaves_stops_to_the_local_run() -> None:
+    """Its forks inherit what it blocks; until they handle signals, one would end them with a traceback."""
+    step = of_program("tells", 0)
+    [found] = re.findall(r"found (\d+) (\d+) (\w+)", "".join(step.lines()))
+    forked: int = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    assert (step.wait(), found) == (0, (str(forked), "1", "False"))
+    blocked = int(Path(f"/proc/{forked}/status").read_text().split("SigBlk:")[1].split()[0], 16)
+    assert [each for each in (signal.SIGINT, signal.SIGTERM) if not blocked >> (each - 1) & 1] == []
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGINT, signal.SIGTERM}
 
 
 @dsl.component(base_image="python:3.11", packages_to_install=["numpy"])
@@ -448,48 +401,6 @@ def test_a_step_that_ends_in_an_error_of_another_library_says_which(tmp_path: Pa
         local.PipelineFailedError, match=r"finds-the-disk-full'\. OSError: \[Errno 28\] No space left on"
     ):
         local.run(pipeline, tmp_path / "out")
-
-
-def test_what_steps_import_before_they_are_forked_starts_no_thread_and_no_gpu() -> None:
-    program = (
-        "import importlib, sys, threading\n"
-        "for name in sys.argv[1:]: importlib.import_module(name)\n"
-        "import torch\n"
-        "print(threading.active_count(), torch.cuda.is_initialized())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, *IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "1 False\n"
-
-
-def test_a_stop_that_comes_while_the_first_step_starts_is_heeded(endless: list[str], tmp_path: Path) -> None:
-    """Ctrl-C on a terminal goes to the process that is forked, too, before that has made its imports."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    with begun(endless, environment) as process:
-        heard_until(process, "training")
-        os.killpg(process.pid, signal.SIGINT)
-        _, told = process.communicate(timeout=60)
-    assert process.returncode == 130, told
-    assert "Traceback" not in told
-    assert not (tmp_path / "made.next").exists()
-
-
-def test_the_process_that_is_forked_leaves_stops_to_the_local_run() -> None:
-    """Its forks inherit what it blocks; until they handle signals, one would end them with a traceback."""
-    program = (
-        "import signal\n"
-        "from multiprocessing import forkserver\n"
-        "from pathlib import Path\n"
-        "from pipelines.forkserver import _start_server\n"
-        "_start_server()\n"
-        "status = Path(f'/proc/{forkserver._forkserver._forkserver_pid}/status').read_text()\n"
-        "blocked = int(status.split('SigBlk:')[1].split()[0], 16)\n"
-        "print([each.name for each in (signal.SIGINT, signal.SIGTERM) if blocked >> (each - 1) & 1])\n"
-        "print(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["['SIGINT', 'SIGTERM']", "0"]
 
 
 def test_a_step_writes_to_its_output_before_it_takes_signals() -> None:

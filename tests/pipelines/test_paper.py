@@ -15,14 +15,12 @@ from mlflow import MlflowClient
 
 from lingraft.comparison.plan import plan_comparison
 from lingraft.config.recipe import Recipe
-from lingraft.errors import RecipeError
 from lingraft.reports.paper.records import PaperRecords
 from pipelines import local
-from pipelines.__main__ import run
 from tests.comparison.project import CHECKPOINTS, recipe, recipe_on
 from tests.fixtures import once
 from tests.pipelines.compiled import compiled, read
-from tests.pipelines.finished import TINY, runs_of
+from tests.pipelines.finished import runs_of
 from tests.tracking_stores import quiet
 
 
@@ -88,11 +86,6 @@ def test_languages_are_known_when_it_is_run(documents: list[dict[str, Any]], set
 def test_without_tasks_nothing_is_finetuned(tmp_path: Path) -> None:
     specification, _ = compiled(recipe_on(tmp_path, tasks=[]), tmp_path, "paper")["paper"]
     assert {component_of(task) for task in dags(specification)}.isdisjoint({"finetune"})
-
-
-def test_a_recipe_without_a_comparison_is_refused() -> None:
-    with pytest.raises(RecipeError, match=r"has no \[paper\]"):
-        run("paper", TINY)
 
 
 @pytest.mark.integration

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import pytest
 from kfp import dsl
 
 from components.step import step
@@ -48,29 +47,18 @@ def test_each_primary_of_a_comparison_has_one_start_a_language_where_rows_need_t
     assert not {"build-vectors", "initialise"} & {each.kind for each in planned_steps(paper_pipeline(base), {})}
 
 
-@pytest.mark.parametrize(("compare", "depths"), [(False, 1), (True, 2)])
-def test_a_language_is_planned_with_each_depth_that_it_is_adapted_over(compare: bool, depths: int) -> None:
-    plan = planned_steps(build.language_pipeline(DEMO), {"compare": compare, "languages": ["de", "tr"]})
-    counts = Counter(each.kind for each in plan)
-    assert [counts[kind] for kind in (*_LANE, "initialise", "depths-of", "register-language")] == 6 * [2]
-    assert counts["adapt"] == counts["evaluate-language"] == 2 * depths
-
-
-def test_a_languages_evaluation_counts_as_twice_the_sources_and_not_as_a_light_step() -> None:
-    source, language = (
-        planned_steps(pipeline(DEMO), {}) for pipeline in (build.source_pipeline, build.language_pipeline)
-    )
-    [judged] = {each for each in language if each.kind == "evaluate-language"}
-    assert (judged.flops, judged.like) == (None, ("evaluate-source", 2.0))
+def test_a_language_is_planned_with_each_depth_and_trainings_are_weighed_by_the_recipes_flops() -> None:
+    source = planned_steps(build.source_pipeline(DEMO), {})
+    for compare, depths in ((False, 1), (True, 2)):
+        plan = planned_steps(build.language_pipeline(DEMO), {"compare": compare, "languages": ["de", "tr"]})
+        counts = Counter(each.kind for each in plan)
+        assert [counts[kind] for kind in (*_LANE, "initialise", "depths-of", "register-language")] == 6 * [2]
+        assert counts["adapt"] == counts["evaluate-language"] == 2 * depths
+    [judged] = {each for each in plan if each.kind == "evaluate-language"}
+    assert (judged.flops, judged.like) == (None, ("evaluate-source", 2.0))  # of its length, and no light step
     assert [each.flops for each in source if each.kind == "evaluate-source"] == [None]
-
-
-def test_trainings_are_weighed_by_the_recipes_flops() -> None:
-    flops = {
-        each.kind: each.flops or 0.0
-        for pipeline in (build.source_pipeline(DEMO), build.language_pipeline(DEMO))
-        for each in planned_steps(pipeline, {})
-    }
+    plan = planned_steps(build.language_pipeline(DEMO), {})
+    flops = {each.kind: each.flops or 0.0 for each in (*source, *plan)}
     # About three times the layers and passes.
     updates = DEMO.pretraining.steps / DEMO.adaptation.steps
     assert 2 * updates < flops["pretrain"] / flops["adapt"] < 8 * updates

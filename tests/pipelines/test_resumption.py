@@ -1,86 +1,77 @@
 """A pipeline on this machine that is killed in the middle and run again: it goes on and arrives where it would have."""
 
-from collections.abc import Iterator
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from lingraft import tracking
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
-from lingraft.artifacts.names import embeddings_name
-from lingraft.config.progressive import FixedSwitch
-from lingraft.config.recipe import Recipe
 from lingraft.stages import pretrain
-from lingraft.stages.adapt import adapt
-from lingraft.training.schedule import ignore_metrics, read_curve
+from lingraft.training.schedule import ignore_metrics
 from tests.pipelines.finished import tiny
-from tests.pipelines.killed import Pipeline, same_tensors
-from tests.steps.sources import register
-from tests.tracking_stores import quiet, sqlite_store
-from tests.training.progressive.project import flops_at
-from tests.workshop import Workshop, changed
+from tests.tracking_stores import quiet
+from tests.training.distributed.launch import ROOT, family_of
+from tests.workshop import changed
 
 pytestmark = [quiet, pytest.mark.integration]
+RUN = """
+import sys
+from pathlib import Path
+from lingraft.config.recipe import Recipe
+from pipelines import build, local
+local.run(build.source_pipeline(Recipe.parse(Path(sys.argv[1]).read_text())), Path(sys.argv[2]))
+"""
+PATIENCE_S = 900
+
+
+def run(out: Path, killed_after_step: int | None = None) -> None:
+    """Run the source pipeline to its end, or kill it with all that it has started, as a machine loses its power."""
+    unset = {"MLFLOW_TRACKING_URI", "LINGRAFT_RESULTS", "LINGRAFT_SEARCH_STORAGE"}
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", RUN, str(out.with_suffix(".json")), str(out)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+        try:
+            if killed_after_step is None:
+                assert process.wait(PATIENCE_S) == 0
+            until = time.monotonic() + PATIENCE_S
+            while killed_after_step is not None and last_step(out) < killed_after_step:
+                assert process.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.02)
+        finally:
+            for pid in family_of(process.pid) if process.poll() is None else ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def last_step(out: Path) -> int:
+    """The step of the last checkpoint."""
+    places = out.glob("results/primary-*/result.training/step-*")
+    return max((int(place.name.removeprefix("step-")) for place in places), default=0)
 
 
 def test_a_pipeline_that_is_killed_goes_on_when_it_is_run_again(tmp_path: Path) -> None:
     recipe = tiny(tmp_path, tasks=(), search=None, threads=1)
-    recipe = changed(recipe, "pretraining", steps=600, keep_every_s=0.1, log_every_steps=50)
-    Pipeline("source", Kind.PRIMARY, recipe, tmp_path / "killed").kill_after_step(10)
-    again = Pipeline("source", Kind.PRIMARY, recipe, tmp_path / "killed").ends_well()
-    log = next((tmp_path / "killed").glob("*source.log")).read_text(encoding="utf-8")
-    assert "going on after step " in log
-    assert (
-        log.count("made before from the same") >= 2
-    )  # tokenizer and blocks; text is read to know whether it is the same
-    blocks, tokenizer = (_of_language(tmp_path / "killed", kind) for kind in (Kind.BLOCKS, Kind.TOKENIZER))
-    whole = pretrain.pretrain(recipe, blocks, tokenizer, tmp_path / "whole", ignore_metrics)
-    assert again.fingerprint == whole.fingerprint
-    assert same_tensors(again, whole)
-
-
-@pytest.fixture
-def tracked(workshop: Workshop, tmp_path: Path) -> Iterator[Path]:
-    """Where pipelines keep what they make; the workshop's primary is registered in its store."""
+    recipe = changed(recipe, "pretraining", steps=150, keep_every_s=0.1, log_every_steps=25)
     out = tmp_path / "out"
-    out.mkdir()
-    with sqlite_store(out):
-        register(workshop, german(workshop.recipe), workshop.primary, tmp_path / "source")
-        yield out
-
-
-def german(recipe: Recipe) -> Recipe:
-    """The recipe for German alone, without tasks or a search."""
-    return recipe.model_copy(update={"tasks": (), "targets": ("de",), "search": None, "threads": 1})
-
-
-@pytest.mark.nightly
-def test_a_progressive_language_that_is_killed_goes_on_through_its_switch(
-    workshop: Workshop, tracked: Path, tmp_path: Path
-) -> None:
-    switch = FixedSwitch(kind="fixed", depths=(1, 2), shares=(0.7, 0.3))
-    length: dict[str, Any] = {"depth": 2, "steps": 1000, "keep_every_s": 0.1, "log_every_steps": 50}
-    recipe = changed(german(workshop.recipe), "adaptation", progressive=switch, **length)
-    recipe = Recipe.parse(recipe.to_json())
-    first, _ = switch.updates(1000, [flops_at(recipe, 1), flops_at(recipe, 2)])
-
-    reached = Pipeline("language", Kind.EMBEDDINGS, recipe, tracked).kill_after_step(20)
-    assert 20 <= reached < first, "it is to be killed before the switch"
-    made = Pipeline("language", Kind.EMBEDDINGS, recipe, tracked).ends_well()
-
-    assert f"going on after step {reached}" in next(tracked.glob("*language.log")).read_text(encoding="utf-8")
-    given = [_of_language(tracked, kind) for kind in (Kind.BLOCKS, Kind.TOKENIZER)]
-    whole = adapt(recipe, workshop.primary, *given, 2, tmp_path / "whole", ignore_metrics)
-    assert same_tensors(made, whole)
-    assert [phase["depth"] for phase in made.manifest.details["phases"]] == [1, 2]
-    assert made.manifest.details["phases"] == whole.manifest.details["phases"]
-    assert [point.loss for point in read_curve(made.folder)] == [point.loss for point in read_curve(whole.folder)]
-    tags = tracking.tags_of(embeddings_name(recipe, "de"))
-    assert tags["fingerprint"] == made.fingerprint
-    assert tags["progressive"].startswith(f"{first} over 1, ")
-
-
-def _of_language(out: Path, kind: Kind) -> Path:
-    (found,) = out.glob(f"results/{kind}-*/result")
-    return found
+    out.with_suffix(".json").write_text(recipe.to_json(), encoding="utf-8")
+    run(out, killed_after_step=10)
+    run(out)
+    log = next(out.glob("*source.log")).read_text(encoding="utf-8")
+    assert "going on after step " in log
+    assert log.count("made before from the same") >= 2  # tokenizer and blocks; text is read to know whether it grew
+    [blocks], [tokenizer], [again] = (
+        [*out.glob(f"results/{kind}-*/result")] for kind in (Kind.BLOCKS, Kind.TOKENIZER, Kind.PRIMARY)
+    )
+    whole = pretrain.pretrain(recipe, blocks, tokenizer, tmp_path / "whole", ignore_metrics)
+    assert Artifact.load(again, Kind.PRIMARY).fingerprint == whole.fingerprint
+    weights = [file.relative_to(whole.folder) for file in whole.folder.rglob("*.safetensors")]
+    assert weights
+    assert all((again / name).read_bytes() == (whole.folder / name).read_bytes() for name in weights)

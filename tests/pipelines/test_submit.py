@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import kfp_server_api as kfp
@@ -92,24 +93,36 @@ def test_the_same_pipeline_is_the_same_version_and_another_recipe_another_one(
 
 
 @of_one_step
-@pytest.mark.parametrize("noun", ["pipelines", "versions", "experiments"])
-def test_what_somebody_else_makes_at_the_same_moment_is_used(
-    server: KfpServer, host: str, recipe: Path, noun: str
-) -> None:
+def test_what_somebody_else_makes_at_the_same_moment_is_used(server: KfpServer, host: str, recipe: Path) -> None:
     commands.submit("source", recipe, host, wait=False)
-    [theirs] = there = getattr(server, noun)
-    taken = copy.copy(theirs)
-    there.clear()
-    server.raced = lambda: there.append(taken)
-    commands.submit("source", recipe, host, wait=False)
-    assert there == [taken]
+    for there in (server.pipelines, server.versions, server.experiments):
+        taken = [copy.copy(each) for each in there]
+        there.clear()
+        server.raced = partial(there.extend, taken)
+        commands.submit("source", recipe, host, wait=False)
+        assert there == taken
 
 
 @of_one_step
-def test_a_run_that_fails_is_an_error_with_its_steps_and_its_page(server: KfpServer, host: str, recipe: Path) -> None:
-    server.story = [{"adapt": "RUNNING"}, {"adapt": "FAILED", "report": "SKIPPED"}]
-    server.end = "FAILED"
-    with pytest.raises(follow.RunFailedError, match=rf"ended as failed. adapt: .* Logs: {host}/#/runs/details/"):
+@pytest.mark.parametrize(
+    ("story", "end", "error", "words"),
+    [
+        (
+            [{"adapt": "RUNNING"}, {"adapt": "FAILED", "report": "SKIPPED"}],
+            "FAILED",
+            "",
+            r"ended as failed. adapt: .* Logs: http://\S+/#/runs/details/",
+        ),
+        ([{}], "FAILED", "no such service account", "no such service account"),
+        ([{"adapt": "SUCCEEDED"}], "CANCELED", "", "ended as canceled"),
+    ],
+    ids=["in a step", "before its first step", "cancelled"],
+)
+def test_a_run_that_does_not_succeed_is_an_error_with_the_reason(
+    server: KfpServer, host: str, recipe: Path, story: list[dict[str, str]], end: str, error: str, words: str
+) -> None:
+    server.story, server.end, server.error = story, end, error
+    with pytest.raises(follow.RunFailedError, match=words):
         commands.submit("source", recipe, host)
 
 
@@ -126,24 +139,10 @@ def test_the_exit_code_is_the_runs_truth(server: KfpServer, host: str, recipe: P
 
 
 @of_one_step
-def test_a_run_that_fails_before_its_first_step_says_why(server: KfpServer, host: str, recipe: Path) -> None:
-    server.story, server.end, server.error = [{}], "FAILED", "no such service account"
-    with pytest.raises(follow.RunFailedError, match="no such service account"):
-        commands.submit("source", recipe, host)
-
-
-@of_one_step
-def test_a_run_that_is_cancelled_does_not_keep_anybody_waiting(server: KfpServer, host: str, recipe: Path) -> None:
-    server.end = "CANCELED"
-    with pytest.raises(follow.RunFailedError, match="ended as canceled"):
-        commands.submit("source", recipe, host)
-
-
-@of_one_step
 def test_a_server_that_fails_for_a_while_is_looked_for_again(server: KfpServer, host: str, recipe: Path) -> None:
     commands.submit("source", recipe, host, wait=False)
     [run_id] = server.runs
-    server.faults["GET", f"runs/{run_id}"] = [500] * 12 + [503]
+    server.faults["GET", f"runs/{run_id}"] = [500, 503]
     commands.follow(run_id, host)
     assert not server.faults["GET", f"runs/{run_id}"]
 
@@ -242,8 +241,10 @@ def test_parameters_are_read_as_what_they_are(server: KfpServer, host: str, reci
     commands.submit("language", recipe, host, wait=False, given=given)
     [run] = server.runs.values()
     assert run.runtime_config.parameters == {"memory": "4", "node_selector": {"pool": "a"}, "compare": True}
-    with pytest.raises(RecipeError, match="is not JSON"):
-        commands.submit("language", recipe, host, wait=False, given=["compare=yes"])
+    known = r"is not NAME=VALUE with one of \['compare', 'memory', 'node_selector', 'recipe'\]"
+    for word, refused in (("compare=yes", "is not JSON"), ("depth=3", known), ("memory", known)):
+        with pytest.raises(RecipeError, match=refused):
+            commands.submit("language", recipe, host, wait=False, given=[word])
 
 
 def test_parameters_of_the_language_pipeline_have_their_kinds() -> None:
@@ -254,15 +255,6 @@ def test_parameters_of_the_language_pipeline_have_their_kinds() -> None:
         "judging_cpu": "4",
         "judging_node_selector": {"pool": "a"},
     }
-
-
-@of_one_step
-@pytest.mark.parametrize("word", ["depth=3", "memory"])
-def test_a_parameter_that_the_pipeline_does_not_have_is_refused(host: str, recipe: Path, word: str) -> None:
-    with pytest.raises(
-        RecipeError, match=r"is not NAME=VALUE with one of \['compare', 'memory', 'node_selector', 'recipe'\]"
-    ):
-        commands.submit("source", recipe, host, given=[word])
 
 
 def test_an_unknown_pipeline_is_answered_with_those_there_are(host: str, recipe: Path) -> None:

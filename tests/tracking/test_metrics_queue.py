@@ -40,7 +40,8 @@ class Server:
 
 
 @pytest.fixture
-def server() -> Server:
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.setattr("lingraft.tracking.metrics_queue.backoff", lambda: itertools.repeat(0.001))
     return Server()
 
 

@@ -92,21 +92,15 @@ def test_what_an_aborted_pipeline_has_left_open_is_marked_as_killed_and_nothing_
     assert tracking.close_abandoned("no such project", "aborted") == []
 
 
-def test_a_pipelines_run_says_what_it_runs(parent: str) -> None:
-    run = _run(parent)
-    assert (run.data.tags["pipeline"], run.data.tags["project"]) == ("language", "tiny")
-    assert run.data.params["adaptation.depth"] == "1"
-    kept = mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/recipe.json")
-    assert Recipe.parse(json.dumps(kept)) == RECIPE
-
-
-def test_a_recipe_with_many_values_is_logged_whole(store: Path) -> None:
+def test_a_pipelines_run_says_what_it_runs_and_keeps_the_whole_recipe(store: Path) -> None:
     examples = {f"a{n}": f"text {n}" for n in range(100, 350)}
     tasks = tuple(RECIPE.task().model_copy(update={"name": name, "examples": examples}) for name in ("one", "other"))
-    run = _run(tracking.open_run(RECIPE.model_copy(update={"tasks": tasks}), "source"))
-    names = [run.data.params[key] for key in ("name", "tasks.0.name", "tasks.1.name")]
-    assert (names, run.data.params["tasks.0.finetuning.seeds"]) == (["tiny", "one", "other"], "(1, 2)")
-    assert run.data.params["tasks.1.examples.a349"] == "text 349"
+    recipe = RECIPE.model_copy(update={"tasks": tasks})
+    run = _run(tracking.open_run(recipe, "language"))
+    assert (run.data.tags["pipeline"], run.data.tags["project"]) == ("language", "tiny")
+    logged = {"adaptation.depth": "1", "tasks.0.finetuning.seeds": "(1, 2)", "tasks.1.examples.a349": "text 349"}
+    assert run.data.params.items() >= logged.items()
+    assert mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/recipe.json") == recipe.model_dump(mode="json")
 
 
 def test_what_a_stage_made_is_logged_with_scores_cost_and_origin(parent: str, tmp_path: Path) -> None:
@@ -150,19 +144,19 @@ def test_what_a_stage_was_made_from_is_logged_as_datasets_that_runs_share(parent
     assert tested_tags == {"mlflow.data.context": "evaluation"}
 
 
-SOURCES: list[tuple[dict[str, object], str, dict[str, object]]] = [
-    ({"kind": "folder", "path": "s3://bucket/texts"}, "folder", {"uri": "s3://bucket/texts"}),
-    ({"kind": "files", "paths": {"tr": ["a.txt"], "de": ["b.txt"]}}, "files", {"uri": ["a.txt"]}),
-    ({"kind": "libreoffice-help"}, "libreoffice-help", {}),
-    (
-        {"kind": "huggingface", "dataset": "house/{language}", "names": {"tr": "tur"}, "split": "train"},
-        "hugging_face",
-        {"path": "house/tur", "revision": None, "split": "train"},
-    ),
-]
-
-
-@pytest.mark.parametrize(("text", "kind", "place"), SOURCES, ids=[str(text["kind"]) for text, *_ in SOURCES])
+@pytest.mark.parametrize(
+    ("text", "kind", "place"),
+    [
+        ({"kind": "files", "paths": {"tr": ["a.txt"], "de": ["b.txt"]}}, "files", {"uri": ["a.txt"]}),
+        ({"kind": "libreoffice-help"}, "libreoffice-help", {}),
+        (
+            {"kind": "huggingface", "dataset": "house/{language}", "names": {"tr": "tur"}, "split": "train"},
+            "hugging_face",
+            {"path": "house/tur", "revision": None, "split": "train"},
+        ),
+    ],
+    ids=["files", "libreoffice-help", "huggingface"],
+)
 def test_documents_are_a_dataset_with_their_source_and_size_and_none_of_their_text(
     parent: str, tmp_path: Path, text: dict[str, object], kind: str, place: dict[str, object]
 ) -> None:
@@ -199,17 +193,13 @@ def test_the_page_of_a_run_opens_with_what_it_is_and_came_to(parent: str, tmp_pa
     assert run.data.tags["pipeline"] == "language"
 
 
-def test_where_runs_are_is_told_without_credentials(parent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with tracking.stage(parent, "adapt-tr") as first:
+def test_where_the_last_run_of_each_stage_is_is_told(parent: str) -> None:
+    with tracking.stage(parent, "adapt-tr"):
         pass
     with tracking.stage(parent, "adapt-tr") as second, tracking.stage(parent, "adapt-de") as other:
-        uri = mlflow.get_tracking_uri()
-        if uri.startswith("http://"):
-            monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.replace("http://", "http://user:secret@"))
         place = tracking.run_location(second.client, parent)
-    assert (place.uri, place.experiment) == (uri, _run(parent).info.experiment_id)
+    assert (place.uri, place.experiment) == (mlflow.get_tracking_uri(), _run(parent).info.experiment_id)
     assert place.stages == {"adapt-tr": second.run_id, "adapt-de": other.run_id}
-    assert first.run_id not in place.stages.values()
 
 
 def test_a_stage_that_was_killed_is_marked_by_the_next_attempt(parent: str) -> None:
@@ -273,11 +263,15 @@ def test_a_learning_curve_is_logged_once_by_steps_beside_what_it_has_cost(parent
     }
 
 
-@pytest.mark.parametrize("in_stage", [True, False])
 @pytest.mark.parametrize(
-    ("ending", "status"),
-    [(TextError, "FAILED"), (KeyboardInterrupt, "KILLED"), (Interruption, "KILLED")],
-    ids=["error", "Ctrl-C", "SIGTERM"],
+    ("ending", "status", "in_stage"),
+    [
+        (TextError, "FAILED", True),
+        (TextError, "FAILED", False),
+        (Interruption, "KILLED", True),
+        (KeyboardInterrupt, "KILLED", False),
+    ],
+    ids=["error in a stage", "error", "SIGTERM", "Ctrl-C"],
 )
 def test_work_that_fails_or_stops_marks_its_runs(
     store: Path, ending: type[BaseException], status: str, in_stage: bool
@@ -345,31 +339,22 @@ def test_aliases_of_ones_own_are_fetched_by_name(parent: str, tmp_path: Path) ->
         assert mlflow.get_tracking_uri() in str(caught.value)
 
 
-@pytest.mark.parametrize("damage", ["truncated or edited", r"lacks \['vocabulary.safetensors'\]"])
-def test_a_damaged_artifact_is_neither_registered_nor_fetched(
-    parent: str, store: Path, tmp_path: Path, damage: str
-) -> None:
+def test_a_damaged_artifact_is_neither_registered_nor_fetched(parent: str, store: Path, tmp_path: Path) -> None:
     def spoil(file: Path) -> None:
-        if "lacks" in damage:
-            file.unlink()
-        else:
-            file.write_bytes(file.read_bytes()[:-1])
+        file.write_bytes(file.read_bytes()[:-1])
 
-    name = f"spoilt-{len(damage)}"
-    made = _made(tmp_path / "made", float(len(damage)))
-    _register(name, made, parent)
-    spoil(next(file for file in store.rglob("vocabulary.safetensors") if _is_copy(file.parent, made)))
-    with pytest.raises(ArtifactError, match=rf"^'champion' of '{name}' .*{damage}"):
-        tracking.fetch(name, Kind.EMBEDDINGS, tmp_path / "out")
+    made = _made(tmp_path / "made", 7.0)
+    _register("spoilt", made, parent)
+    whole = (made.folder / MANIFEST).read_bytes()
+    copies = (file.parent for file in store.rglob("vocabulary.safetensors"))
+    spoil(next(copy for copy in copies if (copy / MANIFEST).read_bytes() == whole) / "vocabulary.safetensors")
+    with pytest.raises(ArtifactError, match=r"^'champion' of 'spoilt' .*truncated or edited"):
+        tracking.fetch("spoilt", Kind.EMBEDDINGS, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     spoil(made.folder / "vocabulary.safetensors")
-    with pytest.raises(ArtifactError, match=damage):
+    with pytest.raises(ArtifactError, match="truncated or edited"):
         _register("damaged", made, parent)
     assert _versions("damaged") == 0
-
-
-def _is_copy(folder: Path, made: Artifact) -> bool:
-    return (folder / MANIFEST).read_bytes() == (made.folder / MANIFEST).read_bytes()
 
 
 def test_what_a_run_does_not_keep_is_named(parent: str, tmp_path: Path) -> None:

@@ -204,14 +204,6 @@ class Project:
         hashes = {"primary": primary, "embeddings": made.fingerprint, "blocks": blocks}
         return results.save(result, folder, {"aligned_with": primary, "data_hashes": hashes}, items)
 
-    def fill(self) -> None:
-        """Promote a primary, German twice, so that the second is champion, and a bundle of it with an endpoint."""
-        number, mark = self.register_primary()
-        self.promote(self.primary, number)
-        for value, masked in ((1.0, 0.2), (2.0, 0.4)):
-            self.promote(self.embeddings, self.register_embeddings(mark, value, masked))
-        self.register_rest()
-
     def register_rest(self) -> None:
         """Register a task of the primary, and promote a bundle of both with the second German, and its endpoint."""
         mark = self.mark

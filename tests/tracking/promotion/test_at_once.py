@@ -23,8 +23,8 @@ from tests.tracking.promotion.project import Project
 from tests.tracking_stores import quiet
 
 pytestmark = [quiet, pytest.mark.integration]
-everywhere = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True, scope="session")
-PROCESSES = 4
+on_postgresql = pytest.mark.parametrize("database", ["postgresql"], indirect=True, scope="session")
+PROCESSES = 3
 ANSWER_LIMIT_S = 300
 Function = Callable[..., object]
 
@@ -95,7 +95,7 @@ def records(project: Project) -> list[Record]:
         return decisions.history(client, project.recipe.name, project.embeddings)
 
 
-@everywhere
+@on_postgresql
 def test_processes_that_register_the_same_at_once_make_one_version(remote: Project, tmp_path: Path) -> None:
     made = remote.make(Kind.EMBEDDINGS, 1.0, language="de", aligned_with="a1" * 32)
     several = [(remote.run, made.folder, remote.embeddings, number) for number in range(PROCESSES)]
@@ -130,7 +130,7 @@ def test_who_registers_the_same_later_leaves_no_files_of_its_own(
     assert version.source == f"models:/{model.model_id}"
 
 
-@everywhere
+@on_postgresql
 def test_of_challengers_that_are_promoted_at_once_one_wins_and_the_others_are_told(
     remote: Project, tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ from tests.tracking_stores import quiet
 pytestmark = [quiet, pytest.mark.integration]
 ALIASES = 4
 """That registering a source moves: one of each of two seeds, the primary's, and the task's."""
+BROKEN_OFF_AT = (1, 3)
+"""After the first seed's, and after the primary's, which makes the difference."""
 
 Given = tuple[str, Path, Path, list[Path], Path]
 
@@ -103,13 +105,13 @@ def lost_at_alias(given: Given, proxy: Proxy, number: int) -> bool:
 def test_a_source_that_breaks_off_between_its_aliases_is_never_mixed_with_the_one_before(
     remote: Project, server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At each alias in turn, the server is gone for the process that registers."""
+    """At two of the aliases, the server is gone for the process that registers."""
     old, new = Source(remote, 1.0), Source(remote, 2.0)
     register_source(*old.given(tmp_path / "run-old"))
     assert fetched(remote, tmp_path / "before") == old.primary.fingerprint
     came = []
     with proxy_to(server) as proxy:
-        for number in range(ALIASES + 1):
+        for number in (*BROKEN_OFF_AT, ALIASES):
             given = new.given(tmp_path / f"run-{number}")
             proxy.injected.clear()
             monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
@@ -119,7 +121,7 @@ def test_a_source_that_breaks_off_between_its_aliases_is_never_mixed_with_the_on
             monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{server}")
             came.append((was_lost, fetched(remote, tmp_path / f"fetched-{number}")))
     before, after = (True, old.primary.fingerprint), (True, new.primary.fingerprint)
-    assert came == [before, before, before, after, (False, after[1])]
+    assert came == [before, after, (False, after[1])]
     names = primary_name(remote.recipe), task_name(remote.recipe, "topic")
     with tracking.retrying_client() as client:
         outcomes = {each.outcome for each in decisions.history(client, remote.recipe.name)}

@@ -23,9 +23,19 @@ from tests.tracking_stores import quiet
 pytestmark = quiet
 SERVED = Prepared.FILLED
 """Version 1 of the bundle, English and German, is champion."""
+CONTENT = BundleContent(
+    title="version 1",
+    source="en",
+    languages=("en", "de"),
+    primary="p",
+    answers=("texts", ("a", "b")),
+    embeddings={"de": "d"},
+    parity={"en": 1e-6, "de": 1e-6},
+    examples={},
+)
 
 
-def hashes(project: Project, *languages: str, **changes: str) -> dict[str, str]:
+def hashes(project: Project, *languages: str) -> dict[str, str]:
     """Inputs of a bundle with German as it is served, and with other languages, whose embeddings the gate accepts."""
     found = {"primary": project.mark}
     german = Artifact.load(project.folder / "embeddings-2.0", Kind.EMBEDDINGS).fingerprint
@@ -38,7 +48,7 @@ def hashes(project: Project, *languages: str, **changes: str) -> dict[str, str]:
         folder = project.folder / f"embeddings-{float(value)}"
         mark = german if language == "de" else Artifact.load(folder, Kind.EMBEDDINGS).fingerprint
         found[f"embeddings-{language}"] = mark
-    return found | {name.replace("_", "-"): mark for name, mark in changes.items()}
+    return found
 
 
 def failed(project: Project, number: int, **allowed: object) -> list[str]:
@@ -65,7 +75,7 @@ def test_a_mistyped_bundle_is_not_followed_and_nothing_is_created(project: Proje
 
 
 @begins_with(SERVED)
-def test_a_bundle_with_one_language_more_becomes_champion(project: Project) -> None:
+def test_a_bundle_with_one_language_more_becomes_champion_and_gives_it_up_only_by_name(project: Project) -> None:
     number = project.register_bundle(7.0, hashes(project, "de", "tr"))
     decided = project.promote(project.bundle, number)
     assert (decided.moved, project.champion(project.bundle)) == (True, number)
@@ -73,26 +83,6 @@ def test_a_bundle_with_one_language_more_becomes_champion(project: Project) -> N
     assert names == ["aligned", "languages", "primary", "labels", "parity", "embeddings"]
     assert decided.record
     assert (decided.record.decision.languages, decided.record.decision.dropped) == (("en", "de", "tr"), ())
-
-
-@begins_with(SERVED)
-def test_a_language_leaves_by_a_promotion_only_if_it_is_named(project: Project) -> None:
-    number = project.register_bundle(7.0, hashes(project, "tr"))
-    assert failed(project, number) == ["languages"]
-    with pytest.raises(PromotionError, match=r"'de' would leave production: .*--drop-language de"):
-        lingraft("promote", project.bundle, number)
-    with pytest.raises(
-        PromotionError, match=r"--drop-language names 'dee', .* champion has 'en', 'de'; 'de' would leave"
-    ):
-        lingraft("promote", project.bundle, number, "--drop-language", "dee")
-    assert ", without de: done" in lingraft("promote", project.bundle, number, "--drop-language", "de")
-    assert project.champion(project.bundle) == number
-
-
-@begins_with(SERVED)
-def test_a_language_leaves_by_a_rollback_only_if_it_is_named(project: Project) -> None:
-    number = project.register_bundle(7.0, hashes(project, "de", "tr"))
-    project.promote(project.bundle, number)
     for arguments in ((), ("--dry-run",)):
         with pytest.raises(PromotionError, match=r"is not taken back. 'tr' would leave production"):
             lingraft("rollback", project.bundle, *arguments)
@@ -106,27 +96,43 @@ def test_a_language_leaves_by_a_rollback_only_if_it_is_named(project: Project) -
 
 
 @begins_with(SERVED)
+def test_a_language_leaves_by_a_promotion_only_if_it_is_named(project: Project) -> None:
+    number = project.register_bundle(7.0, {"primary": project.mark})
+    with pytest.raises(PromotionError, match=r"'de' would leave production: .*--drop-language de"):
+        lingraft("promote", project.bundle, number)
+    with pytest.raises(
+        PromotionError, match=r"--drop-language names 'dee', .* champion has 'en', 'de'; 'de' would leave"
+    ):
+        lingraft("promote", project.bundle, number, "--drop-language", "dee")
+    assert project.champion(project.bundle) == 1
+    assert ", without de: done" in lingraft("promote", project.bundle, number, "--drop-language", "de")
+    assert project.champion(project.bundle) == number
+
+
 @pytest.mark.parametrize(
-    ("details", "option"),
-    [({"labels": ["b", "a"]}, "new_labels"), ({"kind": "pairs"}, "new_labels")],
-    ids=["labels in another order", "another kind of task"],
+    ("changes", "option", "check"),
+    [
+        ({"answers": ("texts", ("b", "a"))}, "new_labels", "labels"),
+        ({"answers": ("pairs", ("a", "b"))}, "new_labels", "labels"),
+        ({"primary": "another"}, "new_primary", "primary"),
+    ],
+    ids=["labels in another order", "another kind of task", "another primary"],
 )
-def test_other_labels_need_to_be_asked_for(project: Project, details: dict[str, object], option: str) -> None:
-    number = project.register_bundle(7.0, hashes(project, "de"), **details)
-    assert failed(project, number) == ["labels"]
-    assert project.promote(project.bundle, number, **{option: True}).moved
+def test_other_labels_and_another_primary_need_to_be_asked_for(
+    changes: dict[str, Any], option: str, check: str
+) -> None:
+    change = BundleChange(CONTENT, replace(CONTENT, title="version 2", **changes))
+    for allowed in (AllowedChanges(), AllowedChanges(new_labels=True), AllowedChanges(new_primary=True)):
+        unmet = [each for each in change.checks(allowed) if not each.passed]
+        assert [each.name for each in unmet] == ([] if getattr(allowed, option) else [check])
+        assert all(f"by name: --{option.replace('_', '-')}" in each.says for each in unmet)
 
 
-@begins_with(SERVED)
-def test_another_primary_needs_to_be_asked_for(project: Project) -> None:
-    number, mark = project.register_primary(9.0)
-    project.promote(project.primary, number)
-    project.promote(project.embeddings, project.register_embeddings(mark, 30.0, masked=0.3))
-    new = Artifact.load(project.folder / "embeddings-30.0", Kind.EMBEDDINGS).fingerprint
-    bundle = project.register_bundle(8.0, {"primary": mark, "embeddings-de": new})
-    assert failed(project, bundle) == ["primary"]
-    assert failed(project, bundle, new_labels=True) == ["primary"]
-    assert project.promote(project.bundle, bundle, new_primary=True).moved
+@pytest.mark.parametrize("parity", [{"en": 1e-6, "de": 2e-4}, {"en": 0.0}, {"en": 0.0, "de": float("nan")}])
+def test_a_bundle_that_does_not_compute_what_pytorch_does_is_not_served(parity: dict[str, float]) -> None:
+    change = BundleChange(CONTENT, replace(CONTENT, parity=parity))
+    assert [check.name for check in change.gate_checks(["d"]) if not check.passed] == ["parity"]
+    assert all(check.passed for check in BundleChange(CONTENT, CONTENT).gate_checks(["d"]))
 
 
 @begins_with(SERVED)
@@ -135,16 +141,8 @@ def test_embeddings_that_the_gate_has_not_accepted_are_not_served(project: Proje
     assert not project.promote(project.embeddings, refused).moved
     mark = Artifact.load(project.folder / "embeddings-40.0", Kind.EMBEDDINGS).fingerprint
     for value, unknown in ((7.0, mark), (8.0, "c3" * 32)):
-        number = project.register_bundle(value, hashes(project, "de", embeddings_de=unknown))
+        number = project.register_bundle(value, {"primary": project.mark, "embeddings-de": unknown})
         assert failed(project, number) == ["embeddings"]
-
-
-@begins_with(SERVED)
-def test_a_bundle_that_does_not_compute_what_pytorch_does_is_not_served(project: Project) -> None:
-    far = {"fp32": {"en": {"difference": 1e-6}, "de": {"difference": 2e-4}}}
-    assert failed(project, project.register_bundle(7.0, hashes(project, "de"), parity=far)) == ["parity"]
-    number = project.register_bundle(9.0, hashes(project, "de"), parity={"fp32": {"en": {"difference": 0.0}}})
-    assert failed(project, number) == ["parity"]
 
 
 @begins_with(SERVED)
@@ -170,7 +168,7 @@ def test_an_alias_that_somebody_has_moved_by_hand_takes_no_language_out_of_the_n
 
 @begins_with(SERVED)
 def test_a_bundle_that_the_alias_was_moved_to_by_hand_is_held_against_the_recorded_champion(project: Project) -> None:
-    unknown = project.register_bundle(7.0, hashes(project, "tr", embeddings_tr="c3" * 32), labels=["b", "a"])
+    unknown = project.register_bundle(7.0, {"primary": project.mark, "embeddings-tr": "c3" * 32}, labels=["b", "a"])
     MlflowClient().set_registered_model_alias(project.bundle, CHAMPION, str(unknown))
     refused = project.promote(project.bundle, unknown)
     assert [check.name for check in refused.checks if not check.passed] == ["languages", "labels", "embeddings"]
@@ -180,7 +178,7 @@ def test_a_bundle_whose_manifest_is_damaged_is_replaced_by_one_with_its_language
     tags = {"language": "en", "aligned_with": "p", "data.embeddings-de": "d", "data.primary": "p"}
     damaged = BundleContent.of_tags("version 1", tags)
     assert (damaged.languages, damaged.primary) == (("en", "de"), "p")
-    whole = replace(damaged, title="version 2", answers=("texts", ("a", "b")))
+    whole = replace(CONTENT, title="version 2")
     smaller = replace(whole, languages=("en",))
     for new, allowed, unmet in (
         (whole, AllowedChanges(), ["labels"]),
@@ -191,15 +189,9 @@ def test_a_bundle_whose_manifest_is_damaged_is_replaced_by_one_with_its_language
         assert [check.name for check in checks if not check.passed] == unmet
 
 
-@pytest.mark.parametrize("parity", [{"fp32": {"en": {}}}, {"fp32": {"en": "x"}}, {"fp32": {"en": None}}])
-def test_a_forged_parity_is_refused(parity: dict[str, Any]) -> None:
+@pytest.mark.parametrize("record", [{"parity": {"fp32": {"en": {}}}}, {"parity": {"fp32": {"en": "x"}}}, {}], ids=str)
+def test_a_parity_that_is_forged_or_missing_is_refused(record: dict[str, Any]) -> None:
     details = {"languages": ["en"], "kind": "texts", "labels": [], **speaking("en")}
-    manifest = Manifest(kind=Kind.BUNDLE, language="en", details=details, record={"parity": parity})
-    with pytest.raises(ArtifactError, match=r"is damaged: .*parity"):
-        BundleContent.of("version 7", manifest)
-
-
-def test_a_manifest_that_lacks_what_decides_is_named() -> None:
-    manifest = Manifest(kind=Kind.BUNDLE, language="en", details={"languages": ["en"], "kind": "texts"})
+    manifest = Manifest(kind=Kind.BUNDLE, language="en", details=details, record=record)
     with pytest.raises(ArtifactError, match=r"the manifest of bundle \w{12} is damaged: .*parity"):
         BundleContent.of("version 7", manifest)

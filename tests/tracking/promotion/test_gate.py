@@ -83,10 +83,11 @@ def test_a_better_challenger_passes_every_check() -> None:
     assert 0 < checks[2].numbers["lower"] < 0.05 < checks[2].numbers["upper"]
 
 
-def test_a_gain_that_may_be_luck_is_no_gain() -> None:
+def test_a_gain_that_may_be_luck_is_no_gain_nor_are_worse_or_the_same_scores() -> None:
     checks = judge(Gate(), PRIMARY, evidence(0.205), evidence(0.20))
-    assert failed(checks) == ["masked"]
     assert checks[2].numbers["estimate"] > 0 >= checks[2].numbers["lower"]
+    for found in (checks, *(judge(Gate(), PRIMARY, evidence(0.15), evidence(theirs)) for theirs in (0.20, 0.15))):
+        assert failed(found) == ["masked"]
 
 
 def test_the_margin_is_to_be_beaten_by_the_lower_end() -> None:
@@ -111,15 +112,14 @@ def test_another_primary_is_named_on_either_side() -> None:
         checks = judge(Gate(), PRIMARY, evidence(0.2, **changes), None)
         assert failed(checks) == ["aligned"]
         assert "adapt it again" in refusal_reason(checks)
-    assert "b2b2b2b2b2b2" in refusal_reason(judge(Gate(), PRIMARY, evidence(0.2, aligned_with="b2" * 32), None))
 
 
-@pytest.mark.parametrize("name", [*PLACES])
-def test_judgements_of_other_items_are_not_compared(name: str) -> None:
-    other = evidence(0.15, evaluated_on=PLACES | {name: "other"}, title="version 7")
-    checks = judge(Gate(), PRIMARY, evidence(0.2), other)
-    assert failed(checks) == ["comparable"]
-    assert f"version 7, were not judged on the same items: {name} differ" in refusal_reason(checks)
+def test_judgements_of_other_items_are_not_compared() -> None:
+    for name in ("blocks", "task-topic-2"):
+        other = evidence(0.15, evaluated_on=PLACES | {name: "other"}, title="version 7")
+        checks = judge(Gate(), PRIMARY, evidence(0.2), other)
+        assert failed(checks) == ["comparable"]
+        assert f"version 7, were not judged on the same items: {name} differ" in refusal_reason(checks)
 
 
 def test_a_refusal_says_all_that_failed() -> None:
@@ -140,11 +140,6 @@ def test_other_pairs_make_judgements_unlike_where_alignment_decides_only() -> No
     )
     assert failed(judge(BY_ALIGNMENT, PRIMARY, ours, theirs)) == ["comparable"]
     assert all_passed(judge(Gate(), PRIMARY, ours, theirs))
-
-
-@pytest.mark.parametrize(("ours", "theirs"), [(0.15, 0.20), (0.15, 0.15)], ids=["worse", "same"])
-def test_the_champion_stays_when_the_challenger_is_not_better(ours: float, theirs: float) -> None:
-    assert failed(judge(Gate(), PRIMARY, evidence(ours), evidence(theirs))) == ["masked"]
 
 
 @pytest.mark.parametrize(

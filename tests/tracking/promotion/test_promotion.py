@@ -4,13 +4,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
 
 from lingraft import tracking
-from lingraft.config.tasks import TaskKindName
 from lingraft.errors import GateError, NotRegisteredError, PromotionError, SupersededError
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.decisions import Decision, DecisionOutcome, Record
@@ -42,18 +41,12 @@ def back(name: str, dry_run: bool = False) -> int | None:
 
 
 @begins_with(Prepared.CHAMPION)
-def test_judgements_of_other_blocks_are_not_compared(project: Project) -> None:
-    decided = project.promote(project.embeddings, project.register_embeddings(project.mark, 2.0, 0.4, blocks="b2"))
-    assert not decided.moved
-    assert "not judged on the same items: blocks differ" in decided.checks[-1].says
-    back(project.embeddings)
-    assert project.promote(project.embeddings, 2).moved
-
-
-@begins_with(Prepared.CHAMPION)
-def test_a_champion_that_is_judged_anew_on_the_challengers_text_is_compared_again(project: Project) -> None:
+def test_a_champion_is_compared_with_judgements_of_other_text_when_it_was_judged_on_that_anew(project: Project) -> None:
     rivals = ((2.0, 0.25), (3.0, 0.4))
     worse, better = (project.register_embeddings(project.mark, *rival, blocks="b2") for rival in rivals)
+    refused = project.promote(project.embeddings, better)
+    assert not refused.moved
+    assert "not judged on the same items: blocks differ" in refused.checks[-1].says
     judge_anew(project, 1, project.judged(1.0, project.mark, 0.3, blocks="b2"))
     assert not project.promote(project.embeddings, worse).moved
     assert project.promote(project.embeddings, better).checks[-1].numbers["estimate"] == pytest.approx(0.1)
@@ -89,7 +82,7 @@ def test_a_new_primary_leaves_languages_behind_until_they_are_adapted_again(proj
 
 @begins_with(Prepared.PRIMARY)
 def test_a_task_of_any_kind_wants_parity_which_a_second_registration_adds(project: Project) -> None:
-    kinds = sorted(get_args(TaskKindName))
+    kinds = ("questions", "texts")
     for kind in kinds:
         project.register_task(project.mark, f"of-{kind}", kind)
     number = project.register_embeddings(project.mark, 1.0, masked=0.2, tasks=())
@@ -111,8 +104,6 @@ def test_a_rollback_returns_step_by_step_and_is_kept(project: Project) -> None:
     with pytest.raises(PromotionError, match="no promotion of this model is left"):
         back(project.embeddings)
     assert told(project, project.embeddings)[2:] == [("rollback", 2, 1, "done"), ("rollback", 1, None, "done")]
-    assert project.promote(project.embeddings, 2).moved
-    assert back(project.embeddings) is None
 
 
 @begins_with(Prepared.SECOND)
@@ -130,10 +121,8 @@ def test_a_decision_that_was_broken_off_is_finished_by_the_next_command(project:
     intend(project, 1)
     if moved:
         MlflowClient().set_registered_model_alias(project.embeddings, tracking.CHAMPION, "1")
-    better = project.register_embeddings(project.mark, 2.0, masked=0.3)
-    project.promote(project.embeddings, better)
-    assert told(project, project.embeddings) == [("promote", None, 1, "done"), ("promote", 1, 2, "done")]
-    assert back(project.embeddings) == 1
+    assert back(project.embeddings) is None
+    assert told(project, project.embeddings) == [("promote", None, 1, "done"), ("rollback", 1, None, "done")]
 
 
 @begins_with(Prepared.SECOND)

@@ -1,9 +1,8 @@
 """Which embeddings a bundle's new version is made of, against a real store."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-
-import pytest
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
@@ -15,7 +14,7 @@ from tests.tracking.promotion.prepared import Prepared, begins_with
 from tests.tracking.promotion.project import Project
 from tests.tracking_stores import quiet
 
-pytestmark = quiet
+pytestmark = [quiet, begins_with(Prepared.LEARNED)]
 VALUES: Iterator[float] = iter(float(number) for number in range(50, 99))
 
 
@@ -26,23 +25,31 @@ def learned(project: Project, language: str, masked: float = 0.3, primary: str =
     return project.folder / f"embeddings-{value}"
 
 
-def renewed(project: Project, brought: Mapping[str, Path], primary: str = "", **allowed: object) -> Renewal:
+def renewed(
+    project: Project,
+    brought: Mapping[str, Path],
+    primary: str = "",
+    make: Callable[[Sequence[Path]], Artifact] | None = None,
+    **allowed: object,
+) -> Renewal:
     mark = primary or project.mark
-
-    def make(folders: Sequence[Path]) -> Artifact:
-        return project.export(mark, folders)
-
     with tracking.stage(project.run, "bundle-topic") as stage:
         return renew(
             stage=stage,
             name=project.bundle,
             primary=mark,
             brought=brought,
-            make=make,
+            make=make or partial(project.export, mark),
             tags={},
             allowed=AllowedChanges(**allowed),  # type: ignore[arg-type]
             asked_by="a test",
         )
+
+
+def first(project: Project, *languages: str) -> dict[str, Path]:
+    """The embeddings that the project begins with."""
+    values = {"de": 11.0, "el": 12.0, "tr": 13.0}
+    return {language: project.folder / f"embeddings-{values[language]}" for language in languages}
 
 
 def held(renewal: Renewal) -> dict[str, str]:
@@ -55,60 +62,42 @@ def mark_of(embeddings: Path) -> str:
     return Artifact.load(embeddings, Kind.EMBEDDINGS).fingerprint
 
 
-@begins_with(Prepared.PRIMARY)
-def test_the_champions_languages_are_taken_along_in_their_order(project: Project) -> None:
-    turkish, german, greek = (learned(project, language) for language in ("tr", "de", "el"))
-    assert held(renewed(project, {"tr": turkish, "de": german})) == {"tr": mark_of(turkish), "de": mark_of(german)}
-    found = renewed(project, {"el": greek})
-    assert held(found) == {"tr": mark_of(turkish), "de": mark_of(german), "el": mark_of(greek)}
-    assert found.refused is None
-    better = learned(project, "de", masked=0.5)
-    assert held(renewed(project, {"de": better}))["de"] == mark_of(better)
-    assert project.champion(project.bundle) == 3
+def test_languages_in_production_are_taken_along_by_their_champion_and_else_as_they_are_served(
+    project: Project,
+) -> None:
+    begun = first(project, "tr", "de", "el")
+    marks = {language: mark_of(folder) for language, folder in begun.items()}
+    assert held(renewed(project, {language: begun[language] for language in ("tr", "de")})) == {
+        "tr": marks["tr"],
+        "de": marks["de"],
+    }
+    better = mark_of(learned(project, "de", masked=0.5))
+    greek = {"el": begun["el"]}
+    found = renewed(project, greek)
+    assert (found.refused, held(found)) == (None, {"tr": marks["tr"], "de": better, "el": marks["el"]})
+    for champion in (1, None):
+        project.rollback(project.embeddings)
+        assert project.champion(project.embeddings) == champion
+        found = renewed(project, greek)
+        assert (found.refused, held(found)["de"]) == (None, marks["de"])
 
 
-@begins_with(Prepared.PRIMARY)
-def test_of_a_language_that_is_taken_along_the_champion_counts_and_else_what_is_served(project: Project) -> None:
-    first = learned(project, "de")
-    renewed(project, {"de": first})
-    second = learned(project, "de", masked=0.5)
-    assert held(renewed(project, {"tr": learned(project, "tr")}))["de"] == mark_of(second)
-    project.rollback(project.embeddings)
-    assert held(renewed(project, {"el": learned(project, "el")}))["de"] == mark_of(first)
-    project.rollback(project.embeddings)
-    assert project.champion(project.embeddings) is None
-    found = renewed(project, {"el": learned(project, "el", masked=0.5)})
-    assert (found.refused, held(found)["de"]) == (None, mark_of(first))
-
-
-@begins_with(Prepared.PRIMARY)
 def test_of_two_runs_at_once_neither_takes_the_others_language_away(project: Project) -> None:
-    renewed(project, {"de": learned(project, "de")})
-    turkish, greek, made = learned(project, "tr"), learned(project, "el"), []
+    made: list[int] = []
+    renewed(project, first(project, "de"))
 
     def make(folders: Sequence[Path]) -> Artifact:
-        made.append([*folders])
+        made.append(len(folders))
         if len(made) == 1:  # meanwhile
-            assert renewed(project, {"el": greek}).refused is None
+            assert renewed(project, first(project, "el")).refused is None
         return project.export(project.mark, folders)
 
-    with tracking.stage(project.run, "bundle-topic") as stage:
-        found = renew(
-            stage=stage,
-            name=project.bundle,
-            primary=project.mark,
-            brought={"tr": turkish},
-            make=make,
-            tags={},
-            allowed=AllowedChanges(),
-            asked_by="me",
-        )
-    assert (found.refused, [*held(found)], [len(folders) for folders in made]) == (None, ["de", "el", "tr"], [2, 3])
+    found = renewed(project, first(project, "tr"), make=make)
+    assert (found.refused, [*held(found)], made) == (None, ["de", "el", "tr"], [2, 3])
 
 
-@begins_with(Prepared.PRIMARY)
 def test_a_new_primary_comes_with_all_languages_or_with_names(project: Project) -> None:
-    renewed(project, {language: learned(project, language) for language in ("de", "tr")})
+    renewed(project, first(project, "de", "tr"))
     number, mark = project.register_primary(9.0)
     project.promote(project.primary, number)
     german = learned(project, "de", primary=mark)
@@ -122,12 +111,10 @@ def test_a_new_primary_comes_with_all_languages_or_with_names(project: Project) 
     assert project.champion(project.bundle) == 3
 
 
-@begins_with(Prepared.PRIMARY)
-@pytest.mark.parametrize("named", [("tr",), ("tr", "sw", "en")], ids=["one", "others that do not leave as well"])
-def test_a_language_that_is_named_is_left_out(project: Project, named: tuple[str, ...]) -> None:
-    both = {language: learned(project, language) for language in ("de", "tr")}
+def test_a_language_that_is_named_is_left_out_and_names_of_others_do_not_matter(project: Project) -> None:
+    both = first(project, "de", "tr")
     renewed(project, both)
-    found = renewed(project, both, drop_languages=named)
+    found = renewed(project, both, drop_languages=("tr", "sw", "en"))
     assert (found.refused, [*held(found)]) == (None, ["de"])
     assert found.decided.record
     assert found.decided.record.decision.dropped == ("tr",)

@@ -19,17 +19,11 @@ pytestmark = [quiet, begins_with(Prepared.FILLED)]
 CHANGED = [
     ("embeddings", "aligned_with", "b2" * 32),
     ("embeddings", "kind", "mini"),
-    ("embeddings", "language", "el"),
-    ("embeddings", "data.blocks", "b2"),
-    ("embeddings", "data.text", "not of the artifact"),
     ("embeddings", "tokenizer_hash", None),
     ("bundle", "task", "mood"),
-    ("bundle", "data.embeddings-de", None),
     ("bundle", "data.embeddings-tr", "not of the artifact"),
     ("bundle", "fingerprint.de", "b2" * 32),
-    ("bundle", "fingerprint.tr", "not of the artifact"),
     ("bundle", "parity.de", "0.0"),
-    ("bundle", "parity.en", None),
 ]
 """A model, its tag, and what somebody makes of it; None removes it."""
 
