@@ -8,6 +8,7 @@ import torch
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, System
 from lingraft.errors import RecipeError
@@ -18,11 +19,13 @@ from lingraft.signals import Interruption
 from lingraft.stages.adapt import adapt
 from lingraft.stages.build_mini import build_mini
 from lingraft.stages.finetune import body_parameters, finetune
+from lingraft.stages.initialise import initialise
 from lingraft.stages.pretrain import pretrain
+from lingraft.stages.vectors import build_vectors
 from lingraft.tasks.finetuned import load_task
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 from tests.fixtures import once
-from tests.workshop import Workshop, same_tensors, stopping_after
+from tests.workshop import Workshop, changed, same_tensors, stopping_after
 
 STEPS = {"steps": 4, "batch_blocks": 8, "learning_rate": 3e-3}
 WINDOW = {"local_tokens": 8, "global_every": 2}
@@ -73,10 +76,13 @@ def test_a_stopped_training_goes_on_to_the_very_same_primary(workshop: Workshop,
     assert pretrained(workshop, out).fingerprint == Artifact.load(primary, Kind.PRIMARY).fingerprint
 
 
-def test_adaptation_leaves_the_body_bit_for_bit(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("depth", [1, 3])
+def test_adaptation_leaves_the_body_bit_for_bit(workshop: Workshop, primary: Path, tmp_path: Path, depth: int) -> None:
     before = {path: path.read_bytes() for path in primary.rglob("*") if path.is_file()}
     recipe = modern(workshop.recipe)
-    made = adapt(recipe, primary, workshop.blocks["de"], workshop.tokenizers["de"], 1, tmp_path / "de", ignore_metrics)
+    made = adapt(
+        recipe, primary, workshop.blocks["de"], workshop.tokenizers["de"], depth, tmp_path / "de", ignore_metrics
+    )
     assert {path: path.read_bytes() for path in primary.rglob("*") if path.is_file()} == before
     assert {name for part in made.folder.glob("*.safetensors") for name in made.tensors(part.stem)} == {
         "table_VD",
@@ -85,17 +91,26 @@ def test_adaptation_leaves_the_body_bit_for_bit(workshop: Workshop, primary: Pat
     assert made.manifest.aligned_with == Artifact.load(primary, Kind.PRIMARY).fingerprint
 
 
-@pytest.mark.parametrize("system", [System.BL_SMALL, System.MINIPOST])
+def test_fresh_layers_train_alone(workshop: Workshop, tmp_path: Path) -> None:
+    recipe = modern(workshop.recipe, System.MINIPOST)
+    primary = pretrained(workshop, tmp_path / "primary", system=System.MINIPOST)
+    before = body(primary.folder)
+    made = build_mini(recipe, primary.folder, workshop.blocks["en"], tmp_path / "mini", ignore_metrics)
+    assert same_tensors(body(primary.folder), before)
+    mini = load_mini(made.folder).build_model(load_primary(primary.folder))
+    assert (mini.shape.layers, mini.depths, [*mini.final_norms]) == (2, (2,), ["2"])
+
+
+@pytest.mark.parametrize("system", [System.BL_BASE, System.BL_SMALL, System.MINIPOST])
 def test_every_system_learns_a_language(workshop: Workshop, tmp_path: Path, system: System) -> None:
     recipe = modern(workshop.recipe, system)
-    primary = pretrained(workshop, tmp_path / "primary", system=system)
-    steps, before = recipe.steps_over(recipe.adaptation.depth), body(primary.folder)
+    primary, steps = (
+        pretrained(workshop, tmp_path / "primary", system=system),
+        recipe.steps_over(recipe.adaptation.depth),
+    )
     minis = []
     if Stage.BUILD_MINI in steps:
         minis = [build_mini(recipe, primary.folder, workshop.blocks["en"], tmp_path / "mini", ignore_metrics).folder]
-        assert same_tensors(body(primary.folder), before)
-        mini = load_mini(minis[0]).build_model(load_primary(primary.folder))
-        assert (mini.shape.layers, mini.depths, [*mini.final_norms]) == (2, (2,), ["2"])
     layers = load_primary(primary.folder, recipe.primary_shape).encoder.shape.layers
     assert layers == steps[Stage.PRETRAIN].layers == (1 if system is System.BL_SMALL else 3)
     made = learned(workshop, recipe, primary.folder, tmp_path / "de", minis=minis)
@@ -103,6 +118,33 @@ def test_every_system_learns_a_language(workshop: Workshop, tmp_path: Path, syst
         recipe.encoder, layers=steps[Stage.ADAPT].layers, vocabulary=120, batch_blocks=8, mask_rate=0.15
     )
     assert made.manifest.cost.flops == pytest.approx(4 * expected.adaptation_flops())
+
+
+def test_a_progressive_adaptation_that_was_stopped_goes_on_to_the_very_same_rows(
+    workshop: Workshop, primary: Path, tmp_path: Path
+) -> None:
+    recipe = modern(workshop.recipe)
+    switch = {"kind": "fixed", "depths": [1, 2, 3], "shares": [0.25, 0.25, 0.5]}
+    raw = recipe.model_dump(mode="json")
+    raw["adaptation"] |= {"steps": 8, "depth": 3, "log_every_steps": 1, "progressive": switch}
+    recipe = Recipe.parse(raw)
+    whole = learned(workshop, recipe, primary, tmp_path / "whole")
+    with pytest.raises(Interruption):
+        learned(workshop, recipe, primary, tmp_path / "out", stopping_after(5))
+    assert learned(workshop, recipe, primary, tmp_path / "out").fingerprint == whole.fingerprint
+    assert [phase["depth"] for phase in whole.manifest.details["phases"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("how", [Initialisation.FITTED, Initialisation.ALIGNED])
+def test_a_language_starts_from_rows_that_imitate_the_sources(
+    workshop: Workshop, primary: Path, tmp_path: Path, how: Initialisation
+) -> None:
+    recipe = changed(modern(workshop.recipe), "adaptation", initialisation=how)
+    vectors = build_vectors(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "vectors").folder
+    start = initialise(recipe, primary, workshop.tokenizers["de"], tmp_path / "start", workshop.blocks["de"], vectors)
+    made = learned(workshop, recipe, primary, tmp_path / "de", initial=start.folder)
+    assert made.manifest.data_hashes["initial"] == start.fingerprint
+    assert (start.manifest.details["initialisation"], made.manifest.cost.steps) == (how, 4)
 
 
 def learned(

@@ -91,6 +91,17 @@ def test_a_lost_node_is_replaced_and_the_step_goes_on(
     assert "going on after step" in said.out
 
 
+def test_nodes_that_are_lost_too_often_are_a_failure_with_its_reason(bench: Bench) -> None:
+    def lose_all(pod: str) -> None:
+        bench.node.vanish(pod)
+        bench.when(lambda: [*bench.node.processes][-1] != pod, lose_all)
+
+    bench.lasts()
+    bench.when(lambda: bool(bench.node.processes), lose_all)
+    with pytest.raises(LaunchError, match=r"lost its node .*\(attempt 3 of 3\)"):
+        bench.run()
+
+
 def test_a_step_that_takes_too_much_memory_is_not_tried_again(bench: Bench) -> None:
     bench.lasts()
     bench.when(bench.trains, bench.node.kill_for_memory)
