@@ -68,6 +68,7 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
     endpoint = Follower(served, [started], folder, every_s=60)
     endpoint.poll()
     first = make_champion(started)
+    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
     with tracking.retrying_client() as client:
         champion = ChampionFollower(client, model, folder, "prod", started, keep=3)
 
@@ -85,7 +86,6 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
 
         second = make_champion(german)
         with monkeypatch.context() as patch:
-            patch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
             patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
             poll_once(champion)
         assert "What is served is served on" in capfd.readouterr().err
