@@ -7,6 +7,7 @@ did what was left.
 import re
 from pathlib import Path
 
+import mlflow
 import optuna
 import pytest
 
@@ -68,6 +69,24 @@ def test_every_pipeline_is_a_run_with_one_run_a_stage_and_all_finished(finished:
     }
     for parent, stages in runs.values():
         assert {run.info.status for run in (parent, *stages.values())} == {"FINISHED"}
+
+
+@pytest.mark.usefixtures("store")
+def test_a_pipelines_run_keeps_the_recipe(finished: Finished) -> None:
+    for run, _ in finished.runs().values():
+        kept = mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/recipe.json")
+        assert kept == finished.recipe.model_dump(mode="json")
+        assert run.data.params["encoder.width"] == str(finished.recipe.encoder.width)
+
+
+def test_every_stage_says_what_data_it_was_made_from(finished: Finished) -> None:
+    (text,) = finished.artifacts("source", "prepare-text", "text", Kind.TEXT)
+    params = {name: run.data.params for name, run in finished.runs()["source"][1].items()}
+    assert params["text-en"]["data_documents"] == text.manifest.data_hashes["documents"]
+    assert params["tokenizer-en"]["data_text"] == params["text-en"]["fingerprint"] == text.fingerprint
+    assert params["blocks-en"]["data_text"] == text.fingerprint
+    assert params["pretrain"]["data_blocks"] == params["blocks-en"]["fingerprint"]
+    assert params["finetune-topic-1"]["data_text"] == text.fingerprint
 
 
 def test_every_model_has_a_champion_that_says_which_primary_and_run_it_belongs_to(finished: Finished) -> None:
