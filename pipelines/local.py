@@ -124,19 +124,19 @@ class _RunningSteps:
         if self.signal_number:  # while it was started
             self._signal_once(step.pid)
         counted = self._progress.start(step.name, step.title)
-        reused: Path | None = None
+        reused = earlier = False
         self._screen.show(f"[{self._progress.elapsed_s:5.0f} s] {counted.headline}")
         try:
             for line in step.lines():
                 print(line, end="")
                 self._show_progress(counted, line.strip())
-                if found := _REUSED.search(line.rstrip()):
-                    reused = Path(found[1])
+                if found := _REUSED.search(line):
+                    reused, earlier = True, self._is_of_earlier_run(Path(found[1]))
             print()
             self.report = step.output(_REPORT) or self.report
             return step.wait()
         finally:
-            self._progress.end(counted, reused=bool(reused), earlier=bool(reused and self._is_of_earlier_run(reused)))
+            self._progress.end(counted, reused, earlier)
             self._running.discard(step.pid)
             self._unsignalled.discard(step.pid)
 
