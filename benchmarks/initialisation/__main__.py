@@ -12,7 +12,6 @@ the sentence pairs. `--data` has the text and examples that a recipe of kind 'fo
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from benchmarks.initialisation import table
 from benchmarks.initialisation.arms import SYSTEMS, Resources, Start, compared
 from benchmarks.initialisation.page import page
 from benchmarks.initialisation.resources import dictionary, write_pairs
-from benchmarks.pages import RECORD_SUFFIX, write_record
+from benchmarks.pages import RECORD_SUFFIX, command_line, write_record
 from benchmarks.paper.data import on_data
 from benchmarks.speed.machine import commit, described
 from lingraft.artifacts import sync
@@ -45,8 +44,8 @@ _QUICK: dict[str, dict[str, Any]] = {
     "adaptation": {"steps": 6, "batch_blocks": 8, "warmup_steps": 0, "depth": 1},
 }
 _QUICK_FINETUNING = {"epochs": 0.5, "seeds": [1]}
-_HIDDEN = ("--data", "--out", "--dictionaries", "--pairs", "--json", "--page")
-"""Options whose paths are of one machine only."""
+_HIDDEN = {f"--{name}": name.upper() for name in ("data", "out", "dictionaries", "pairs", "json", "page")}
+"""Words in place of paths, which are of one machine only, by option."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -61,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = _sizes(comparison)
     earlier = table.read(json, sizes)
     run = {
-        "command": f"python -m benchmarks.initialisation {_told(sys.argv[1:] if arguments is None else arguments)}",
+        "command": command_line("benchmarks.initialisation", sys.argv[1:] if arguments is None else arguments, _HIDDEN),
         "device": described()["device"],
         "commit": commit(),
     }
@@ -174,12 +173,6 @@ def _sizes(comparison: Comparison) -> dict[str, Any]:
         "adaptation": {start: [one.steps, one.learning_rate] for start, one in schedules.items()},
         "text": recipe.text.kind,
     }
-
-
-def _told(arguments: Sequence[str]) -> str:
-    """The command without the folders of this machine."""
-    words = zip(["", *arguments], arguments, strict=False)
-    return shlex.join(before[2:].upper() if before in _HIDDEN else word for before, word in words)
 
 
 if __name__ == "__main__":
