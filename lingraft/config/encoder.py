@@ -31,7 +31,10 @@ Activation = Literal["gelu", "gelu_tanh", "relu"]
 
 
 class PreNorm(Section):
-    """Pre-norm layers with rotary positions, local attention and GeGLU; the defaults are ModernBERT's."""
+    """Pre-norm layers with rotary positions, local attention and GeGLU; the defaults are ModernBERT's.
+
+    Its configuration pools the first token where it names nothing.
+    """
 
     global_every: PositiveInt = Field(
         3, description="Every how many layers, from the first, attention is global; it is local in the others."
@@ -43,6 +46,11 @@ class PreNorm(Section):
     feedforward_bias: bool = Field(False, description="Whether the matrices of feed-forward layers have biases.")
     norm_bias: bool = Field(False, description="Whether LayerNorms have biases.")
     head_bias: bool = Field(False, description="Whether the dense layer of heads has a bias.")
+    pooling: Literal["mean", "first"] = Field(
+        "mean",
+        description="What a task's head for texts reads: the mean of the tokens' states, which crosses better to new "
+        "languages, or the first token's state.",
+    )
 
     @property
     def reach(self) -> int:
@@ -138,6 +146,11 @@ class EncoderShape(Section):
         if self.feedforward:
             return self.feedforward
         return 16 * math.ceil(self.width / 6) if self.family.pre_norm else 4 * self.width
+
+    @property
+    def pools_mean(self) -> bool:
+        """Whether heads for texts read the mean of the tokens' states, rather than the first token's."""
+        return self.family.pre_norm is not None and self.family.pre_norm.pooling == "mean"
 
     def cut(self, layers: int, heads: tuple[int, ...]) -> Self:
         """Return the shape with other layers and heads."""

@@ -103,10 +103,11 @@ class ExportedModel:
 
     def add_nodes(self, graph: Graph, inputs: BodyInputs, precision: Precision) -> Outputs:
         """Add body and head to a graph, and return its outputs."""
-        first_only = OUTPUTS[self.kind][0] in ROW_OUTPUTS
+        is_of_texts = OUTPUTS[self.kind][0] in ROW_OUTPUTS
+        first_only = is_of_texts and not self.shape.pools_mean
         hidden_BTD = add_body(graph, self.encoder, inputs, precision, first_only)
-        if first_only:
-            return add_classifier(graph, self.net, hidden_BTD)
+        if is_of_texts:
+            return add_classifier(graph, self.net, hidden_BTD, inputs.visible_BT)
         if self.kind == PRIMARY:
             name = f"heads.{self.shape.layers}"
             return add_mlm_head(graph, self._head, name, self.shape, hidden_BTD)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx_ir
+import torch
 from torch import nn
 
 from lingraft.bundle.format import FEATURES, HIDDEN
@@ -20,10 +21,16 @@ Outputs = Mapping[str, tuple[onnx_ir.Value, Sequence[str | int]]]
 """Outputs of a graph by name, with their shapes."""
 
 
-def add_classifier(graph: Graph, net: Classifier, first_B1D: onnx_ir.Value) -> Outputs:
-    """Add the head of texts on the first token's state."""
-    first_BD = graph.op("Squeeze", first_B1D, graph.constant([1]))
-    features_BD = _add_features(graph, net, "", net.encoder.shape, first_BD)
+def add_classifier(graph: Graph, net: Classifier, hidden_BTD: onnx_ir.Value, visible_BT: onnx_ir.Value) -> Outputs:
+    """Add the head of texts on the mean of the visible tokens' states, or on a first token's that is alone."""
+    tokens = graph.constant([1])
+    if net.encoder.shape.pools_mean:
+        visible_BT1 = graph.op("Unsqueeze", graph.cast(visible_BT, torch.float32), graph.constant([2]))
+        sum_BD = graph.op("ReduceSum", graph.op("Mul", hidden_BTD, visible_BT1), tokens, keepdims=0)
+        pooled_BD = graph.op("Div", sum_BD, graph.op("ReduceSum", visible_BT1, tokens, keepdims=0))
+    else:
+        pooled_BD = graph.op("Squeeze", hidden_BTD, tokens)
+    features_BD = _add_features(graph, net, "", net.encoder.shape, pooled_BD)
     return {"logits_BC": (add_linear(graph, features_BD, net.out, "out"), ["batch", net.out.out_features])}
 
 

@@ -45,6 +45,7 @@ _MODERNBERT_KEYS = (
     "norm_bias",
     "classifier_activation",
     "classifier_bias",
+    "classifier_pooling",
     "decoder_bias",
     "tie_word_embeddings",
 )
@@ -204,6 +205,7 @@ def _modernbert_shape(read: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[st
         "feedforward_bias": read["mlp_bias"],
         "norm_bias": read["norm_bias"],
         "head_bias": read["classifier_bias"],
+        "pooling": "first" if read["classifier_pooling"] == "cls" else "mean",
     }
     family = {
         "position_offset": 0,

@@ -140,7 +140,7 @@ def _modernbert_config(encoder: Encoder, pre_norm: PreNorm) -> dict[str, Any]:
         "mlp_bias": pre_norm.feedforward_bias,
         "classifier_bias": pre_norm.head_bias,
         "classifier_dropout": shape.dropout,
-        "classifier_pooling": "cls",
+        "classifier_pooling": "mean" if shape.pools_mean else "cls",
         "global_attn_every_n_layers": pre_norm.global_every,
         "local_attention": pre_norm.local_tokens,
         "global_rope_theta": pre_norm.global_base,

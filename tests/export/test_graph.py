@@ -64,12 +64,16 @@ def test_tanh_gelu_is_fused_too(pieces: Pieces, tmp_path: Path) -> None:
     assert (found["FastGelu"], found["BiasGelu"]) == (LAYERS, 0)
 
 
-def test_pre_norm_layers_are_of_fused_operators_too(pieces: Pieces, tmp_path: Path) -> None:
-    _, tiny = in_family(pieces, MODERN)
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+def test_pre_norm_layers_are_of_fused_operators_too(pieces: Pieces, tmp_path: Path, pooling: str) -> None:
+    assert MODERN.pre_norm
+    pre_norm = MODERN.pre_norm.model_copy(update={"pooling": pooling})
+    _, tiny = in_family(pieces, MODERN.model_copy(update={"pre_norm": pre_norm}))
     export(tiny.primary, tiny.task, [], tmp_path / "bundle")
     found = counted(optimised(tmp_path / "bundle" / "body.onnx", tmp_path))
     assert (found["MultiHeadAttention"], found["Gelu"]) == (LAYERS, LAYERS + 1)
-    assert found["RotaryEmbedding"] == 2 * LAYERS - 1  # the last query is the first token's, which is not turned
+    # The only query of the last layer is the first token's, which is not turned, where no other token is read.
+    assert found["RotaryEmbedding"] == 2 * LAYERS - (pooling == "first")
     assert found["SkipLayerNormalization"] + found["LayerNormalization"] == 2 * LAYERS + 2
     assert (found["Cos"], found["Sin"], found["Where"]) == (2, 2, 1)
     assert not {name: found[name] for name in UNFUSED - {"LayerNormalization"} if found[name]}

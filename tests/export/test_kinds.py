@@ -25,13 +25,14 @@ from tests.tiny import Pieces, Tiny, write_task
 ROBERTA, BERT = Family(), Family(position_offset=0, segments=2, separators=1, layer_norm_eps=1e-3)
 MODERN = Family(position_offset=0, separators=1, pre_norm=PreNorm(global_every=2, local_tokens=6))
 BIASES: Any = dict.fromkeys(("attention_bias", "feedforward_bias", "norm_bias", "head_bias"), True)
+MODERN_OF_FIRST = PreNorm(local_tokens=9, pooling="first", **BIASES)
 FAMILIES = {
     "roberta": ROBERTA,
     "bert": BERT,
     "one segment, tanh": Family(segments=1, activation="gelu_tanh", head_activation="gelu_tanh"),
     "modern": MODERN,
-    "modern with biases, relu": MODERN.model_copy(
-        update={"activation": "relu", "head_activation": "gelu_tanh", "pre_norm": PreNorm(local_tokens=9, **BIASES)}
+    "modern with biases, relu, first token": MODERN.model_copy(
+        update={"activation": "relu", "head_activation": "gelu_tanh", "pre_norm": MODERN_OF_FIRST}
     ),
 }
 ROWS = [[0, 7, 8, 9, 2, 11, 12, 2], [0, 7, 2, 5, 2]]
