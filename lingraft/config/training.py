@@ -106,6 +106,12 @@ class Pretraining(Training):
         description="Initial token embeddings: random rows, or static vectors counted in the same text "
         "(lingraft vectors), with which a small primary learns in fewer updates what words mean.",
     )
+    optimizer: Literal["adamw", "muon"] = Field(
+        "adamw",
+        exclude_if=lambda optimizer: optimizer == "adamw",
+        description="What updates the matrices of layers and heads: AdamW, or Muon, with which a small primary needs "
+        "fewer updates; AdamW updates embeddings, biases and norms in either case.",
+    )
     windows: Windows | None = Field(
         None,
         exclude_if=is_none,

@@ -246,6 +246,11 @@ class Encoder(nn.Module):
         heads = {depth: cast(MlmHead, self.heads[str(depth)]) for depth in hidden}
         return {depth: head.features(hidden[depth].flatten(0, 1)[positions_M]) for depth, head in heads.items()}
 
+    def inner_matrices(self) -> list[nn.Parameter]:
+        """Return the matrices between embeddings and output: those of layers, and of what is dense in heads."""
+        inner = [*self.layers.parameters(), *self.heads.parameters()]
+        return [parameter for parameter in inner if parameter.ndim == 2]
+
     def body_tensors(self) -> dict[str, Tensor]:
         """Everything but the vocabulary, by name."""
         return {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("vocabulary.")}

@@ -103,4 +103,5 @@ def pretraining_run(
         stream=masked_lm_stream(blocks, settings),
         checkpointer=checkpointer,
         dev_score=dev_score,
+        muon_matrices=encoder.inner_matrices() if settings.optimizer == "muon" else (),
     )

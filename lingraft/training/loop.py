@@ -69,6 +69,8 @@ class TrainingLoop:
     dev_loss: Callable[[], float] | None = None
     """Computes the dev loss, by which phases end whose schedule has a plateau."""
     state: TrainingState = field(default_factory=TrainingState)
+    muon_matrices: Sequence[nn.Parameter] = ()
+    """Those of the parameters that Muon updates; AdamW updates all others."""
 
     def run(self, phases: Sequence[Phase]) -> Generator[TrainingMetrics, None, None]:
         """Train, and yield the points of the learning curve; the time between points does not count.
@@ -95,7 +97,7 @@ class TrainingLoop:
 
     def _train(self, loss_of: nn.Module, schedule: Schedule) -> Iterator[TrainingMetrics]:
         state, checkpointer = self.state, self.checkpointer
-        optimizer = Optimizer(self.parameters, schedule.weight_decay, schedule.clip_norm)
+        optimizer = Optimizer(self.parameters, schedule.weight_decay, schedule.clip_norm, self.muon_matrices)
         skipped = SkippedSteps(state.skipped)
         model = process_group.data_parallel(loss_of)
         self._restore(optimizer)

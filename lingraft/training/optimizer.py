@@ -1,4 +1,4 @@
-"""AdamW that clips, and skips steps that are not finite, without a pass over the gradients or a wait of its own."""
+"""AdamW, beside Muon where it is wanted, that clips, and skips steps that are not finite, without a wait of its own."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -8,23 +8,33 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.training.metrics import report_skipped_step
+from lingraft.training.muon import Muon
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.98), 1e-6
 """RoBERTa's settings, which the paper follows."""
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+_MOMENTUM = "momentum"
 _NORM_FLOOR = 1e-6
 
 
 class Optimizer:
-    """AdamW that decays matrices but not biases and LayerNorms."""
+    """AdamW that decays matrices but not biases and LayerNorms, and Muon for the matrices that it is given."""
 
-    def __init__(self, parameters: Sequence[nn.Parameter], weight_decay: float, clip_norm: float) -> None:
-        """Create the optimizer."""
+    def __init__(
+        self,
+        parameters: Sequence[nn.Parameter],
+        weight_decay: float,
+        clip_norm: float,
+        muon_matrices: Sequence[nn.Parameter] = (),
+    ) -> None:
+        """Create the optimizer; `muon_matrices` are those parameters that Muon updates."""
         self.parameters = parameters
         self.clip_norm = clip_norm
+        self._muon = Muon(muon_matrices, weight_decay)
+        others = [parameter for parameter in parameters if parameter not in self._muon.momentum]
         groups = [
-            {"params": [parameter for parameter in parameters if parameter.ndim > 1], "weight_decay": weight_decay},
-            {"params": [parameter for parameter in parameters if parameter.ndim <= 1], "weight_decay": 0.0},
+            {"params": [parameter for parameter in others if parameter.ndim > 1], "weight_decay": weight_decay},
+            {"params": [parameter for parameter in others if parameter.ndim <= 1], "weight_decay": 0.0},
         ]
         # The learning rate is set before every step.
         self._adamw = torch.optim.AdamW(groups, lr=0.0, betas=ADAM_BETAS, eps=ADAM_EPS, fused=True)
@@ -42,6 +52,7 @@ class Optimizer:
         # pass of its own over the gradients, and nothing waits for the device to say whether they are finite.
         scale = ((norm + _NORM_FLOOR) / self.clip_norm).clamp(min=1.0)
         vars(self._adamw).update(grad_scale=scale, found_inf=bad.float())
+        self._scale, self._bad = scale, bad
         return bad
 
     def step(self, learning_rate: float) -> None:
@@ -49,13 +60,18 @@ class Optimizer:
         for group in self._adamw.param_groups:
             group["lr"] = learning_rate
         self._adamw.step()
-        self._adamw.zero_grad(set_to_none=True)
+        self._muon.step(learning_rate, self._scale, self._bad)
+        for parameter in self.parameters:
+            parameter.grad = None
 
     def tensors(self) -> dict[str, Tensor]:
         """Return weights and moments by name, without a copy: the next step changes them."""
         found = {}
         for number, parameter in enumerate(self.parameters):
             found[f"{number:04d}.weight"] = parameter.detach()
+            if parameter in self._muon.momentum:
+                found[f"{number:04d}.{_MOMENTUM}"] = self._muon.momentum[parameter]
+                continue
             state = self._adamw.state[parameter]
             found |= {f"{number:04d}.{name}": state[name] for name in _MOMENTS if name in state}
         return found
@@ -65,6 +81,9 @@ class Optimizer:
         for number, parameter in enumerate(self.parameters):
             with torch.no_grad():
                 parameter.copy_(tensors[f"{number:04d}.weight"])
+            if parameter in self._muon.momentum:
+                self._muon.momentum[parameter].copy_(tensors[f"{number:04d}.{_MOMENTUM}"])
+                continue
             named = {name: tensors.get(f"{number:04d}.{name}") for name in _MOMENTS}
             self._adamw.state[parameter] = {
                 name: tensor.to(parameter.device, copy=True) for name, tensor in named.items() if tensor is not None

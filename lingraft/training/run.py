@@ -145,10 +145,11 @@ def training_run(
     checkpointer: CheckpointManager | None = None,
     dev_score: Callable[[], float] | None = None,
     dev_loss: Callable[[], float] | None = None,
+    muon_matrices: Sequence[nn.Parameter] = (),
 ) -> TrainingRun:
     """Return a run of the training loop, not yet begun, or that goes on from the newest checkpoint.
 
-    The caller has frozen everything but `trained`.
+    The caller has frozen everything but `trained`, of which Muon updates `muon_matrices`, and AdamW the others.
     """
     if recipe.threads:
         torch.set_num_threads(recipe.threads)
@@ -171,6 +172,7 @@ def training_run(
         dev_score=dev_score,
         dev_loss=dev_loss,
         state=state,
+        muon_matrices=muon_matrices,
     )
     return TrainingRun(
         points=loop.run(phases),
