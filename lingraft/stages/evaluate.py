@@ -72,7 +72,7 @@ def evaluate_source(
         primary=source.fingerprint,
         layers=source.encoder.shape.layers,
         vocabulary=len(source.tokenizer),
-        masked_by_depth=masked_lm.accuracy(source.encoder, _test(data), source.encoder.depths),
+        masked_by_depth=masked_lm.accuracy(source.encoder, _test(recipe, data), source.encoder.depths),
         tasks=tuple(one.scores for one in judged),
         pretraining=source.manifest.cost,
         finetuning={name: _sum([model.manifest.cost for model in seeds]) for name, seeds in models.items()},
@@ -147,7 +147,7 @@ def evaluate_language(
     require_start(learned, initial)
     rows = initial_rows(recipe, source, pieces, initial)
     untrained = make_vocabulary(rows.table_VD, rows.bias_V, rows.special)
-    test_NT = _test(data)
+    test_NT = _test(recipe, data)
     words = nearest_words(
         source=source.encoder.vocabulary,
         source_pieces=source.tokenizer,
@@ -208,8 +208,11 @@ def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str,
     return {"primary": source.fingerprint, "text": text.fingerprint, "blocks": blocks.fingerprint, **tasks}
 
 
-def _test(blocks: Artifact) -> Tensor:
-    return open_split(blocks, "test").all()
+def _test(recipe: Recipe, blocks: Artifact) -> Tensor:
+    """Test blocks (N, T) in which masked tokens are predicted."""
+    test = open_split(blocks, "test")
+    count = min(recipe.split.test_blocks or len(test), len(test))
+    return test.take(torch.arange(count) * len(test) // count)
 
 
 def _masked(

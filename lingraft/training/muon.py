@@ -54,7 +54,7 @@ class Muon:
 
 
 def orthogonal(matrices_NRC: Tensor) -> Tensor:
-    """Return matrices with the same singular vectors, and singular values near 1, by Newton's and Schulz's iteration."""
+    """Return matrices with the same singular vectors and singular values near 1 (Newton-Schulz iteration)."""
     is_tall = matrices_NRC.shape[1] > matrices_NRC.shape[2]
     x_NRC = matrices_NRC.mT if is_tall else matrices_NRC
     if x_NRC.is_cuda:

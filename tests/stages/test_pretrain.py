@@ -1,4 +1,4 @@
-"""Pretraining that begins within windows: what attention sees, what it costs, and where it goes on."""
+"""Pretraining that begins within windows, by Muon: what attention sees, what it costs, and where it goes on."""
 
 from pathlib import Path
 
@@ -28,6 +28,7 @@ def recipe(workshop: Workshop) -> Recipe:
         workshop.recipe,
         "pretraining",
         windows=Windows(tokens=8, steps=WITHIN),
+        optimizer="muon",
         steps=7,
         warmup_steps=1,
         log_every_steps=1,
@@ -89,6 +90,12 @@ def test_stopped_before_at_and_after_the_last_update_within_windows_it_ends_with
     assert (history(out), facts(out)) == (history(whole.folder), facts(whole.folder))
 
 
-def test_a_recipe_without_windows_keeps_its_digest(workshop: Workshop, recipe: Recipe) -> None:
-    assert "windows" not in workshop.recipe.to_json()
-    assert recipe.digest() != changed(recipe, "pretraining", windows=None).digest()
+def test_muon_makes_another_primary(workshop: Workshop, recipe: Recipe, whole: Artifact, tmp_path: Path) -> None:
+    other = pretrained(workshop, changed(recipe, "pretraining", optimizer="adamw"), tmp_path / "out")
+    assert whole.manifest.fingerprints["body"] != other.manifest.fingerprints["body"]
+
+
+def test_a_recipe_without_windows_and_with_adamw_keeps_its_digest(workshop: Workshop, recipe: Recipe) -> None:
+    assert not {"windows", "optimizer"} & workshop.recipe.pretraining.model_dump(mode="json").keys()
+    for without in ({"windows": None}, {"optimizer": "adamw"}):
+        assert recipe.digest() != changed(recipe, "pretraining", **without).digest()
