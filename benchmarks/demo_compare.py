@@ -43,7 +43,7 @@ from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.reports.run.records import RunRecords
-from lingraft.stages.evaluate import evaluate_language, evaluate_tasks, load_tasks
+from lingraft.stages.evaluate import evaluate_language, evaluate_tasks, load_tasks, masked_test_blocks
 from lingraft.stages.initialise import masked_loss
 from lingraft.stages.results import load_language
 from lingraft.stages.vectors import vectors_of
@@ -162,7 +162,7 @@ class Demo:
         )
         swap(source.encoder, rows)
         top = source.encoder.shape.layers
-        test_NT = open_split(blocks, "test").all()
+        test_NT = masked_test_blocks(recipe, blocks)
         return Scores(masked_lm.accuracy(source.encoder, test_NT, (top,))[top], judged[0].scores.score.mean)
 
     @cached_property

@@ -37,7 +37,7 @@ from lingraft.jobs.job import CHECKPOINTS, EMBEDDINGS, Job, LanguageDirs, Watch,
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
 from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, PART, Reference, probe_of, reference_tensors
-from lingraft.stages.evaluate import load_tasks
+from lingraft.stages.evaluate import load_tasks, masked_test_blocks
 from lingraft.stages.results import SeedScores
 from lingraft.tasks.examples import load_examples
 from lingraft.training import masked_lm, precision
@@ -401,8 +401,8 @@ def _masked_scorer(models: FinetunedModels, target: LanguageDirs, language: str)
     answer is the most frequent piece.
     """
     tokenizer = Tokenizer.load(target.tokenizer, language)
-    blocks = load_blocks(target.blocks, tokenizer, models.planned.recipe.encoder.block_tokens)
-    blocks_NT = open_split(blocks, "test").all()
+    recipe = models.planned.recipe
+    blocks_NT = masked_test_blocks(recipe, load_blocks(target.blocks, tokenizer, recipe.encoder.block_tokens))
     baseline = _most_frequent_share(blocks_NT, [*tokenizer.special])
     primary = models.load()
 
@@ -477,9 +477,9 @@ def _task_scorer(
 
 
 def _masked_in_source(models: FinetunedModels, source: LanguageDirs, layers: int) -> SeedScores:
-    primary = models.load()
-    blocks = load_blocks(source.blocks, primary.tokenizer, models.planned.recipe.encoder.block_tokens)
-    return _masked_scores(models, primary, open_split(blocks, "test").all(), layers)
+    primary, recipe = models.load(), models.planned.recipe
+    blocks = load_blocks(source.blocks, primary.tokenizer, recipe.encoder.block_tokens)
+    return _masked_scores(models, primary, masked_test_blocks(recipe, blocks), layers)
 
 
 def _task_in_source(task: Task, models: FinetunedModels, layers: int, source: LanguageDirs) -> SeedScores:

@@ -72,7 +72,7 @@ def evaluate_source(
         primary=source.fingerprint,
         layers=source.encoder.shape.layers,
         vocabulary=len(source.tokenizer),
-        masked_by_depth=masked_lm.accuracy(source.encoder, _test(recipe, data), source.encoder.depths),
+        masked_by_depth=masked_lm.accuracy(source.encoder, masked_test_blocks(recipe, data), source.encoder.depths),
         tasks=tuple(one.scores for one in judged),
         pretraining=source.manifest.cost,
         finetuning={name: _sum([model.manifest.cost for model in seeds]) for name, seeds in models.items()},
@@ -147,7 +147,7 @@ def evaluate_language(
     require_start(learned, initial)
     rows = initial_rows(recipe, source, pieces, initial)
     untrained = make_vocabulary(rows.table_VD, rows.bias_V, rows.special)
-    test_NT = _test(recipe, data)
+    test_NT = masked_test_blocks(recipe, data)
     words = nearest_words(
         source=source.encoder.vocabulary,
         source_pieces=source.tokenizer,
@@ -206,13 +206,6 @@ def _facts(result: SourceResult | LanguageResult, data_hashes: dict[str, str]) -
 def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str, list[TaskModel]]) -> dict[str, str]:
     tasks = {f"task-{name}-{model.seed}": model.fingerprint for name, seeds in models.items() for model in seeds}
     return {"primary": source.fingerprint, "text": text.fingerprint, "blocks": blocks.fingerprint, **tasks}
-
-
-def _test(recipe: Recipe, blocks: Artifact) -> Tensor:
-    """Test blocks (N, T) in which masked tokens are predicted."""
-    test = open_split(blocks, "test")
-    count = min(recipe.split.test_blocks or len(test), len(test))
-    return test.take(torch.arange(count) * len(test) // count)
 
 
 def _masked(
@@ -300,6 +293,13 @@ def _sum(costs: Sequence[Cost]) -> Cost:
         flops=sum(cost.flops for cost in costs),
         elapsed_s=sum(cost.elapsed_s for cost in costs),
     )
+
+
+def masked_test_blocks(recipe: Recipe, blocks: Artifact) -> Tensor:
+    """Return the test blocks (N, T) in which masked tokens are predicted: all, or as many as the recipe names."""
+    test = open_split(blocks, "test")
+    count = min(recipe.split.test_blocks or len(test), len(test))
+    return test.take(torch.arange(count) * len(test) // count)
 
 
 class EvaluatedTask(NamedTuple):
