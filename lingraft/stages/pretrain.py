@@ -106,8 +106,8 @@ def pretraining_run(
     and the schedule go on at the change to whole blocks as if there were none.
 
     A table that is forgotten begins again as it has begun, from `vectors` if given. Chen et al. restart its learning
-    rate as well, and keep the best checkpoint, since the last one may just have forgotten. Here one schedule serves
-    table and body, and as many updates follow the last forgetting as lie between two.
+    rate as well, and their code forgets to the end and takes the best checkpoint. Here one schedule serves table and
+    body, and at least as many updates follow the last forgetting as lie between two.
 
     Raises:
         RecipeError: the batch cannot be divided over the processes.
@@ -132,7 +132,7 @@ def pretraining_run(
 def _forget(
     vocabulary: Vocabulary, vectors: StaticVectors | None, settings: Pretraining, steps: int, step: int
 ) -> Sequence[nn.Parameter]:
-    """Draw table and output bias anew, by seed and step alone, before a step at which it is time."""
+    """Draw table and output bias anew before the first step after a forgetting, as seed and step alone decide."""
     if step - 1 not in settings.forgets_after(steps):
         return ()
     seed = derive_seed("forget", settings.seed, step)

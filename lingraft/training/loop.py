@@ -33,7 +33,7 @@ MicroBatches = Sequence[tuple[float, Any]]
 Stream = Callable[[int], MicroBatches]
 """Returns the micro-batches of a step; steps count from 1."""
 Redraw = Callable[[int], Sequence[nn.Parameter]]
-"""Draws some parameters anew before a step, the same ones by the number of the step alone, and returns them."""
+"""Draws some parameters anew before a step, and returns them; called again for the step, it draws the same values."""
 _CONTINUE, _SAVE, _STOP = range(3)
 _REMEDY = "Lower the learning rate, lengthen the warm-up, or use precision = 'fp32'."
 
