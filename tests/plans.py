@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from lingraft.training.checkpoint import CheckpointManager
-from lingraft.training.loop import Phase, Stream, TrainingLoop
+from lingraft.training.loop import Phase, Redraw, Stream, TrainingLoop, redraw_nothing
 from lingraft.training.schedule import Schedule, TrainingMetrics
 from lingraft.training.training_state import TrainingState
 
@@ -26,6 +26,7 @@ def train(
     state: TrainingState | None = None,
     checkpointer: CheckpointManager | None = None,
     dev_score: Callable[[], float] | None = None,
+    redraw: Redraw = redraw_nothing,
 ) -> Iterator[TrainingMetrics]:
     """Train in one phase, in float32."""
     loop = TrainingLoop(
@@ -35,5 +36,6 @@ def train(
         checkpointer=checkpointer,
         dev_score=dev_score,
         state=state or TrainingState(),
+        redraw=redraw,
     )
     return loop.run([Phase(loss_of, schedule)])

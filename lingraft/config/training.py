@@ -118,12 +118,38 @@ class Pretraining(Training):
         description="Have attention stay within windows of a block for the first updates, by which small primaries "
         "find their neighbours sooner; absent: whole blocks throughout.",
     )
+    forget_every: PositiveInt | None = Field(
+        None,
+        exclude_if=is_none,
+        description="Updates after which the token table, rows of special pieces included, and the output bias are "
+        "drawn anew, again and again, so that the body learns to work with new rows, as languages bring them (active "
+        "forgetting). At least as many updates follow the last time; absent: never.",
+    )
 
     @pydantic.model_validator(mode="after")
     def _ends_on_whole_blocks(self) -> Self:
         if self.windows and self.windows.steps >= self.steps:
             raise ValueError(f"windows.steps {self.windows.steps} must be fewer than steps {self.steps}")
         return self
+
+    @pydantic.model_validator(mode="after")
+    def _relearns_what_it_forgets(self) -> Self:
+        if self.forget_every and 2 * self.forget_every > self.steps:
+            raise ValueError(
+                f"forget_every {self.forget_every} must be at most half of steps {self.steps}, since as many updates "
+                "follow the last forgetting: lower it, or leave it out"
+            )
+        if self.forget_every and self.patience:
+            raise ValueError(
+                f"patience {self.patience} would end pretraining where forget_every {self.forget_every} lowers the "
+                "dev score: leave one of them out"
+            )
+        return self
+
+    def forgets_after(self, steps: int) -> range:
+        """Return the updates after which a pretraining of so many updates draws table and output bias anew."""
+        every = self.forget_every
+        return range(every, steps - every + 1, every) if every else range(0)
 
 
 class MiniBuilding(Training):

@@ -1,24 +1,33 @@
-"""Pretraining the primary in the source language, within windows first where the recipe asks for that."""
+"""Pretraining the primary in the source language, within windows first and with forgetting where the recipe asks.
 
-from collections.abc import Callable
+Active forgetting is that of Chen et al. (2023, https://arxiv.org/abs/2307.01163, section 3).
+"""
+
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from lingraft.artifacts.artifact import Artifact, Draft
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step
+from lingraft.config.training import Pretraining
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
+from lingraft.data.rng import derive_seed
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.model.encoder import Encoder, freeze_except
+from lingraft.model.encoder import Encoder, Vocabulary, freeze_except
+from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.loading import save_vocabulary
-from lingraft.stages.vectors import begin_as_static_vectors
+from lingraft.stages.vectors import begin_as_static_vectors, vectors_of
 from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed.launch import distributed
+from lingraft.training.loop import max_steps
 from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.precision import preserve_rng
 from lingraft.training.run import TrainingRun, masked_lm_phase, record_training, training_run
@@ -45,20 +54,27 @@ def pretrain(
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, step = recipe.pretraining, recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
     train = open_split(data, "train")
+    vectors = vectors_of(train, pieces) if settings.embeddings == "static-vectors" else None
     with preserve_rng():
         torch.manual_seed(settings.seed)
         encoder = Encoder(recipe.primary_shape, len(pieces))
         if settings.positions == "sinusoidal":
             encoder.init_sinusoidal_positions()
-        if settings.embeddings == "static-vectors":
-            begin_as_static_vectors(encoder.vocabulary, train, pieces)
+        if vectors:
+            begin_as_static_vectors(encoder.vocabulary, vectors)
     made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}
     with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.PRIMARY, checkpointer, watch):
             return made
         dev_score = dev_evaluator(encoder, encoder, open_split(data, "dev"), settings)
         run = pretraining_run(
-            recipe=recipe, step=step, encoder=encoder, blocks=train, checkpointer=checkpointer, dev_score=dev_score
+            recipe=recipe,
+            step=step,
+            encoder=encoder,
+            blocks=train,
+            vectors=vectors,
+            checkpointer=checkpointer,
+            dev_score=dev_score,
         )
         with run.watched(f"pretrain {recipe.source}", watch) as report:
             for point in run.points:
@@ -79,6 +95,7 @@ def pretraining_run(
     step: Step,
     encoder: Encoder,
     blocks: Blocks,
+    vectors: StaticVectors | None = None,
     checkpointer: CheckpointManager | None = None,
     dev_score: Callable[[], float] | None = None,
 ) -> TrainingRun:
@@ -87,6 +104,10 @@ def pretraining_run(
     Attention begins uniform. A neighbour is more of what it sees in a window than in a block, and so stands out of the
     noise of a batch sooner; BERT, too, began on 128 of 512 tokens (Devlin et al. 2019, appendix A.2). Weights, moments
     and the schedule go on at the change to whole blocks as if there were none.
+
+    A table that is forgotten begins again as it has begun, from `vectors` if given. Chen et al. restart its learning
+    rate as well, and their code forgets to the end and takes the best checkpoint. Here one schedule serves table and
+    body, and at least as many updates follow the last forgetting as lie between two.
 
     Raises:
         RecipeError: the batch cannot be divided over the processes.
@@ -104,4 +125,21 @@ def pretraining_run(
         checkpointer=checkpointer,
         dev_score=dev_score,
         muon_matrices=encoder.inner_matrices() if settings.optimizer == "muon" else (),
+        redraw=functools.partial(_forget, encoder.vocabulary, vectors, settings, max_steps(phases)),
     )
+
+
+def _forget(
+    vocabulary: Vocabulary, vectors: StaticVectors | None, settings: Pretraining, steps: int, step: int
+) -> Sequence[nn.Parameter]:
+    """Draw table and output bias anew before the first step after a forgetting, as seed and step alone decide."""
+    if step - 1 not in settings.forgets_after(steps):
+        return ()
+    seed = derive_seed("forget", settings.seed, step)
+    with preserve_rng():
+        torch.manual_seed(seed)
+        drawn = Vocabulary(*vocabulary.table_VD.shape)
+    if vectors:
+        begin_as_static_vectors(drawn, vectors, seed)
+    vocabulary.load_state_dict(drawn.state_dict())
+    return [*vocabulary.parameters()]

@@ -63,15 +63,16 @@ def vectors_of(blocks: Blocks, pieces: Tokenizer) -> StaticVectors:
 
 
 @torch.no_grad()
-def begin_as_static_vectors(vocabulary: Vocabulary, blocks: Blocks, pieces: Tokenizer) -> None:
+def begin_as_static_vectors(vocabulary: Vocabulary, found: StaticVectors, seed: int = _SEED) -> None:
     """Have the rows of a table begin as static vectors of its pieces, as long as random rows are.
 
     Pieces without a vector keep their random rows, and the others a share of them, so that no two rows are alike.
+    `seed` is that of the rotation.
     """
-    found, width = vectors_of(blocks, pieces), vocabulary.table_VD.shape[1]
+    width = vocabulary.table_VD.shape[1]
     unit_VW = normalise_vectors(found.vectors_VW[:, :width], found.known)
     # A factorisation has most of its spread in a few columns; turned at random, all columns have as much.
-    turned_DD, _ = torch.linalg.qr(torch.randn(width, width, generator=make_generator("turn", _SEED)))
+    turned_DD, _ = torch.linalg.qr(torch.randn(width, width, generator=make_generator("turn", seed)))
     rows_VD = INITIAL_STD * math.sqrt(width) * unit_VW @ turned_DD[: unit_VW.shape[1]]
     drawn_VD = vocabulary.table_VD[found.known]
     vocabulary.table_VD[found.known] = rows_VD[found.known] + _RANDOM_SHARE * drawn_VD

@@ -32,6 +32,8 @@ MicroBatches = Sequence[tuple[float, Any]]
 """Micro-batches of one step and process, each with its share of the mean over the global batch."""
 Stream = Callable[[int], MicroBatches]
 """Returns the micro-batches of a step; steps count from 1."""
+Redraw = Callable[[int], Sequence[nn.Parameter]]
+"""Draws some parameters anew before a step, and returns them; called again for the step, it draws the same values."""
 _CONTINUE, _SAVE, _STOP = range(3)
 _REMEDY = "Lower the learning rate, lengthen the warm-up, or use precision = 'fp32'."
 
@@ -55,6 +57,11 @@ def max_steps(phases: Sequence[Phase]) -> int:
     return start.step
 
 
+def redraw_nothing(step: int) -> Sequence[nn.Parameter]:
+    """Leave all parameters as the step before has made them."""
+    return ()
+
+
 @dataclass
 class TrainingLoop:
     """One training, from its beginning or from a checkpoint."""
@@ -71,6 +78,8 @@ class TrainingLoop:
     state: TrainingState = field(default_factory=TrainingState)
     muon_matrices: Sequence[nn.Parameter] = ()
     """Those of the parameters that Muon updates; AdamW updates all others."""
+    redraw: Redraw = redraw_nothing
+    """Called before every step; moments of what it draws anew, parameters that AdamW updates, begin at 0 again."""
 
     def run(self, phases: Sequence[Phase]) -> Generator[TrainingMetrics, None, None]:
         """Train, and yield the points of the learning curve; the time between points does not count.
@@ -109,6 +118,7 @@ class TrainingLoop:
             self._checkpoint_or_stop(optimizer, skipped, stop)
             resumed_at_s = time.perf_counter()
             for step, micro_batches in zip(steps, batches, strict=True):
+                optimizer.reset(self.redraw(step))
                 loss = _forward_backward(
                     model=model,
                     micro_batches=micro_batches,

@@ -1,7 +1,7 @@
 """AdamW, beside Muon where it is wanted, that clips, and skips steps that are not finite, without a wait of its own."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -63,6 +63,11 @@ class Optimizer:
         self._muon.step(learning_rate, self._scale, self._bad)
         for parameter in self.parameters:
             parameter.grad = None
+
+    def reset(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Have the moments of parameters that AdamW updates, and its count of their steps, begin at 0 again."""
+        for parameter in parameters:
+            self._adamw.state.pop(parameter, None)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return weights and moments by name, without a copy: the next step changes them."""

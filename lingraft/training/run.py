@@ -24,7 +24,7 @@ from lingraft.training import precision
 from lingraft.training.batches import steps_for_epochs
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
-from lingraft.training.loop import Phase, Stream, TrainingLoop, max_steps
+from lingraft.training.loop import Phase, Redraw, Stream, TrainingLoop, max_steps, redraw_nothing
 from lingraft.training.masked_lm import MaskedLmLoss
 from lingraft.training.progress import training_progress
 from lingraft.training.schedule import MetricsCallback, Schedule, TrainingMetrics, write_curve
@@ -146,10 +146,12 @@ def training_run(
     dev_score: Callable[[], float] | None = None,
     dev_loss: Callable[[], float] | None = None,
     muon_matrices: Sequence[nn.Parameter] = (),
+    redraw: Redraw = redraw_nothing,
 ) -> TrainingRun:
     """Return a run of the training loop, not yet begun, or that goes on from the newest checkpoint.
 
-    The caller has frozen everything but `trained`, of which Muon updates `muon_matrices`, and AdamW the others.
+    The caller has frozen everything but `trained`, of which Muon updates `muon_matrices`, and AdamW the others. What
+    `redraw` draws anew before a step is among these others.
     """
     if recipe.threads:
         torch.set_num_threads(recipe.threads)
@@ -173,6 +175,7 @@ def training_run(
         dev_loss=dev_loss,
         state=state,
         muon_matrices=muon_matrices,
+        redraw=redraw,
     )
     return TrainingRun(
         points=loop.run(phases),

@@ -86,12 +86,13 @@ def test_a_recipe_may_have_embeddings_begin_as_static_vectors(workshop: Workshop
     recipe = changed(briefly(workshop.recipe), "pretraining", embeddings="static-vectors", steps=1, learning_rate=1e-12)
     primary = load_primary(pretrained(workshop, recipe, tmp_path / "out").folder)
     blocks = open_split(load_blocks(workshop.blocks["en"], primary.tokenizer, recipe.encoder.block_tokens), "train")
-    known = vectors_of(blocks, primary.tokenizer).known
+    vectors = vectors_of(blocks, primary.tokenizer)
+    known = vectors.known
     torch.manual_seed(recipe.pretraining.seed)
     drawn = Encoder(recipe.encoder, recipe.tokenizer.vocabulary)
     expected = Vocabulary(recipe.tokenizer.vocabulary, recipe.encoder.width)
     expected.load_state_dict(drawn.vocabulary.state_dict())
-    begin_as_static_vectors(expected, blocks, primary.tokenizer)
+    begin_as_static_vectors(expected, vectors)
     found_VD = primary.encoder.vocabulary.table_VD
     torch.testing.assert_close(found_VD, expected.table_VD, rtol=0, atol=1e-9)
     assert known.any()

@@ -292,3 +292,33 @@ def test_a_source_that_stalls_does_not_hold_up_who_is_asked_to_stop(tmp_path: Pa
     assert f"asked to stop after step {kept}; step {kept} is kept in" in child.said
     state = keeper_at(tmp_path / "state", kept)
     assert torch.equal(trained(PLAN, state=state)[0], trained(PLAN)[0])
+
+
+@pytest.mark.parametrize("at", [4, 5, 6])
+def test_a_stop_within_a_step_before_which_weights_are_drawn_anew_leads_to_the_same_bits(
+    tmp_path: Path, at: int
+) -> None:
+    model = Model()
+
+    def redraw(step: int) -> list[nn.Parameter]:
+        if step != 5:
+            return []
+        model.weight.data = torch.tensor([[0.5, 0.25]])
+        return [model.weight]
+
+    class Stopping(nn.Module):
+        """Asks to stop within a step."""
+
+        def forward(self, batch: Numbers) -> Tensor:
+            if batch.place == 10 * at:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return model(batch)
+
+    owner = checkpointer(tmp_path, 1000)
+    with pytest.raises(Interruption, match=f"asked to stop after step {at - 1}; "):
+        list(train(Stopping(), [model.weight], stream(), PLAN, checkpointer=owner, redraw=redraw))
+    list(train(model, [model.weight], stream(), PLAN, keeper_at(tmp_path, at - 1), redraw=redraw))
+    stopped, model = model, Model()
+    list(train(model, [model.weight], stream(), PLAN, redraw=redraw))
+    assert torch.equal(stopped.weight, model.weight)
+    assert not torch.equal(stopped.weight, trained(PLAN)[0])

@@ -131,3 +131,28 @@ def test_muon_clips_with_all_gradients() -> None:
         stepped(optimizer)
     momentum = [optimizer.tensors()["0000.momentum"] for optimizer in optimizers]
     torch.testing.assert_close(momentum[0], momentum[1])
+
+
+@pytest.mark.parametrize("of_muon", [0, 1])
+def test_what_is_reset_goes_on_as_with_a_new_optimizer_and_all_else_as_without(of_muon: int) -> None:
+    ours, without, fresh = weights(), weights(), weights()
+    optimizer, beside = (
+        Optimizer(each, weight_decay=0.1, clip_norm=100.0, muon_matrices=each[:of_muon]) for each in (ours, without)
+    )
+    for step in range(1, 8):
+        for parameters, of in ((ours, optimizer), (without, beside)):
+            give(parameters, step)
+            stepped(of)
+    optimizer.reset([ours[1], ours[2]])
+    new = Optimizer(fresh, weight_decay=0.1, clip_norm=100.0)
+    with torch.no_grad():
+        for mine, begun in zip(ours, fresh, strict=True):
+            begun.copy_(mine)
+    for step in range(8, 11):
+        for parameters, of in ((ours, optimizer), (without, beside), (fresh, new)):
+            give(parameters, step)
+            stepped(of)
+    assert [torch.equal(one, other) for one, other in zip(ours, fresh, strict=True)] == [False, True, True, False]
+    assert [torch.equal(one, other) for one, other in zip(ours, without, strict=True)] == [True, False, False, True]
+    assert optimizer.tensors()["0001.step"] == 3
+    assert optimizer.tensors()["0003.step"] == 10

@@ -76,9 +76,10 @@ def _noisy(recipe: Recipe) -> Recipe:
 
 
 def _modern(recipe: Recipe) -> Recipe:
-    """With pre-norm layers, of which the second has local attention that is shorter than a block."""
+    """With pre-norm layers, of which the second has local attention that is shorter than a block, and forgetting."""
     raw = recipe.model_dump(mode="json")
     raw["encoder"]["family"] = {"separators": 1, "pre_norm": {"global_every": 2, "local_tokens": 8}}
+    raw["pretraining"]["forget_every"] = 4
     return Recipe.parse(raw)
 
 
