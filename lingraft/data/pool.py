@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
@@ -26,6 +27,8 @@ from lingraft.errors import LingraftError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_ALONE_S = 2.0
+"""Seconds of work that the caller's process does by itself: as long as workers take to start."""
 _QUEUED = 2
 """Most items that a worker holds: the current one, and the next, so that it need not wait for the parent."""
 _AHEAD = 4
@@ -55,8 +58,8 @@ def parallel_map(
     """Yield `function(item)` for each item, in the order of the items, computed by worker processes.
 
     Items are taken as they are needed: a few for each worker are in flight, however slowly results are consumed.
-    Processes start when there is a second item, and end with the iterator. With one worker, the caller's process
-    does everything.
+    Processes start when the work has taken two seconds in the caller's process and there is more than one item left,
+    and end with the iterator. With one worker, the caller's process does everything.
 
     Args:
         function: a function at a module's top level, a `functools.partial` of one, or a callable object; it is
@@ -71,9 +74,20 @@ def parallel_map(
     """
     count = available_cores() if workers is None else workers
     source = iter(items)
+    alone_s = 0.0
+    for item in source:
+        if count > 1 and alone_s >= _ALONE_S:
+            source = chain([item], source)
+            break
+        started_s = time.perf_counter()
+        answer = function(item)
+        alone_s += time.perf_counter() - started_s
+        yield answer
+    else:
+        return
     first = list(islice(source, 2))
-    if count == 1 or len(first) < 2:
-        yield from map(function, chain(first, source))
+    if len(first) < 2:
+        yield from map(function, first)
         return
     started: list[_PoolWorker] = []
     try:

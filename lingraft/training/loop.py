@@ -77,7 +77,7 @@ class TrainingLoop:
     """Computes the dev loss, by which phases end whose schedule has a plateau."""
     state: TrainingState = field(default_factory=TrainingState)
     muon_matrices: Sequence[nn.Parameter] = ()
-    """Those of the parameters that Muon updates; AdamW updates all others."""
+    """Parameters that Muon updates; AdamW updates all others."""
     redraw: Redraw = redraw_nothing
     """Called before every step; moments of what it draws anew, parameters that AdamW updates, begin at 0 again."""
 

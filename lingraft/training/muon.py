@@ -25,15 +25,15 @@ class Muon:
 
     def __init__(self, matrices: Sequence[nn.Parameter], weight_decay: float) -> None:
         """Create the optimizer of matrices (R, C) of any shapes."""
-        self.momentum = {matrix: torch.zeros_like(matrix) for matrix in matrices}
+        self.momentum: dict[Tensor, Tensor] = {matrix: torch.zeros_like(matrix) for matrix in matrices}
         self._weight_decay = weight_decay
-        self._by_shape: defaultdict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+        self._by_shape: defaultdict[torch.Size, list[Tensor]] = defaultdict(list)
         for matrix in matrices:
             self._by_shape[matrix.shape].append(matrix)
 
     @torch.no_grad()
     def step(self, learning_rate: float, scale: Tensor, bad: Tensor) -> None:
-        """Update weights and momentum.
+        """Update weights and momentum, and clear the gradients.
 
         Args:
             learning_rate: as AdamW would have it.
@@ -50,7 +50,9 @@ class Muon:
             rate = learning_rate * (~bad).float()
             update_NRC *= rate * _ADAM_RMS * max(shape) ** 0.5
             torch._foreach_mul_(matrices, 1 - rate * self._weight_decay)
-            torch._foreach_sub_(matrices, update_NRC.unbind())
+            torch._foreach_sub_(matrices, [*update_NRC.unbind()])
+        for matrix in self.momentum:
+            matrix.grad = None
 
 
 def orthogonal(matrices_NRC: Tensor) -> Tensor:
@@ -68,6 +70,6 @@ def orthogonal(matrices_NRC: Tensor) -> Tensor:
     return (x_NRC.mT if is_tall else x_NRC).to(matrices_NRC.dtype)
 
 
-def _gradient(matrix: nn.Parameter) -> Tensor:
+def _gradient(matrix: Tensor) -> Tensor:
     assert matrix.grad is not None
     return matrix.grad

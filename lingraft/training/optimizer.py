@@ -61,8 +61,7 @@ class Optimizer:
             group["lr"] = learning_rate
         self._adamw.step()
         self._muon.step(learning_rate, self._scale, self._bad)
-        for parameter in self.parameters:
-            parameter.grad = None
+        self._adamw.zero_grad(set_to_none=True)
 
     def reset(self, parameters: Iterable[nn.Parameter]) -> None:
         """Have the moments of parameters that AdamW updates, and its count of their steps, begin at 0 again."""

@@ -16,6 +16,12 @@ from lingraft.errors import TextError
 from tests.mapped import ERRORS, die_amid, die_amid_answer, divide, enlarged, refuse, slower_at_first, square
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers take the first item."""
+    monkeypatch.setattr(pool, "_ALONE_S", 0.0)
+
+
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
@@ -31,6 +37,14 @@ def test_results_come_in_the_order_of_the_items(count: int) -> None:
 @pytest.mark.parametrize("items", [[], [7]])
 def test_fewer_than_two_items_need_no_process(items: list[int]) -> None:
     assert [pid for _, pid in parallel_map(slower_at_first, items, 2)] == [os.getpid()] * len(items)
+
+
+def test_workers_start_when_the_work_has_taken_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_ALONE_S", 0.1)  # slower than all items but the first
+    pids = [pid for _, pid in parallel_map(slower_at_first, range(8), 2)]
+    assert pids[0] == os.getpid()
+    assert os.getpid() not in pids[1:]
+    assert {pid for _, pid in parallel_map(slower_at_first, range(1, 8), 2)} == {os.getpid()}
 
 
 def test_a_slow_first_item_comes_first_though_others_are_done_before_and_workers_end_with_the_iterator() -> None:
@@ -106,9 +120,11 @@ def test_workers_end_when_the_items_cannot_be_read() -> None:
 _SCRIPT = textwrap.dedent(
     """
     import signal, sys, time
+    from lingraft.data import pool
     from lingraft.data.pool import parallel_map
     from tests.mapped import slower_at_first
 
+    pool._ALONE_S = 0.0
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background ignores it
     for number, pid in parallel_map(slower_at_first, iter(int, 1), 2):
         print(pid, flush=True)

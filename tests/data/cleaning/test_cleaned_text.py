@@ -154,6 +154,7 @@ def test_a_worker_that_is_killed_leaves_an_error_and_no_artifact(
         if number == 5:
             os.kill(worker.process.pid, signal.SIGKILL)
 
+    monkeypatch.setattr(pool, "_ALONE_S", 0.0)
     monkeypatch.setattr(pool._PoolWorker, "give", give_and_kill)
     source = write(tmp_path / "source", made_up(200))
     with pytest.raises(WorkerError, match="SIGKILL"):
