@@ -30,8 +30,10 @@ from pipelines.plan import planned_steps
 
 TIME_FILE = "time.json"
 """File in the folder of results with the time of the last run that did everything itself."""
-_BF16_GAIN = 2.3
-"""Speed of cores with bf16 units, such as AMX, relative to the machine's assumed rate."""
+_SLOWEST_CORES = 5.0
+"""Times that narrow models take on cores with AVX2 alone, relative to the machine's assumed rate."""
+_OTHER_STEP_S = 3.0
+"""Seconds of a step that does not train: of an evaluation more, of a look-up less."""
 
 
 def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] = ()) -> None:
@@ -110,12 +112,13 @@ def announcement(
     ]
     machine = Machine.here()
     training_s = sum(each.flops or 0.0 for each in plan) / machine.flops_per_s
-    bounds_s = [training_s] if machine.gpu else [training_s / _BF16_GAIN, training_s]
-    roughly = " to ".join(dict.fromkeys(map(format_duration, bounds_s)))  # both may be the same few seconds
+    others_s = _OTHER_STEP_S * sum(not each.flops for each in plan)
+    bounds_s = [training_s] if machine.gpu else [training_s, training_s * _SLOWEST_CORES]
+    roughly = " to ".join(dict.fromkeys(format_duration(each + others_s) for each in bounds_s))
     where = "a GPU" if machine.gpu else f"{machine.cores} CPU cores"
     return [
         *lines,
-        f"Training the models takes roughly {roughly} on {where}; each step then says how much is left in all.",
+        f"All of it takes roughly {roughly} on {where}; each step then says how much is left.",
         f"Results go to {out}. After a stop, run the same again to go on.",
     ]
 
