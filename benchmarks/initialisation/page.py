@@ -104,8 +104,9 @@ def page(found: dict[str, Any]) -> str:
 def _introduction(found: dict[str, Any]) -> list[str]:
     sizes = found["sizes"]
     schedules = ", ".join(
-        f"from {_NAMES[Start(start)]} {steps:,} updates at a rate of up to {rate:g}"
-        for start, (steps, rate) in sizes["adaptation"].items()
+        f"from {name} {sizes['adaptation'][start][0]:,} updates at a rate of up to {sizes['adaptation'][start][1]:g}"
+        for start, name in _NAMES.items()
+        if start in sizes["adaptation"]
     )
     runs = "; ".join(f"`{run['command']}` on {run['device']}, commit {run['commit']}" for run in found["runs"])
     return [
