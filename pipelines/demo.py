@@ -118,7 +118,7 @@ def announcement(
     where = "a GPU" if machine.gpu else f"{machine.cores} CPU cores"
     return [
         *lines,
-        f"All of it takes roughly {roughly} on {where}; each step then says how much is left.",
+        f"All of it takes roughly {roughly} on {where}, longer with much text; each step then says how much is left.",
         f"Results go to {out}. After a stop, run the same again to go on.",
     ]
 

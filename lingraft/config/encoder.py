@@ -31,9 +31,9 @@ Activation = Literal["gelu", "gelu_tanh", "relu"]
 
 
 class PreNorm(Section):
-    """Pre-norm layers with rotary positions, local attention and GeGLU; the defaults are ModernBERT's.
+    """Pre-norm layers with rotary positions, local attention and GeGLU; the defaults but `pooling` are ModernBERT's.
 
-    Its configuration pools the first token where it names nothing.
+    A ModernBERT config.json without `classifier_pooling` means the first token.
     """
 
     global_every: PositiveInt = Field(

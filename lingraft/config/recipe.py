@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import pydantic
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from lingraft.config.cluster import Cluster, StageName
 from lingraft.config.encoder import EncoderShape, TokenizerSettings
 from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, Gate
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.search import Search
-from lingraft.config.section import Language, Name, Section, explain_problem
+from lingraft.config.section import Language, Name, Section, explain_problem, is_none
 from lingraft.config.systems import Stage, Steps, System, steps_of
 from lingraft.config.tasks import PRIMARY, Task
 from lingraft.config.text import Folder, Split, TextSource
@@ -46,6 +46,11 @@ class Recipe(Section):
     precision: Precision = Field("auto", description="auto: bf16 only where a short probe finds it faster.")
     threads: NonNegativeInt = Field(
         0, description="CPU threads of each training process, and processes that read text; 0: by the machine."
+    )
+    test_blocks: PositiveInt | None = Field(
+        None,
+        exclude_if=is_none,
+        description="Test blocks in which evaluations predict masked tokens, spread evenly over all; absent: all.",
     )
     pretraining: Pretraining = Field(description="Pretraining of the primary.")
     mini: MiniBuilding | None = Field(None, description="Building of MINIPOST's mini-model; no other system has it.")

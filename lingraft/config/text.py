@@ -13,11 +13,6 @@ class Split(Section):
 
     dev_share: Share = Field(0.1, description="Share of documents for choices made on the way.")
     test_share: Share = Field(0.2, description="Share of documents for reported scores only.")
-    test_blocks: PositiveInt | None = Field(
-        None,
-        exclude_if=is_none,
-        description="Test blocks in which masked tokens are predicted, spread evenly over all; absent: all.",
-    )
 
     @property
     def train_share(self) -> float:

@@ -14,7 +14,9 @@ from lingraft.config.systems import System
 class OptimizerSettings(Section):
     """Settings of the optimizer, of checkpoints, and of what ends a training."""
 
-    weight_decay: NonNegativeFloat = Field(0.01, description="AdamW's decay of matrices; biases and norms have none.")
+    weight_decay: NonNegativeFloat = Field(
+        0.01, description="Decay of matrices, decoupled; biases and norms have none."
+    )
     clip_norm: PositiveFloat = Field(1.0, description="Largest gradient norm; larger ones are scaled down to it.")
     log_every_steps: PositiveInt = Field(20, description="Updates between two points of the learning curve.")
     keep_every_s: PositiveFloat = Field(600.0, description="Seconds between two checkpoints to go on from.")
@@ -97,8 +99,8 @@ class Pretraining(Training):
     positions: Literal["random", "sinusoidal"] = Field(
         "random",
         exclude_if=lambda positions: positions == "random",
-        description="Initial position embeddings: RoBERTa's random ones, or sinusoids, with which the demo's "
-        "primary leaves the first plateau sooner.",
+        description="Initial position embeddings: RoBERTa's random ones, or sinusoids, with which a small "
+        "post-norm primary leaves the first plateau sooner.",
     )
     embeddings: Literal["random", "static-vectors"] = Field(
         "random",
@@ -122,8 +124,8 @@ class Pretraining(Training):
         None,
         exclude_if=is_none,
         description="Updates after which the token table, rows of special pieces included, and the output bias are "
-        "drawn anew, again and again, so that the body learns to work with new rows, as languages bring them (active "
-        "forgetting). At least as many updates follow the last time; absent: never.",
+        "drawn anew, again and again, as a language brings new rows, too (active forgetting, Chen et al. 2023; not "
+        "measured here). At least as many updates follow the last time; absent: never.",
     )
 
     @pydantic.model_validator(mode="after")
@@ -139,10 +141,10 @@ class Pretraining(Training):
                 f"forget_every {self.forget_every} must be at most half of steps {self.steps}, since as many updates "
                 "follow the last forgetting: lower it, or leave it out"
             )
-        if self.forget_every and self.patience:
+        if self.forget_every and self.judge_every_steps:
             raise ValueError(
-                f"patience {self.patience} would end pretraining where forget_every {self.forget_every} lowers the "
-                "dev score: leave one of them out"
+                f"judge_every_steps {self.judge_every_steps} would keep the weights before one of the times when "
+                f"forget_every {self.forget_every} lowers the dev score: leave one of them out"
             )
         return self
 

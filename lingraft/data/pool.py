@@ -69,7 +69,7 @@ def parallel_map(
 
     Raises:
         WorkerError: a worker ended before its work was done: killed, out of memory, or by a bug, whose traceback is
-            on standard error.
+            on standard error. A bug that shows before workers start is raised as it is.
         LingraftError: raised by `function`, as it raised it.
     """
     count = available_cores() if workers is None else workers

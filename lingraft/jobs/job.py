@@ -35,7 +35,7 @@ Watch = Callable[["TrainingMetrics"], None]
 """A function that is called with every point of a learning curve."""
 _OF_TRAINING = ("source", "encoder", "precision")
 """Values of a recipe that every masked language modelling depends on."""
-_OF_EVALUATION = (*_OF_TRAINING, "system", "mini", "adaptation", "alignment")
+_OF_EVALUATION = (*_OF_TRAINING, "test_blocks", "system", "mini", "adaptation", "alignment")
 """Values of a recipe that scores depend on, beside the tasks."""
 CHECKPOINTS = "checkpoints"
 EMBEDDINGS = "embeddings"

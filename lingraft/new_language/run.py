@@ -163,7 +163,8 @@ class _ExamplesEvaluation(LanguageEvaluationJob, frozen=True):
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        return {"examples": self.examples}
+        blocks = {"test_blocks": self.recipe.test_blocks} if self.recipe.test_blocks else {}
+        return {"examples": self.examples, **blocks}
 
 
 @dataclass(frozen=True)

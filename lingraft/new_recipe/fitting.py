@@ -23,7 +23,7 @@ _FEWEST_PIECES = 200
 _PIECES_A_CHARACTER = 1.5
 """Fewest pieces for each character, so that not all pieces are single characters."""
 _FLOPS_A_CORE = 60e9
-"""The demo's rate on two server cores, between those of fp32 and bf16, by the formulas of `cost`."""
+"""Rate of post-norm layers on two server cores, between those of fp32 and bf16, by the formulas of `cost`."""
 _UNKNOWN_GPU_TFLOPS = 60.0
 _NARROW = 0.25
 """Narrow models reach less of a GPU than those that the utilisation of `cost` is assumed for."""
@@ -137,7 +137,7 @@ ENCODER_PRESETS = (
         mask_rate=0.15,
     ),
 )
-"""Presets from small to large; the first is the demo's, the last RoBERTa-base's."""
+"""Presets from small to large; the first is of the demo's width, the last RoBERTa-base."""
 
 
 @dataclass(frozen=True)

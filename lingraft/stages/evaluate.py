@@ -298,7 +298,7 @@ def _sum(costs: Sequence[Cost]) -> Cost:
 def masked_test_blocks(recipe: Recipe, blocks: Artifact) -> Tensor:
     """Return the test blocks (N, T) in which masked tokens are predicted: all, or as many as the recipe names."""
     test = open_split(blocks, "test")
-    count = min(recipe.split.test_blocks or len(test), len(test))
+    count = min(recipe.test_blocks or len(test), len(test))
     return test.take(torch.arange(count) * len(test) // count)
 
 

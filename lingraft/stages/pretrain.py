@@ -54,18 +54,18 @@ def pretrain(
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, step = recipe.pretraining, recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
     train = open_split(data, "train")
-    vectors = vectors_of(train, pieces) if settings.embeddings == "static-vectors" else None
     with preserve_rng():
         torch.manual_seed(settings.seed)
         encoder = Encoder(recipe.primary_shape, len(pieces))
         if settings.positions == "sinusoidal":
             encoder.init_sinusoidal_positions()
-        if vectors:
-            begin_as_static_vectors(encoder.vocabulary, vectors)
     made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}
     with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.PRIMARY, checkpointer, watch):
             return made
+        vectors = vectors_of(train, pieces) if settings.embeddings == "static-vectors" else None
+        if vectors:
+            begin_as_static_vectors(encoder.vocabulary, vectors)
         dev_score = dev_evaluator(encoder, encoder, open_split(data, "dev"), settings)
         run = pretraining_run(
             recipe=recipe,

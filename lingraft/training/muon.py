@@ -1,7 +1,10 @@
 """Muon (Jordan et al. 2024), as an update of many matrices at once.
 
 torch.optim.Muon takes one matrix after the other, and computes in bfloat16, which processors without units for it
-compute many times slower than fp32.
+compute many times slower than fp32. A matrix that stands for several, such as a layer's query, key and value, is taken
+as one.
+
+Legend: N matrices of one shape, R rows, C columns.
 """
 
 from collections import defaultdict
@@ -21,7 +24,7 @@ _NORM_FLOOR = 1e-7
 
 
 class Muon:
-    """Momentum whose singular values are all brought near 1, for the matrices between embeddings and output."""
+    """Momentum whose singular values are all brought to 0.7 to 1.2, for the matrices between embeddings and output."""
 
     def __init__(self, matrices: Sequence[nn.Parameter], weight_decay: float) -> None:
         """Create the optimizer of matrices (R, C) of any shapes."""
@@ -56,7 +59,7 @@ class Muon:
 
 
 def orthogonal(matrices_NRC: Tensor) -> Tensor:
-    """Return matrices with the same singular vectors and singular values near 1 (Newton-Schulz iteration)."""
+    """Return matrices with the same singular vectors and singular values of 0.7 to 1.2 (Newton-Schulz iteration)."""
     is_tall = matrices_NRC.shape[1] > matrices_NRC.shape[2]
     x_NRC = matrices_NRC.mT if is_tall else matrices_NRC
     if x_NRC.is_cuda:

@@ -1,4 +1,4 @@
-"""AdamW, beside Muon where it is wanted, that clips, and skips steps that are not finite, without a wait of its own."""
+"""AdamW, and Muon for some matrices: both clip, and skip steps that are not finite, without waiting for the device."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence

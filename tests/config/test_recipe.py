@@ -128,8 +128,8 @@ def test_every_mistake_is_listed_at_once() -> None:
         ({"pretraining.windows": {"tokens": 8, "steps": 60}}, ["pretraining:", "windows.steps 60", "steps 60"]),
         ({"pretraining.forget_every": 31}, ["forget_every 31 must be at most half of steps 60", "lower it, or"]),
         (
-            {"pretraining.forget_every": 20, "pretraining.judge_every_steps": 5, "pretraining.patience": 2},
-            ["patience 2 would end", "forget_every 20", "leave one of them out"],
+            {"pretraining.forget_every": 20, "pretraining.judge_every_steps": 5},
+            ["judge_every_steps 5 would keep", "forget_every 20", "leave one of them out"],
         ),
         (
             {"pretraining.windows": {"tokens": 12, "steps": 6}},

@@ -11,7 +11,7 @@ from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.translations import Alignment
 from lingraft.data.bilingual_dictionary import translation_hashes
-from lingraft.jobs.job import InitialisationJob, Job, LanguageEvaluationJob, SourceEvaluationJob, VectorsJob
+from lingraft.jobs.job import InitialisationJob, Job, LanguageEvaluationJob, SourceEvaluationJob, TextJob, VectorsJob
 from lingraft.model.loading import load_embeddings
 from tests import dictionaries
 from tests.workshop import TINY, Workshop, changed, same_tensors
@@ -68,6 +68,17 @@ def test_what_the_endpoint_is_asked_about_does_not_decide_scores(workshop: Works
     assert keys(asked) == keys(workshop.recipe)
     for other in (with_task(languages=("de",)), changed(workshop.recipe, "adaptation", seed=9)):
         assert all(one != same for one, same in zip(keys(other), keys(workshop.recipe), strict=True))
+
+
+def test_bounding_the_judged_test_blocks_asks_for_new_scores_and_for_no_new_text(workshop: Workshop) -> None:
+    bounded = workshop.recipe.model_copy(update={"test_blocks": 3})
+    for before, after in zip(judging(workshop, workshop.recipe), judging(workshop, bounded), strict=True):
+        assert before.shared_provenance != after.shared_provenance
+    text, same = (
+        TextJob(recipe=recipe, language="de", out=workshop.texts["de"]).settings
+        for recipe in (workshop.recipe, bounded)
+    )
+    assert text == same
 
 
 def test_the_sentences_that_alignment_is_measured_over_decide_a_languages_scores(

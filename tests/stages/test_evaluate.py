@@ -34,7 +34,7 @@ from lingraft.stages.results import (
 from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.labelled_texts import documents_as_examples
 from lingraft.training import masked_lm
-from tests.workshop import Workshop, changed, copied
+from tests.workshop import Workshop, copied
 
 
 def judged(shop: Workshop, out: Path, tasks: bool = True, language: str = "de") -> LanguageResult:
@@ -267,7 +267,7 @@ def test_masked_tokens_are_predicted_in_as_many_test_blocks_as_the_recipe_names(
     workshop: Workshop, german: LanguageResult, tmp_path: Path
 ) -> None:
     every_NT = held_out(workshop, "de")
-    fewer = dataclasses.replace(workshop, recipe=changed(workshop.recipe, "split", test_blocks=3))
+    fewer = dataclasses.replace(workshop, recipe=workshop.recipe.model_copy(update={"test_blocks": 3}))
     result = judged(fewer, tmp_path / "out")
     spread_NT = every_NT[[0, len(every_NT) // 3, 2 * len(every_NT) // 3]]
     source = load_primary(workshop.primary)

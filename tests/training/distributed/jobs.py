@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from pydantic import TypeAdapter
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lingraft import ranks
 from lingraft.config.recipe import Recipe
@@ -19,6 +19,7 @@ from lingraft.config.systems import System
 from lingraft.stages import build_mini, finetune, pretrain
 from lingraft.stages.adapt import adapt
 from lingraft.training.distributed import process_group as lingraft_processes
+from lingraft.training.optimizer import Optimizer
 from lingraft.training.schedule import ignore_metrics
 from tests.made_up import documents
 from tests.workshop import Workshop
@@ -76,10 +77,10 @@ def _noisy(recipe: Recipe) -> Recipe:
 
 
 def _modern(recipe: Recipe) -> Recipe:
-    """With pre-norm layers, of which the second has local attention that is shorter than a block, and forgetting."""
+    """With pre-norm layers, of which the second has local attention shorter than a block, with Muon and forgetting."""
     raw = recipe.model_dump(mode="json")
     raw["encoder"]["family"] = {"separators": 1, "pre_norm": {"global_every": 2, "local_tokens": 8}}
-    raw["pretraining"]["forget_every"] = 4
+    raw["pretraining"] |= {"forget_every": 4, "optimizer": "muon"}
     return Recipe.parse(raw)
 
 
@@ -104,13 +105,15 @@ def save(shop: Workshop, path: Path) -> None:
 def weights_noted(path: Path) -> Iterator[None]:
     """Write hashes of what is trained, after every step, into a file."""
     hashes: list[str] = []
+    step = Optimizer.step
 
-    def note(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        hashes.append(_hash(weight for group in optimizer.param_groups for weight in group["params"]))
+    def noted(optimizer: Optimizer, learning_rate: float) -> None:
+        step(optimizer, learning_rate)
+        hashes.append(_hash(optimizer.parameters))
 
-    hook = register_optimizer_step_post_hook(note)
-    yield
-    hook.remove()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Optimizer, "step", noted)
+        yield
     path.write_text(json.dumps(hashes), encoding="utf-8")
 
 
