@@ -163,8 +163,7 @@ class _ExamplesEvaluation(LanguageEvaluationJob, frozen=True):
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        blocks = {"test_blocks": self.recipe.test_blocks} if self.recipe.test_blocks else {}
-        return {"examples": self.examples, **blocks}
+        return {"examples": self.examples, **self.recipe.model_dump(mode="json", include={"test_blocks"})}
 
 
 @dataclass(frozen=True)

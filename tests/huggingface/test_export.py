@@ -53,9 +53,7 @@ DIFFERENT = {
     ("xlm-roberta", "questions", "source"),
     ("camembert", "masked", "target"),
     *itertools.product((OWN_MODERN,), ("masked", "pairs"), ("target",)),
-    *itertools.product(
-        (MODERNBERT,), ("masked", "pairs", "questions", "tags"), ("source",)
-    ),  # pairs: of the first token
+    *itertools.product((MODERNBERT,), ("masked", "pairs", "questions", "tags"), ("source",)),
     (MODERNBERT, "masked", "target"),
 }
 """Family, kind and place of a text in which an export can fail by itself: heads are named by family and by kind."""

@@ -43,7 +43,7 @@ def test_the_first_screen_says_what_is_done_for_whom_how_long_and_where(tmp_path
     assert lines[3].startswith(
         "  - German (de), Turkish (tr), Greek (el): learn embeddings over the bottom layers (aligned"
     )
-    assert re.search(r"takes roughly \d+ (s|min)( to \d+ (s|min))? on ", lines[5])
+    assert re.search(r"takes roughly \d+ (s|min)( to \d+ min)? on ", lines[5])
     assert str(tmp_path) in lines[6]
     assert lines[4].endswith("serve a bundle, ask it a question in each language")
     unasked = recipe.model_copy(update={"tasks": ()})
