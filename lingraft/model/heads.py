@@ -1,6 +1,6 @@
 """Layers of heads between a body and an output projection, by family.
 
-Legend: D width.
+Legend: B batch, T tokens, D width.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,12 @@ class HeadLayers(NamedTuple):
     dense: nn.Module
     activation: Callable[[Tensor], Tensor]
     norm: nn.Module
+
+
+def mean_of_tokens(hidden_BTD: Tensor, counted_BT: Tensor) -> Tensor:
+    """Return the mean (B, D) of the states of each text's tokens that count; one at least must."""
+    weights_BT1 = counted_BT[:, :, None].to(hidden_BTD.dtype)
+    return (hidden_BTD * weights_BT1).sum(1) / weights_BT1.sum(1)
 
 
 def mlm_head_layers(shape: EncoderShape) -> HeadLayers:

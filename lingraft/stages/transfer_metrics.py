@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lingraft.model.encoder import Encoder
+from lingraft.model.heads import mean_of_tokens
 from lingraft.stages.results import Retrieval
 from lingraft.tasks.item_counts import ItemCounts
 
@@ -71,12 +72,12 @@ def mean_states(encoder: Encoder, sequences: Sequence[Sequence[int]], depths: It
         longest = max(map(len, cut))
         padded = [ids + [special.pad] * (longest - len(ids)) for ids in cut]
         tokens_BT = torch.tensor(padded, device=encoder.device)
-        content_BT1 = torch.zeros_like(tokens_BT, dtype=torch.float).unsqueeze(-1)
+        content_BT = torch.zeros_like(tokens_BT, dtype=torch.bool)
         for place, ids in enumerate(cut):
-            content_BT1[place, 1 : len(ids) - 1] = 1.0
+            content_BT[place, 1 : len(ids) - 1] = True
         found = encoder.hidden_states(tokens_BT, depths, visible_BT=tokens_BT != special.pad)
         for depth, hidden_BTD in found.items():
-            means[depth][rows] = ((hidden_BTD * content_BT1).sum(1) / content_BT1.sum(1)).float().cpu()
+            means[depth][rows] = mean_of_tokens(hidden_BTD, content_BT).float().cpu()
     return means
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
-from lingraft.model.heads import classifier_layers
+from lingraft.model.heads import classifier_layers, mean_of_tokens
 from lingraft.tasks.class_scores import MACRO_F1, macro_f1
 from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.labelled_texts import Example
@@ -23,7 +23,10 @@ from lingraft.tasks.task_kind import TaskEvaluation, by_length, labels_of, numbe
 
 
 class Classifier(nn.Module):
-    """An encoder's body under its family's head for texts, which reads the first token's state or the mean of all."""
+    """An encoder's body under its family's head for texts, which reads the first token's state or the mean of all.
+
+    All are the visible ones, special ones included, as in transformers' ModernBERT.
+    """
 
     def __init__(self, encoder: Encoder, classes: int) -> None:
         super().__init__()
@@ -37,19 +40,13 @@ class Classifier(nn.Module):
         """Return logits (B, C)."""
         depth = self.encoder.shape.layers
         hidden_BTD = self.encoder.hidden_states(tokens_BT, (depth,), visible_BT, types_BT)[depth]
-        pooled_BD = mean_of_visible(hidden_BTD, visible_BT) if self.encoder.shape.pools_mean else hidden_BTD[:, 0]
+        pooled_BD = mean_of_tokens(hidden_BTD, visible_BT) if self.encoder.shape.pools_mean else hidden_BTD[:, 0]
         features_BD = self.norm(self.activation(self.dense(self._drop(pooled_BD))))
         logits_BC: Tensor = self.out(self._drop(features_BD))
         return logits_BC
 
     def _drop(self, features_BD: Tensor) -> Tensor:
         return F.dropout(features_BD, self.encoder.shape.dropout, self.training)
-
-
-def mean_of_visible(hidden_BTD: Tensor, visible_BT: Tensor) -> Tensor:
-    """Return the mean (B, D) of the states of visible tokens, special ones included, as transformers' ModernBERT."""
-    weights_BT1 = visible_BT[:, :, None].to(hidden_BTD.dtype)
-    return (hidden_BTD * weights_BT1).sum(1) / weights_BT1.sum(1)
 
 
 class TextBatch(NamedTuple):

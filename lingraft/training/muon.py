@@ -13,7 +13,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-_MOMENTUM = 0.95
+MOMENTUM = "momentum"
+"""Name of a matrix's only moment."""
+_DECAY = 0.95
+"""Share of its momentum that a matrix keeps in a step."""
 _ITERATIONS = 5
 _QUINTIC = 3.4445, -4.7750, 2.0315
 """Coefficients of Jordan's iteration, which takes singular values to between 0.7 and 1.2 in five rounds."""
@@ -28,7 +31,9 @@ class Muon:
 
     def __init__(self, matrices: Sequence[nn.Parameter], weight_decay: float) -> None:
         """Create the optimizer of matrices (R, C) of any shapes."""
-        self.momentum: dict[Tensor, Tensor] = {matrix: torch.zeros_like(matrix) for matrix in matrices}
+        self.state: dict[Tensor, dict[str, Tensor]] = {
+            matrix: {MOMENTUM: torch.zeros_like(matrix)} for matrix in matrices
+        }
         self._weight_decay = weight_decay
         self._by_shape: defaultdict[torch.Size, list[Tensor]] = defaultdict(list)
         for matrix in matrices:
@@ -44,17 +49,17 @@ class Muon:
             bad: whether to change nothing, a boolean scalar on the device, for which nothing waits.
         """
         for shape, matrices in self._by_shape.items():
-            momentum = [self.momentum[matrix] for matrix in matrices]
+            momentum = [self.state[matrix][MOMENTUM] for matrix in matrices]
             momentum_NRC = torch.stack(momentum)
             gradient_NRC = torch.stack([_gradient(matrix) for matrix in matrices]) / scale
             gradient_NRC = torch.where(bad, momentum_NRC, gradient_NRC)
-            torch._foreach_lerp_(momentum, gradient_NRC.unbind(), 1 - _MOMENTUM)
-            update_NRC = orthogonal(gradient_NRC.lerp(torch.stack(momentum), _MOMENTUM))
+            torch._foreach_lerp_(momentum, gradient_NRC.unbind(), 1 - _DECAY)
+            update_NRC = orthogonal(gradient_NRC.lerp(torch.stack(momentum), _DECAY))
             rate = learning_rate * (~bad).float()
             update_NRC *= rate * _ADAM_RMS * max(shape) ** 0.5
             torch._foreach_mul_(matrices, 1 - rate * self._weight_decay)
             torch._foreach_sub_(matrices, [*update_NRC.unbind()])
-        for matrix in self.momentum:
+        for matrix in self.state:
             matrix.grad = None
 
 

@@ -2,18 +2,18 @@
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from lingraft.training.metrics import report_skipped_step
-from lingraft.training.muon import Muon
+from lingraft.training.muon import MOMENTUM, Muon
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.98), 1e-6
 """RoBERTa's settings, which the paper follows."""
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-_MOMENTUM = "momentum"
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq", MOMENTUM)
+"""Names in the states of AdamW and Muon."""
 _NORM_FLOOR = 1e-6
 
 
@@ -31,7 +31,7 @@ class Optimizer:
         self.parameters = parameters
         self.clip_norm = clip_norm
         self._muon = Muon(muon_matrices, weight_decay)
-        others = [parameter for parameter in parameters if parameter not in self._muon.momentum]
+        others = [parameter for parameter in parameters if parameter not in self._muon.state]
         groups = [
             {"params": [parameter for parameter in others if parameter.ndim > 1], "weight_decay": weight_decay},
             {"params": [parameter for parameter in others if parameter.ndim <= 1], "weight_decay": 0.0},
@@ -73,23 +73,21 @@ class Optimizer:
         found = {}
         for number, parameter in enumerate(self.parameters):
             found[f"{number:04d}.weight"] = parameter.detach()
-            if parameter in self._muon.momentum:
-                found[f"{number:04d}.{_MOMENTUM}"] = self._muon.momentum[parameter]
-                continue
-            state = self._adamw.state[parameter]
+            state = self._states_of(parameter)[parameter]
             found |= {f"{number:04d}.{name}": state[name] for name in _MOMENTS if name in state}
         return found
+
+    def _states_of(self, parameter: nn.Parameter) -> dict[Tensor, Any]:
+        """Return the states, by parameter, of the optimizer that updates this one."""
+        return self._muon.state if parameter in self._muon.state else self._adamw.state
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Copy weights and moments back that `tensors` returned."""
         for number, parameter in enumerate(self.parameters):
             with torch.no_grad():
                 parameter.copy_(tensors[f"{number:04d}.weight"])
-            if parameter in self._muon.momentum:
-                self._muon.momentum[parameter].copy_(tensors[f"{number:04d}.{_MOMENTUM}"])
-                continue
             named = {name: tensors.get(f"{number:04d}.{name}") for name in _MOMENTS}
-            self._adamw.state[parameter] = {
+            self._states_of(parameter)[parameter] = {
                 name: tensor.to(parameter.device, copy=True) for name, tensor in named.items() if tensor is not None
             }
 
