@@ -85,18 +85,19 @@ class Workers:
     def held_at_look(self, worker: Child, look: int) -> Iterator[None]:
         """Hold a worker as soon as its trial has been looked at so often, however fast it is, and let it go on after.
 
-        It is looked at only while it is held, so that it has not ended its trial meanwhile.
+        It is looked at only while it is held, so that it has not ended its trial meanwhile, however long a look takes.
         """
         pauses = self._moments(0.02)
-        while not _studies(self.storage):
-            next(pauses)
-        with self.board() as board:
+        with contextlib.ExitStack() as opened:
+            board: SharedStudy | None = None
             worker.send(signal.SIGSTOP)
-            while not any(look in trial.intermediate_values for trial in board.running()):
+            while board is None or not any(look in trial.intermediate_values for trial in board.running()):
                 assert worker.runs, worker.said
                 worker.send(signal.SIGCONT)
                 next(pauses)
                 worker.send(signal.SIGSTOP)
+                if board is None and _studies(self.storage):
+                    board = opened.enter_context(self.board())
         yield
         worker.send(signal.SIGCONT)
 
