@@ -78,7 +78,7 @@ def run(
             "--drop-language, --new-primary and --new-labels are for the pipeline 'language', and not for "
             f"{pipeline!r}."
         )
-    settings = _announced(_recipe(recipe, text))
+    settings = _starting(_recipe(recipe, text))
     from lingraft import preflight
     from pipelines import local
 
@@ -98,7 +98,7 @@ def demo(
     drop_language: DropOption = None,
 ) -> None:
     """Run the main job from text to a served answer: all three pipelines, the report, and the endpoint."""
-    settings = _announced(_recipe(recipe, text))
+    settings = _starting(_recipe(recipe, text))
     from lingraft import preflight
     from pipelines import demo as main_job
 
@@ -121,9 +121,12 @@ def _recipe(path: Path, text: Path | None) -> "Recipe":
     return preflight.drop_unlabelled_tasks(recipe.with_folder(text))
 
 
-def _announced(recipe: "Recipe") -> "Recipe":
-    """Return the recipe after printing its name and languages: importing KFP takes seconds."""
+def _starting(recipe: "Recipe") -> "Recipe":
+    """Return the recipe after printing its name and languages; steps' imports take seconds, and begin now."""
+    from pipelines import forkserver
+
     print(f"{recipe.name}: {recipe.source} to {', '.join(recipe.targets)}. Starting...", flush=True)
+    forkserver.start()
     return recipe
 
 

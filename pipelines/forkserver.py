@@ -20,19 +20,16 @@ from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
-from kfp.dsl import executor_main
-
 from lingraft.artifacts.manifest import read_manifest
 from lingraft.errors import ArtifactError, LingraftError
 from lingraft.signals import EXIT_CODES
-from lingraft.steps.launch import child
 
-_EXECUTOR = executor_main.__name__
+_EXECUTOR = "kfp.dsl.executor_main"
 IMPORTS = (
     _EXECUTOR,
     "torch",
     "torch._dynamo",  # which optimizers import
-    "lingraft.steps.table",
+    "lingraft.steps.launch.child",
     *(f"lingraft.stages.{module}" for module in ("pretrain", "build_mini", "finetune", "adapt", "evaluate")),
     *(f"lingraft.{module}" for module in ("search", "data.text", "data.tokenizer.tokenizer")),
     # MLflow imports its stores, and SQLAlchemy and alembic with them, when a step first asks for a run.
@@ -74,7 +71,7 @@ class StepProcess:
         told = json.loads(arguments[arguments.index("--executor_input") + 1])
         self._given = told["inputs"]
         self._outputs = told["outputs"].get("artifacts", {})
-        _start_server()
+        start()
         self._output, theirs = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_run, args=(program, [*arguments], dict(environment), theirs))
         with _POLLING:
@@ -140,6 +137,10 @@ def _run(program: str, arguments: Sequence[str], environment: Mapping[str, str],
     signal.pthread_sigmask(signal.SIG_UNBLOCK, EXIT_CODES)
     os.environ.clear()
     os.environ.update(environment, _KFP_RUNTIME="true")
+    from kfp.dsl import executor_main  # imported before the fork
+
+    from lingraft.steps.launch import child
+
     child.fork_steps()
     logging.getLogger().handlers.clear()
     with tempfile.TemporaryDirectory() as folder:
@@ -152,8 +153,11 @@ def _run(program: str, arguments: Sequence[str], environment: Mapping[str, str],
             atexit._run_exitfuncs()  # multiprocessing ends its processes without them
 
 
-def _start_server() -> None:
-    """Start the process to fork from unless it runs, with stop signals blocked, so that they do not end it."""
+def start() -> None:
+    """Start the process to fork from unless it runs, with stop signals blocked, so that they do not end it.
+
+    It imports for seconds. Started early, it does so while this process imports what it needs itself.
+    """
     resource_tracker.ensure_running()  # or the other would start it, which unblocks signals (CPython 3.11 and 3.12)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, EXIT_CODES)
     try:
