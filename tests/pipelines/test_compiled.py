@@ -332,7 +332,7 @@ def test_every_task_is_finetuned_with_every_seed_and_bundled_like_a_primary_that
         for task in _body(made["source"][0])["dag"]["tasks"].values()
         if "parameterIterator" in task
     )
-    jobs = [f"help-topic/{seed}" for seed in (1, 2, 3)] + [f"mood/{seed}" for seed in (1, 2, 3, 4, 5)]
+    jobs = [f"help-topic/{seed}" for seed in (1, 2)] + [f"mood/{seed}" for seed in (1, 2, 3, 4, 5)]
     assert json.loads(loop) == jobs
     exports = [
         task["inputs"]["parameters"]["task"]["runtimeValue"]["constant"]

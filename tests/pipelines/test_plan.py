@@ -23,9 +23,9 @@ def test_every_step_of_the_demo_is_planned_in_an_order_in_which_it_may_run() -> 
     kinds = [each.kind for each in plan]
     assert kinds.index("build-blocks") < kinds.index("build-vectors") < kinds.index("register-source")
     kinds.remove("build-vectors")  # which may come anywhere between
-    wanted = ["open-run", *_LANE, "pretrain", *3 * ["finetune"], "evaluate-source", "register-source", "close-run"]
+    wanted = ["open-run", *_LANE, "pretrain", *2 * ["finetune"], "evaluate-source", "register-source", "close-run"]
     assert kinds[kinds.index("open-run") :] == wanted
-    assert [each.flops for each in plan if each.kind == "finetune"] == 3 * [None]
+    assert [each.flops for each in plan if each.kind == "finetune"] == 2 * [None]
     assert {each.kind for each in plan if each.flops} == {"pretrain"}
     assert {each.at_once for each in plan} == {1}  # the recipe's parallel_languages
 
