@@ -137,7 +137,8 @@ def _run(program: str, arguments: Sequence[str], environment: Mapping[str, str],
     signal.pthread_sigmask(signal.SIG_UNBLOCK, EXIT_CODES)
     os.environ.clear()
     os.environ.update(environment, _KFP_RUNTIME="true")
-    from kfp.dsl import executor_main  # imported before the fork
+    # The forked process has imported both; the main process, which imports this module first, need not wait for them.
+    from kfp.dsl import executor_main
 
     from lingraft.steps.launch import child
 
