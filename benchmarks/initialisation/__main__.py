@@ -43,7 +43,7 @@ _QUICK: dict[str, dict[str, Any]] = {
     "pretraining": {"steps": 6, "batch_blocks": 8, "warmup_steps": 0},
     "adaptation": {"steps": 6, "batch_blocks": 8, "warmup_steps": 0, "depth": 1},
 }
-_QUICK_FINETUNING = {"epochs": 0.5}
+_QUICK_EPOCHS = 0.5
 _FINETUNING_SEEDS = 1
 """Seeds of finetuning per seed of pretraining, over which tables take means: evaluations are most of the time."""
 _HIDDEN = {f"--{name}": name.upper() for name in ("data", "out", "dictionaries", "pairs", "json", "page")}
@@ -128,10 +128,10 @@ def _recipe(given: argparse.Namespace, out: Path) -> Recipe:
     if given.quick:
         raw |= {section: raw[section] | changes for section, changes in _QUICK.items()}
         raw["precision"] = "fp32"
-        for task in raw["tasks"]:
-            task["finetuning"] |= _QUICK_FINETUNING
-    for task in raw["tasks"]:
-        task["finetuning"]["seeds"] = task["finetuning"]["seeds"][:_FINETUNING_SEEDS]
+    for finetuning in (task["finetuning"] for task in raw["tasks"]):
+        finetuning["seeds"] = finetuning["seeds"][:_FINETUNING_SEEDS]
+        if given.quick:
+            finetuning["epochs"] = _QUICK_EPOCHS
     if given.steps:
         raw["adaptation"]["steps"] = given.steps
     recipe = Recipe.parse(raw | {"search": None, "paper": None})

@@ -90,7 +90,6 @@ class Workers:
         pauses = self._moments(0.02)
         with contextlib.ExitStack() as opened:
             board: SharedStudy | None = None
-            worker.send(signal.SIGSTOP)
             while board is None or not any(look in trial.intermediate_values for trial in board.running()):
                 assert worker.runs, worker.said
                 worker.send(signal.SIGCONT)
