@@ -135,6 +135,10 @@ class TotalProgress:
         """Seconds since the beginning."""
         return self._clock() - self._began_s
 
+    def at_once(self, kind: str) -> int:
+        """Return how many steps of a kind share the machine, as planned."""
+        return self._at_once.get(kind, 1)
+
     def start(self, kind: str, title: str) -> RunningStep:
         """Count a step as started; one that was not planned makes the total one more.
 
@@ -182,7 +186,7 @@ class TotalProgress:
             if reused:
                 return
             took_s = step.told[-1] if step.told else self._clock() - step.started_s
-            self._took_s.setdefault(step.kind, []).append(took_s / self._at_once.get(step.kind, 1))
+            self._took_s.setdefault(step.kind, []).append(took_s / self.at_once(step.kind))
 
     def left(self) -> str:
         """Estimate of the time that all steps still take, such as 'about 4 min left'; empty if unknown."""

@@ -49,12 +49,13 @@ _READY = b"\n"
 class StepProcess:
     """The process of a step, in a session of its own, so that Ctrl-C reaches it only through us."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], threads: int | None = None) -> None:
         """Start a step as `kfp.local` would.
 
         Args:
             command: command of a shell, with the program that it would write to a file, and the executor's arguments.
             environment: environment variables of the step.
+            threads: threads of PyTorch on CPU cores; its own choice if None.
 
         Raises:
             LingraftError: the command does more than run the program.
@@ -67,13 +68,14 @@ class StepProcess:
                 f"cannot run a step that is prepared by {shell[2]!r}: local runs take components without "
                 "packages_to_install, in the environment that they are started in."
             )
-        self._function = arguments[arguments.index("--function_to_execute") + 1]
+        self._command = command
         told = json.loads(arguments[arguments.index("--executor_input") + 1])
         self._given = told["inputs"]
         self._outputs = told["outputs"].get("artifacts", {})
         start()
         self._output, theirs = _CONTEXT.Pipe(duplex=False)
-        self._process = _CONTEXT.Process(target=_run, args=(program, [*arguments], dict(environment), theirs))
+        given = program, [*arguments], dict(environment), theirs, threads
+        self._process = _CONTEXT.Process(target=_run, args=given)
         with _POLLING:
             # A step needs nothing of the main module, which multiprocessing would import once more, and so run a
             # script that does not ask for its __name__.
@@ -90,7 +92,7 @@ class StepProcess:
     @property
     def name(self) -> str:
         """Name of its component, as KFP shows it."""
-        return self._function.replace("_", "-")
+        return name_of(self._command)
 
     @property
     def title(self) -> str:
@@ -122,7 +124,13 @@ class StepProcess:
         return self._process.exitcode
 
 
-def _run(program: str, arguments: Sequence[str], environment: Mapping[str, str], output: connection.Connection) -> None:
+def _run(
+    program: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    output: connection.Connection,
+    threads: int | None = None,
+) -> None:
     """Run the program in the new process as the shell would."""
     os.setsid()
     for number in EXIT_CODES:
@@ -137,11 +145,14 @@ def _run(program: str, arguments: Sequence[str], environment: Mapping[str, str],
     signal.pthread_sigmask(signal.SIG_UNBLOCK, EXIT_CODES)
     os.environ.clear()
     os.environ.update(environment, _KFP_RUNTIME="true")
-    # The forked process has imported both; the main process, which imports this module first, need not wait for them.
+    # The forked process has imported them; the main process, which imports this module first, need not wait for them.
+    import torch
     from kfp.dsl import executor_main
 
     from lingraft.steps.launch import child
 
+    if threads:
+        torch.set_num_threads(threads)
     child.fork_steps()
     logging.getLogger().handlers.clear()
     with tempfile.TemporaryDirectory() as folder:
@@ -165,6 +176,11 @@ def start() -> None:
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def name_of(command: Sequence[str]) -> str:
+    """Return the name of the component that a step's command runs, as KFP shows it."""
+    return command[command.index("--function_to_execute") + 1].replace("_", "-")
 
 
 def title_of(name: str, inputs: Mapping[str, Any]) -> str:

@@ -25,10 +25,11 @@ from lingraft.artifacts.files import make_folder
 from lingraft.artifacts.manifest import MANIFEST
 from lingraft.config.search import SEARCH_STORAGE
 from lingraft.console import RunningStep, TotalProgress
+from lingraft.data.pool import available_cores
 from lingraft.errors import LingraftError
 from lingraft.signals import EXIT_CODES, Interruption, signal_handler
 from lingraft.tracking import environment
-from pipelines.forkserver import StepProcess
+from pipelines.forkserver import StepProcess, name_of
 from pipelines.plan import ONE_TRAINING, planned_steps
 
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
@@ -47,6 +48,7 @@ _REPORT = "report"
 """Output of the steps that write reports. Pipelines have no outputs: none may come from within an exit handler."""
 _COLOUR = re.compile(r"\x1b\[\d+m")
 _LOST_TERMINAL = signal.SIGHUP, signal.SIGQUIT
+_OPENMP_THREADS = "OMP_NUM_THREADS"
 _PATIENCE_S = 30
 """Seconds that a step has for its checkpoint when it is asked to stop; then it is killed."""
 
@@ -114,7 +116,7 @@ class _RunningSteps:
         if self.signal_number and stoppable:
             return EXIT_CODES[signal.Signals(self.signal_number)]
         try:
-            step = StepProcess(full_command, os.environ)
+            step = StepProcess(full_command, os.environ, self._threads(name_of(full_command)))
         except LingraftError as error:  # within a loop, KFP would swallow it
             print(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
             return 1
@@ -139,6 +141,13 @@ class _RunningSteps:
             self._progress.end(counted, reused, earlier)
             self._running.discard(step.pid)
             self._unsignalled.discard(step.pid)
+
+    def _threads(self, name: str) -> int | None:
+        """Return a step's share of the cores where several run at once: OpenMP's threads would wait for each other."""
+        at_once = self._progress.at_once(name)
+        if at_once == 1 or _OPENMP_THREADS in os.environ:
+            return None
+        return max(1, available_cores() // at_once)
 
     def _is_of_earlier_run(self, result: Path) -> bool:
         """Return whether a shared result was complete before this run began; other steps of the run may share it."""

@@ -124,8 +124,8 @@ class Pretraining(Training):
         None,
         exclude_if=is_none,
         description="Updates after which the token table, rows of special pieces included, and the output bias are "
-        "drawn anew, again and again, as a language brings new rows, too (active forgetting, Chen et al. 2023; not "
-        "measured here). At least as many updates follow the last time; absent: never.",
+        "drawn anew, again and again, as a language brings new rows, too (active forgetting, Chen et al. 2023; at "
+        "the demo's size it loses). At least as many updates follow the last time; absent: never.",
     )
 
     @pydantic.model_validator(mode="after")

@@ -337,14 +337,23 @@ def ends_with(code: int):
 def tells(code: int):
     from tests.pipelines import after_imports
     print("found", after_imports.PROCESS, after_imports.THREADS, after_imports.GPU)
+
+def tells_threads(code: int):
+    import torch
+    print("threads", torch.get_num_threads())
 """
 _SHELL = ["sh", "-ec", "python3 -m kfp.dsl.executor_main"]
 
 
-def of_program(function: str, code: int) -> StepProcess:
+def of_program(function: str, code: int, threads: int | None = None) -> StepProcess:
     told = {"inputs": {"parameterValues": {"code": code}}, "outputs": {"outputFile": "/dev/null"}}
     arguments = ["--executor_input", json.dumps(told), "--function_to_execute", function]
-    return StepProcess([*_SHELL, _PROGRAM, *arguments], os.environ)
+    return StepProcess([*_SHELL, _PROGRAM, *arguments], os.environ, threads)
+
+
+def test_a_step_computes_with_the_threads_that_it_is_given() -> None:
+    told = ["".join(of_program("tells_threads", 0, threads).lines()) for threads in (1, 3)]
+    assert [re.findall(r"threads (\d+)", each) for each in told] == [["1"], ["3"]]
 
 
 def test_of_steps_that_run_at_once_each_has_its_own_exit_code() -> None:
