@@ -9,11 +9,13 @@ from typing import Any
 
 from benchmarks.gpu.parts import Given
 from benchmarks.paper.data import on_data
+from lingraft.artifacts.failures import failure_reason
 from lingraft.artifacts.files import write_text
 from lingraft.comparison import runner
 from lingraft.comparison.plan import plan_comparison
 from lingraft.comparison.records import merge_records
 from lingraft.config.recipe import Recipe
+from lingraft.errors import TextError
 from lingraft.jobs.job import LanguageDirs, language_jobs
 from lingraft.reports.paper import report
 from lingraft.signals import Interruption
@@ -58,14 +60,15 @@ def prepare(recipe: Recipe, corpus: Path, out: Path) -> None:
         out: folder of text, tokenizers and blocks.
 
     Raises:
-        LingraftError: text cannot be read, or `out` cannot be written.
+        TextError: text cannot be read, or there is too little of it.
     """
     out = out.resolve()
     with contextlib.chdir(corpus):
         for language in recipe.languages:
             jobs = language_jobs(recipe, language, LanguageDirs.under(out, language), records_failure=True)
-            for _ in runner.run_jobs([*jobs]):
-                pass
+            for job in runner.run_jobs([*jobs]):
+                if reason := failure_reason(job.made):
+                    raise TextError(f"{job.title}: {reason}")
 
 
 def measured(given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

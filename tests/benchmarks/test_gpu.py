@@ -23,6 +23,7 @@ from benchmarks.speed.cells import Cell, Shape, Training
 from lingraft.comparison.plan import plan_comparison
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
+from lingraft.errors import TextError
 from lingraft.reports.cost.bill import bills
 from tests.test_boundaries import import_without
 
@@ -84,7 +85,7 @@ def test_a_part_that_fails_or_takes_too_long_does_not_keep_the_next_from_running
         "crashes": "import os; print('it is broken', flush=True); os.abort()",
         "hangs": "import time; time.sleep(60)",
         "ends": "import sys, json, pathlib; path = pathlib.Path(sys.argv[1]); "
-        "path.write_text(json.dumps({'state': 'ended', 'tiny': True, 'found': {}}))",
+        "path.write_text(json.dumps({'state': 'ended', 'tiny': True, 'found': {'findings': []}}))",
     }
 
     def start(which: Part, given: Given, ends_at: float, log: Any) -> subprocess.Popen[bytes]:
@@ -153,19 +154,26 @@ def test_the_medium_recipe_is_priced_and_planned() -> None:
     assert bills(recipe)
 
 
-def made_up(data: Path) -> None:
+def made_up(data: Path, documents: int) -> None:
     """Text of two languages, whose words differ in frequency alone."""
     (data / "corpus").mkdir(parents=True)
     known = words(2000)
     for language in ("en", "de"):
         draw = random.Random(language)
-        pages = ("\n".join(" ".join(draw.choices(known, k=12)) for _ in range(4)) for _ in range(200))
+        pages = ("\n".join(" ".join(draw.choices(known, k=12)) for _ in range(4)) for _ in range(documents))
         (data / "corpus" / f"{language}.txt").write_text("\n\n".join(pages) + "\n", encoding="utf-8")
+
+
+def test_text_that_is_too_little_is_not_packed(tmp_path: Path) -> None:
+    made_up(tmp_path / "data", documents=20)
+    with pytest.raises(TextError, match="leave dev empty"):
+        pack.write_prepared_text(tmp_path, tmp_path / "data", 20, tiny=True)
+    assert not (tmp_path / "text.tar.xz").exists()
 
 
 @pytest.mark.integration
 def test_a_pack_runs_whole_and_is_not_run_again(tmp_path: Path) -> None:
-    made_up(tmp_path / "data")
+    made_up(tmp_path / "data", documents=1000)
     folder = tmp_path / "pack"
     folder.mkdir()
     pack.write_sources(folder)
