@@ -76,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
         os._exit(0)  # all is on disk, and threads of native libraries may keep a process from ending
     shares = {stage: share for stage, share in SHARES.items() if stage in asked.only}
-    run(found, shares, given, asked.minutes)
+    if asked.minutes:
+        run(found, shares, given, asked.minutes)
     if asked.page:
         from benchmarks.gpu.page import page
 
