@@ -38,6 +38,7 @@ def recipe_of(tiny: bool) -> Recipe:
         "tasks": (),
         "precision": "fp32",
         "test_blocks": 4,
+        "split": recipe.split.model_copy(update={"dev_share": 0.2, "test_share": 0.2}),
         "tokenizer": recipe.tokenizer.model_copy(update={"vocabulary": 200}),
         "encoder": recipe.encoder.model_copy(
             update={"width": 16, "layers": 3, "attention_heads": 2, "mlm_heads": (1, 3), "block_tokens": 16}
