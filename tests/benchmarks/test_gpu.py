@@ -166,7 +166,7 @@ def made_up(data: Path, documents: int) -> None:
 
 def test_text_that_is_too_little_is_not_packed(tmp_path: Path) -> None:
     made_up(tmp_path / "data", documents=1)
-    with pytest.raises(TextError, match="leave .* empty"):
+    with pytest.raises(TextError, match=r"leave .* empty"):
         pack.write_prepared_text(tmp_path, tmp_path / "data", 20, tiny=True)
     assert not (tmp_path / "text.tar.xz").exists()
 
