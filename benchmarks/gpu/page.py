@@ -134,7 +134,7 @@ def _hours(parts: Found) -> str:
     return (
         f"Hours on this device for the paper's {found['tokens'] / 1e9:.1f} G tokens (125,000 updates of 2,048 x 512) "
         "at the rates above. Initialisation changes how many of them are needed, not the rate: at small scale "
-        "`fitted` rows were further after 500 updates than `overlap` rows "
+        "`fitted` rows were faster from the start than `overlap` rows "
         "([decision 7](../decisions/0007-initialisation.md)); how much of a long run it saves is not known.\n\n"
         + markdown(["shape", "training", "hours"], rows, left=2)
     )
