@@ -14,6 +14,9 @@ PORT ?= 8080  #: where `make serve` listens
 PYTEST_ARGS ?=  #: more arguments for pytest
 SOAK_FAULTS ?= 25  #: faults that `make soak` does to each stage
 SOAK_MINUTES ?= 15  #: how long `make soak-serving` goes on
+GPU_MINUTES ?= 25  #: how long `make gpu-check` may take
+GPU_OUT ?= .gpu  #: folder of its records
+GPU_TEXT ?=  #: folder of its text, as `python -m benchmarks.gpu --pack` makes it
 IMAGES_WORK ?= .images-check  #: new folder of what `make images-check` makes
 IMAGES_ARGS ?=  #: more arguments for docker/check.py, such as --pip-conf FILE behind a mirror
 PINNED ?= docker/train.Dockerfile docker/serve.Dockerfile manifests/base/kustomization.yaml manifests/overlays/local/kustomization.yaml manifests/overlays/prod/kustomization.yaml  #: files that `make pin-images` writes digests into
@@ -45,7 +48,7 @@ $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
 endif
 
 .PHONY: help install demo demo-compare demo-check demo-record demo-is-compared serve ui test test-integration \
-	test-nightly nightly test-all coverage soak soak-serving lint format types golden reference docs picture demo-picture images-check pin-images \
+	test-nightly nightly test-all coverage gpu-check soak soak-serving lint format types golden reference docs picture demo-picture images-check pin-images \
 	system-deps lock clean
 
 help: ## print this list
@@ -151,6 +154,10 @@ golden: install ## write the golden pipeline YAML anew; read the difference befo
 
 reference: install ## write docs/reference/recipe.md anew from the models of recipes
 	$(bin)/python -m docs.recipe_reference
+
+gpu-check: install ## everything that a GPU is to be asked, within GPU_MINUTES; the same again goes on
+	$(bin)/python -m benchmarks.gpu --minutes $(strip $(GPU_MINUTES)) --out $(strip $(GPU_OUT)) \
+	  --page docs/benchmarks/gpu.md $(if $(strip $(GPU_TEXT)),--text "$(strip $(GPU_TEXT))")
 
 # The packages that build the site are an extra of their own, so that nothing else waits for them.
 docs: install ## build the documentation as a website in .site, and check its links

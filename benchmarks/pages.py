@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image
-
 from lingraft.artifacts.files import write_bytes, write_text
 
 if TYPE_CHECKING:
@@ -70,6 +68,8 @@ def write_record(path: Path, value: Any) -> None:
 
 def write_picture(path: Path, picture: "Figure | bytes") -> None:
     """Write a figure, or a picture as PNG, as a PNG with a palette, which takes a quarter of the bytes."""
+    from PIL import Image  # lazy: pages without pictures are written where it is missing, too
+
     if not isinstance(picture, bytes):
         stream = io.BytesIO()
         picture.savefig(stream, dpi=_DOTS_PER_INCH, format="png")

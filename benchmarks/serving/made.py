@@ -46,6 +46,8 @@ class Plan(NamedTuple):
     languages: int
     vocabulary: int
     tasks: int = 2
+    precisions: tuple[Precision, ...] = PRECISIONS
+    """Number formats of bodies."""
 
     @property
     def tags(self) -> list[str]:
@@ -142,7 +144,7 @@ def _bundle(
         if bodies:
             draft.share(bodies, [name for name in bodies.manifest.files if "/" not in name])
         else:
-            write_bodies(draft, exported, PRECISIONS)
+            write_bodies(draft, exported, models.plan.precisions)
         for brought in _languages(models, tags, tables):
             write_language(draft, brought, exported)
             described[brought.tag] = brought.tokenizer_facts()
@@ -160,7 +162,9 @@ def _bundle(
 def _parity(draft: Draft, exported: ExportedModel, models: Models, tables: TableFormat) -> dict[Precision, Any]:
     """How near a body comes to PyTorch: in one language, since the body is the same for all."""
     first = [*_languages(models, models.plan.tags[:1], tables)]
-    return {precision: compare_languages(draft.folder, exported, first, precision) for precision in PRECISIONS}
+    return {
+        precision: compare_languages(draft.folder, exported, first, precision) for precision in models.plan.precisions
+    }
 
 
 def _share_table(draft: Draft, known: Artifact, language: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from benchmarks.serving import words
-from benchmarks.serving.made import LABELS, PRECISIONS, TOPIC, Models
+from benchmarks.serving.made import LABELS, TOPIC, Models
 from benchmarks.serving.streams import SHORTEST, longest
 from lingraft.data.pool import available_cores
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
@@ -22,6 +22,7 @@ from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.requests import InferRequest, InputTensor
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.settings import ServingSettings
+from lingraft.training.precision import device
 
 BATCHES = (1, 2, 4, 8, 16, 32)
 PIPELINE = "pipeline"
@@ -38,7 +39,8 @@ def measured(models: Models, texts: int, rounds: int, batches: Sequence[int] = B
     pipe = pipeline(models)
     tuned = {size: _tuned(pipe, asked[:TUNED_ON], size) for size in batches}
     size = max(tuned, key=tuned.__getitem__)
-    served = {precision: ServedBundles.load([models.bundle("float32", TOPIC)], precision) for precision in PRECISIONS}
+    folder = models.bundle("float32", TOPIC)
+    served = {precision: ServedBundles.load([folder], precision) for precision in models.plan.precisions}
     sides: dict[str, Side] = {PIPELINE: lambda: pipe(asked, batch_size=size)}
     for precision, one in served.items():
         sides[precision] = _ours(one, asked)
@@ -79,7 +81,7 @@ def pipeline(models: Models) -> Any:
     given = tokenizer_config(pieces, shape)
     given.pop("tokenizer_class")
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=fast_tokenizer(pieces, shape), **given)
-    return transformers.pipeline("text-classification", model=model, tokenizer=fast, device="cpu")
+    return transformers.pipeline("text-classification", model=model, tokenizer=fast, device=device())
 
 
 def _tuned(pipe: Any, asked: Sequence[str], size: int) -> float:

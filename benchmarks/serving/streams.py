@@ -20,7 +20,7 @@ from benchmarks.serving.latency import drawn
 from benchmarks.serving.load import Load, load
 from benchmarks.serving.made import TOPIC, Models
 from benchmarks.serving.memory import separate_that_fit
-from lingraft.bundle.runtime import Body
+from lingraft.bundle.runtime import Body, default_provider
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.endpoint import queue_limits
 from lingraft.serving.handlers.handler import TokenRow, run_batch
@@ -81,7 +81,7 @@ def _separate(models: Models) -> tuple[dict[str, Separate], int]:
     but share no batch."""
     tags = models.plan.tags
     count = min(len(tags), separate_that_fit(models))
-    sessions = [Body.open(models.separate(TOPIC)).session for _ in range(count)]
+    sessions = [Body.open(models.separate(TOPIC), default_provider()).session for _ in range(count)]
     return {tag: Separate(tag, sessions[place % count]) for place, tag in enumerate(tags)}, count
 
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
+from lingraft.config.encoder import EncoderShape, Family
 from lingraft.config.systems import Stage, Step, TrainedPart
 from lingraft.model.flops import UpdateShape, flops_per_update
 
@@ -63,6 +64,19 @@ class Shape(NamedTuple):
     """Tokens of a block."""
     blocks: int
     """Blocks of an update."""
+    family: str = "roberta"
+
+    @property
+    def encoder(self) -> EncoderShape:
+        """Shape of the primary, with heads for all trainings."""
+        return EncoderShape(
+            width=self.width,
+            layers=DEEP,
+            attention_heads=self.attention_heads,
+            mlm_heads=(MINI, DEEP),
+            block_tokens=self.tokens,
+            family=Family.model_validate(self.family),
+        )
 
     @property
     def tokens_per_step(self) -> int:
@@ -112,11 +126,10 @@ class Cell:
     def flops(self) -> float:
         """FLOPs of an update, by the paper's formulas."""
         shape, step, heads = self.shape, self.training.step, len(self.training.step.heads)
-        work = UpdateShape(
+        work = UpdateShape.of(
+            shape.encoder,
             layers=step.layers,
-            width=shape.width,
             vocabulary=shape.vocabulary,
-            block_tokens=shape.tokens,
             batch_blocks=shape.blocks,
             mask_rate=MASK_RATE if heads else 0.0,
             heads=heads,

@@ -12,6 +12,7 @@ import torch
 from lingraft.training.precision import device
 
 _ROOT = Path(__file__).parents[2]
+COMMIT_FILE = _ROOT / "COMMIT"
 
 
 def described() -> dict[str, str]:
@@ -22,7 +23,12 @@ def described() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """Return the commit of the code at hand, and whether it has changed since; None where there is no repository."""
+    """Return the commit of the code at hand, and whether it has changed since; None where there is no repository.
+
+    Sources that were copied from one have it in a file.
+    """
+    if COMMIT_FILE.exists():
+        return COMMIT_FILE.read_text(encoding="utf-8").strip()
     git = shutil.which("git")
     if git is None:
         return None

@@ -1,6 +1,7 @@
 """The measurements: the peer's best settings, and both sides in turns."""
 
 import statistics
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,22 +12,23 @@ from benchmarks.speed.settings import Settings
 from benchmarks.speed.side import Side, SideError, Timed
 
 _ROUND_S = 2.0
-"""A round is as many steps as take about so long."""
+"""A round is as many steps as take about so long, unless it is said otherwise."""
 _LEAST_STEPS = 3
 """Fewest steps of a round: two batches were made while the other side trained, and say nothing of waiting."""
 _WARMUP = 2
 """Steps after the first one: they still fetch memory from the system."""
 
 
-def tuned(cell: Cell, tries: int = 2) -> dict[str, Any]:
+def tuned(cell: Cell, tries: int = 2, alternatives: Iterable[dict[str, Any]] | None = None) -> dict[str, Any]:
     """Try the peer's settings, and choose the fastest; each choice is tried against the best so far.
 
     Args:
         cell: cell that the peer trains.
         tries: rounds of which the fastest counts.
+        alternatives: choices that differ from the defaults; `Settings.alternatives` if absent.
     """
     trials = [_trial(cell, Settings(), tries)]
-    for changes in Settings.alternatives():
+    for changes in Settings.alternatives() if alternatives is None else alternatives:
         best = _fastest(trials)["settings"]
         trials.append(_trial(cell, replace(Settings(**best), **changes), tries))
     return {"trials": trials, "chosen": _fastest(trials)["settings"]}
@@ -48,7 +50,9 @@ def _trial(cell: Cell, settings: Settings, tries: int) -> dict[str, Any]:
     return {"settings": settings.plain(), "step_s": step_s, "warmup_s": warmup.step_s, "error": None}
 
 
-def compared(cell: Cell, settings: Settings, rounds: int, product: Product) -> dict[str, Any]:
+def compared(
+    cell: Cell, settings: Settings, rounds: int, product: Product, round_s: float = _ROUND_S
+) -> dict[str, Any]:
     """Both sides in turns, each in a process of its own.
 
     Args:
@@ -56,11 +60,12 @@ def compared(cell: Cell, settings: Settings, rounds: int, product: Product) -> d
         settings: the peer's.
         rounds: number of rounds of both.
         product: the matrix product whose rate, measured between rounds, is the machine's peak.
+        round_s: a round is as many steps as take about so many seconds.
     """
     with Side(cell) as own, Side(cell.peer, settings) as peer:
         sides = (own, peer)
         firsts = [_warmed_up(side) for side in sides]
-        steps = [_steps_of_a_round(side, _LEAST_STEPS) for side in sides]
+        steps = [_steps_of_a_round(side, _LEAST_STEPS, round_s) for side in sides]
         timed: tuple[list[Timed], list[Timed]] = ([], [])
         peaks = []
         for _ in range(rounds):
@@ -89,8 +94,8 @@ def _warmed_up(side: Side) -> Timed:
     return first
 
 
-def _steps_of_a_round(side: Side, at_least: int) -> int:
-    return max(at_least, round(_ROUND_S / side.train(1).step_s))
+def _steps_of_a_round(side: Side, at_least: int, round_s: float = _ROUND_S) -> int:
+    return max(at_least, round(round_s / side.train(1).step_s))
 
 
 def _summary(rounds: list[Timed]) -> dict[str, Any]:

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 import lingraft.training.loop
-from benchmarks.speed.cells import CLIP_NORM, DEEP, LABELS, LEARNING_RATE, MASK_RATE, MINI, WEIGHT_DECAY, Cell
+from benchmarks.speed.cells import CLIP_NORM, LABELS, LEARNING_RATE, MASK_RATE, WEIGHT_DECAY, Cell
 from benchmarks.speed.orders import Orders
-from lingraft.config.encoder import EncoderShape
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.shards import Blocks
@@ -145,11 +144,4 @@ def _recipe(cell: Cell) -> Recipe:
             **_PACE,
         }
     )
-    encoder = EncoderShape(
-        width=shape.width,
-        layers=DEEP,
-        attention_heads=shape.attention_heads,
-        mlm_heads=(MINI, DEEP),
-        block_tokens=shape.tokens,
-    )
-    return recipe.model_copy(update={"precision": cell.format, "encoder": encoder, "pretraining": training})
+    return recipe.model_copy(update={"precision": cell.format, "encoder": shape.encoder, "pretraining": training})

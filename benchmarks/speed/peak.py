@@ -31,7 +31,7 @@ def products(shape: Shape) -> Iterator[Product]:
 
 def rates(shape: Shape, number_format: Format) -> dict[str, float]:
     """FLOP/s of each product, the best of some repetitions."""
-    return {_TIMES.join(map(str, product)): _rate(product, number_format, _SECONDS) for product in products(shape)}
+    return {_TIMES.join(map(str, product)): rate(product, number_format, _SECONDS) for product in products(shape)}
 
 
 def fastest(found: dict[str, float]) -> Product:
@@ -42,25 +42,27 @@ def fastest(found: dict[str, float]) -> Product:
 
 def peak(product: Product, number_format: Format) -> float:
     """FLOP/s of one product, measured briefly."""
-    return _rate(product, number_format, _AGAIN_S)
+    return rate(product, number_format, _AGAIN_S)
 
 
 @torch.inference_mode()
-def _rate(product: Product, number_format: Format, seconds: float) -> float:
+def rate(product: Product, number_format: Format, seconds: float) -> float:
+    """FLOP/s of one product, the best of as many repetitions as fit into some seconds."""
     rows, reduced, columns = product
     options = {"dtype": _DTYPES[number_format], "device": device()}
     left, right = torch.randn(rows, reduced, **options), torch.randn(reduced, columns, **options)
     out = torch.mm(left, right)
     best_s, ends_at = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < ends_at:
-        _wait()
+        wait()
         started = time.perf_counter()
         torch.mm(left, right, out=out)
-        _wait()
+        wait()
         best_s = min(best_s, time.perf_counter() - started)
     return 2 * rows * reduced * columns / best_s
 
 
-def _wait() -> None:
+def wait() -> None:
+    """Wait until a GPU has done what it was told to; a CPU has."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

@@ -1,19 +1,19 @@
-"""The peer: `transformers.Trainer` with the recipes of run_mlm and run_glue (their data sets, collators, loops)."""
+"""The peer: `transformers.Trainer` with the recipes of run_mlm and run_glue (their collators and loops)."""
 
 from pathlib import Path
 from typing import Any
 
-import datasets
 import torch
 from tokenizers import Tokenizer, models
 from torch import Tensor
 from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
     DataCollatorForLanguageModeling,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    RobertaForSequenceClassification,
     Trainer,
     TrainerCallback,
     TrainerControl,
@@ -28,6 +28,11 @@ from benchmarks.speed.settings import Settings
 from lingraft.config.systems import TrainedPart
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.huggingface.model import hf_config
+from lingraft.model.encoder import Encoder
+
+Row = dict[str, Any]
+"""An example, by the names of what a model takes."""
 
 
 class Ordered(TrainerCallback):  # type: ignore[misc]
@@ -84,12 +89,35 @@ def serve(cell: Cell, settings: Settings, blocks_NT: Tensor, orders: Orders, fol
 
 
 def model(cell: Cell, attention: str) -> PreTrainedModel:
-    """RoBERTa of the cell's shape under the stage's head; what the stage does not train is frozen."""
-    step, shape = cell.training.step, cell.shape
-    config = RobertaConfig(
+    """RoBERTa or ModernBERT of the cell's shape under the stage's head; what the stage does not train is frozen."""
+    step = cell.training.step
+    auto = AutoModelForSequenceClassification if cell.training is Training.FINETUNING else AutoModelForMaskedLM
+    made = auto.from_config(config(cell), attn_implementation=attention)
+    if cell.training is Training.FINETUNING:
+        made.get_input_embeddings().requires_grad_(False)
+        return made
+    made.requires_grad_(step.trained is TrainedPart.EVERYTHING)
+    if step.trained is TrainedPart.FRESH_LAYERS:
+        layers = made.model.layers if cell.shape.encoder.family.pre_norm else made.roberta.encoder.layer
+        layers[-step.fresh_layers :].requires_grad_(True)
+    if step.trained is TrainedPart.EMBEDDINGS:
+        made.get_input_embeddings().requires_grad_(True)
+        made.get_output_embeddings().requires_grad_(True)
+    return made
+
+
+def config(cell: Cell) -> PreTrainedConfig:
+    """Configuration of the cell's shape, without dropout."""
+    shape, layers = cell.shape, cell.training.step.layers
+    if shape.encoder.family.pre_norm:
+        with torch.device("meta"):
+            encoder = Encoder(shape.encoder.cut(layers, (layers,)), shape.vocabulary)
+        return AutoConfig.for_model(**hf_config(encoder, "modernbert", LABELS))
+    return AutoConfig.for_model(
+        "roberta",
         vocab_size=shape.vocabulary,
         hidden_size=shape.width,
-        num_hidden_layers=step.layers,
+        num_hidden_layers=layers,
         num_attention_heads=shape.attention_heads,
         intermediate_size=4 * shape.width,
         max_position_embeddings=shape.tokens + 2,
@@ -98,21 +126,7 @@ def model(cell: Cell, attention: str) -> PreTrainedModel:
         attention_probs_dropout_prob=0.0,
         pad_token_id=DEFAULT_SPECIAL_IDS.pad,
         num_labels=len(LABELS),
-        attn_implementation=attention,
     )
-    if cell.training is Training.FINETUNING:
-        classifier = RobertaForSequenceClassification(config)
-        classifier.roberta.embeddings.word_embeddings.requires_grad_(False)
-        return classifier
-    made = RobertaForMaskedLM(config)
-    made.requires_grad_(step.trained is TrainedPart.EVERYTHING)
-    if step.trained is TrainedPart.FRESH_LAYERS:
-        made.roberta.encoder.layer[-step.fresh_layers :].requires_grad_(True)
-    if step.trained is TrainedPart.EMBEDDINGS:
-        made.roberta.embeddings.word_embeddings.requires_grad_(True)
-        made.lm_head.decoder.requires_grad_(True)
-        made.lm_head.bias.requires_grad_(True)
-    return made
 
 
 def collator(cell: Cell) -> Any:
@@ -124,18 +138,19 @@ def collator(cell: Cell) -> Any:
     )
 
 
-def pairs(blocks_NT: Tensor) -> datasets.Dataset:
+def pairs(blocks_NT: Tensor) -> list[Row]:
     """Blocks in the place of labelled pairs, as long as they get."""
-    made = rows(blocks_NT).remove_columns("special_tokens_mask")
-    return made.add_column("label", [number % len(LABELS) for number in range(len(made))])
+    made = rows(blocks_NT)
+    return [
+        {"input_ids": row["input_ids"], "attention_mask": row["attention_mask"], "label": number % len(LABELS)}
+        for number, row in enumerate(made)
+    ]
 
 
-def rows(blocks_NT: Tensor) -> datasets.Dataset:
-    """Packed blocks as run_mlm's `group_texts` leaves them."""
-    ids = blocks_NT.tolist()
+def rows(blocks_NT: Tensor) -> list[Row]:
+    """Packed blocks as run_mlm's `group_texts` leaves them; from memory, where nothing is to be decoded."""
     ones, zeros = [1] * blocks_NT.shape[1], [0] * blocks_NT.shape[1]
-    columns = {"input_ids": ids, "attention_mask": [ones] * len(ids), "special_tokens_mask": [zeros] * len(ids)}
-    return datasets.Dataset.from_dict(columns)
+    return [{"input_ids": ids, "attention_mask": ones, "special_tokens_mask": zeros} for ids in blocks_NT.tolist()]
 
 
 def tokenizer(shape: Shape, special: SpecialIds) -> PreTrainedTokenizerFast:

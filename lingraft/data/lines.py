@@ -6,8 +6,6 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, BinaryIO
 
-import zstandard
-
 from lingraft.artifacts.storage import TextPath, explain_read_errors
 from lingraft.errors import TextError
 
@@ -68,7 +66,7 @@ def _unpacked(path: TextPath) -> Iterator[bytes]:
     with explain_read_errors(path), path.open("rb") as stream:
         try:
             yield from _chunks(stream, path.suffix)
-        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
             raise TextError(f"{path} is damaged or truncated: {error}. Compress or fetch it again.") from error
 
 
@@ -86,13 +84,18 @@ def _plain(stream: IO[bytes] | gzip.GzipFile | lzma.LZMAFile) -> Iterator[bytes]
 
 
 def _zstandard(stream: BinaryIO) -> Iterator[bytes]:
+    import zstandard  # lazy: few texts are packed so
+
     # zstandard's own file reader stops after the first frame and takes a truncated one for complete.
     decoder = zstandard.ZstdDecompressor().decompressobj()
     while chunk := stream.read(_CHUNK_BYTES):
         while chunk:
             if decoder.eof:
                 decoder = zstandard.ZstdDecompressor().decompressobj()
-            yield decoder.decompress(chunk)
+            try:
+                yield decoder.decompress(chunk)
+            except zstandard.ZstdError as error:
+                raise EOFError(str(error)) from error
             chunk = decoder.unused_data
     if not decoder.eof:
         raise EOFError("it ends in the middle of a zstd frame")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,10 +25,8 @@ from lingraft.data.parallel_text import HELD_OUT, Pair, file_names, is_held_out,
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError, TextError
-from lingraft.model.initialisation.aligned_rows import AlignedRows, align_rows
 from lingraft.model.initialisation.alignment_quality import AlignmentResource
 from lingraft.model.initialisation.initial_rows import InitialRows
-from lingraft.model.initialisation.translation import TranslationTable, dictionary_table, parallel_table
 from lingraft.model.loading import Primary, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.preflight.languages import load_detector
@@ -37,6 +35,10 @@ from lingraft.stages.embeddings import ALIGNMENT, INITIALISATION, embeddings_det
 from lingraft.stages.vectors import load_vectors, vectors_of
 from lingraft.training.masked_lm import mean_loss
 from lingraft.training.schedule import write_curve
+
+if TYPE_CHECKING:
+    from lingraft.model.initialisation.aligned_rows import AlignedRows
+    from lingraft.model.initialisation.translation import TranslationTable
 
 _JUDGED_TOKENS = 8192
 """Tokens of the dev split on which aligned rows are compared with fitted ones; seconds on one core."""
@@ -129,8 +131,10 @@ def _from_text(
     blocks: Path | None,
     source_vectors: Path | None,
     target_vectors: Path | None,
-) -> tuple[AlignedRows, dict[str, str]]:
+) -> "tuple[AlignedRows, dict[str, str]]":
     """Rows that are computed from text, and fingerprints of what they were computed from."""
+    from lingraft.model.initialisation.aligned_rows import align_rows  # lazy: SciPy
+
     how, given = recipe.adaptation.initialisation, {"--blocks": blocks, "--vectors": source_vectors}
     if blocks is None or source_vectors is None:
         missing = ", ".join(option for option, folder in given.items() if folder is None)
@@ -159,8 +163,10 @@ def _from_text(
 
 def _translations(
     recipe: Recipe, source: Tokenizer, target: Tokenizer, blocks: Blocks
-) -> tuple[AlignmentResource, TranslationTable | None]:
+) -> "tuple[AlignmentResource, TranslationTable | None]":
     """The best resource that the recipe names for a language, and translations learned from it."""
+    from lingraft.model.initialisation.translation import dictionary_table, parallel_table  # lazy: SciPy
+
     files, language, left_out = recipe.alignment, target.language, Counter[str]()
     languages = recipe.source, language
     if sentences := files.parallel.get(language):
@@ -200,6 +206,6 @@ def _without_held_out(pairs: Iterable[Pair], left_out: Counter[str]) -> Iterator
             yield pair
 
 
-def _report_pairs(origin: str, table: TranslationTable, left_out: Counter[str]) -> None:
+def _report_pairs(origin: str, table: "TranslationTable", left_out: Counter[str]) -> None:
     reasons = [f"{count:,} {reason}" for reason, count in (left_out + Counter(table.left_out)).items()]
     say(f"{origin}: learned from {table.pairs:,} pairs; left out are {', '.join(reasons) or 'none'}.")

@@ -11,9 +11,9 @@ Legend: N blocks, T tokens of a block, V vocabulary, P pairs of pieces, W width 
 
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -23,6 +23,9 @@ from lingraft.console import with_progress
 from lingraft.data.rng import make_generator, single_threaded
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.pieces import SpecialIds
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 MIN_COUNT = 5
 """Pieces that occur less often get no vector: chance decides too much of where they stand."""
@@ -68,6 +71,8 @@ def static_vectors(blocks: Blocks, vocabulary: int, special: SpecialIds, width: 
         width: of the vectors; at most the number of pieces that occur often enough.
         seed: of the SVD's random start.
     """
+    import scipy.sparse  # lazy: most trainings count no vectors
+
     counts_V = np.zeros(vocabulary, np.int64)
     pairs_VV = scipy.sparse.csr_array((vocabulary, vocabulary), dtype=np.int64)
     step = max(1, _TOKENS_AT_ONCE // blocks.block_tokens)
@@ -82,8 +87,10 @@ def static_vectors(blocks: Blocks, vocabulary: int, special: SpecialIds, width: 
         return StaticVectors(_randomised_svd(_tensor(information_VV), width, seed), torch.from_numpy(counts_V))
 
 
-def _count_pairs(ids_NT: Ids, vocabulary: int, special: SpecialIds) -> scipy.sparse.csr_array:
+def _count_pairs(ids_NT: Ids, vocabulary: int, special: SpecialIds) -> "scipy.sparse.csr_array":
     """Weights (V, V) within the window; it does not reach across special pieces, which stand between documents."""
+    import scipy.sparse
+
     text_NT = ~np.isin(ids_NT, special)
     unbroken_NT = text_NT
     pairs_VV = scipy.sparse.csr_array((vocabulary, vocabulary), dtype=np.int64)
@@ -96,15 +103,17 @@ def _count_pairs(ids_NT: Ids, vocabulary: int, special: SpecialIds) -> scipy.spa
     return pairs_VV
 
 
-def _count_keys(keys_P: Longs, vocabulary: int) -> scipy.sparse.csr_array:
+def _count_keys(keys_P: Longs, vocabulary: int) -> "scipy.sparse.csr_array":
     """Count each pair (V, V) among sorted keys, smaller id * V + larger id."""
+    import scipy.sparse
+
     starts = np.flatnonzero(np.diff(keys_P, prepend=-1))
     counts_P, keys_P = np.diff(starts, append=len(keys_P)), keys_P[starts]
     ends_V = np.searchsorted(keys_P, np.arange(vocabulary + 1) * vocabulary)
     return scipy.sparse.csr_array((counts_P, keys_P % vocabulary, ends_V), shape=(vocabulary, vocabulary))
 
 
-def _prune_rare(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+def _prune_rare(pairs_VV: "scipy.sparse.csr_array") -> "scipy.sparse.csr_array":
     """The most frequent pairs, if there are too many (lossy counting, Manku and Motwani 2002).
 
     Of pairs that tie at the limit, those that there is room for are spread evenly over the vocabulary.
@@ -119,26 +128,30 @@ def _prune_rare(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     return _select(pairs_VV, _rows(pairs_VV), chosen_P)
 
 
-def _restrict(pairs_VV: scipy.sparse.csr_array, allowed_V: NDArray[np.bool_]) -> scipy.sparse.csr_array:
+def _restrict(pairs_VV: "scipy.sparse.csr_array", allowed_V: NDArray[np.bool_]) -> "scipy.sparse.csr_array":
     rows_P = _rows(pairs_VV)
     return _select(pairs_VV, rows_P, allowed_V[rows_P] & allowed_V[pairs_VV.indices])
 
 
-def _rows(matrix_VV: scipy.sparse.csr_array) -> NDArray[np.int32]:
+def _rows(matrix_VV: "scipy.sparse.csr_array") -> NDArray[np.int32]:
     """Row of every number that is stored."""
     return np.repeat(np.arange(matrix_VV.shape[0], dtype=np.int32), np.diff(matrix_VV.indptr))
 
 
 def _select(
-    matrix_VV: scipy.sparse.csr_array, rows_P: NDArray[np.int32], chosen_P: NDArray[np.bool_]
-) -> scipy.sparse.csr_array:
+    matrix_VV: "scipy.sparse.csr_array", rows_P: NDArray[np.int32], chosen_P: NDArray[np.bool_]
+) -> "scipy.sparse.csr_array":
+    import scipy.sparse
+
     ends_V = np.concatenate([[0], np.cumsum(np.bincount(rows_P[chosen_P], minlength=matrix_VV.shape[0]))])
     parts = matrix_VV.data[chosen_P], matrix_VV.indices[chosen_P], ends_V
     return scipy.sparse.csr_array(parts, shape=matrix_VV.shape)
 
 
-def _positive_pmi(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+def _positive_pmi(pairs_VV: "scipy.sparse.csr_array") -> "scipy.sparse.csr_array":
     """Positive pointwise mutual information (V, V) of a piece (row) and its context (column)."""
+    import scipy.sparse
+
     diagonal_VV = scipy.sparse.diags_array(pairs_VV.diagonal(), format="csr", dtype=np.int64)
     weights_VV = pairs_VV + (pairs_VV - diagonal_VV).T.tocsr()
     totals_V = weights_VV.sum(axis=1).astype(np.float64)
@@ -153,7 +166,7 @@ def _positive_pmi(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     return _select(weights_VV, rows_P, values_P > 0)
 
 
-def _tensor(matrix_VV: scipy.sparse.csr_array) -> Tensor:
+def _tensor(matrix_VV: "scipy.sparse.csr_array") -> Tensor:
     starts, columns, values = map(torch.from_numpy, (matrix_VV.indptr, matrix_VV.indices, matrix_VV.data))
     with warnings.catch_warnings():  # PyTorch calls the format a beta of its own, which is nothing to tell a user of
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")

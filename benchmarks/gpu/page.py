@@ -1,0 +1,207 @@
+"""The page of the check, from whatever records there are."""
+
+import datetime
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from benchmarks.gpu.parts import ENDED, FAILED, Given, Part
+from benchmarks.pages import markdown
+from benchmarks.speed.cells import Cell
+from benchmarks.speed.settings import Settings
+
+_TERA, _GIB = 1e12, 2**30
+_INTRODUCTION = """`python -m benchmarks.gpu --minutes 25 --out DIR --page docs/benchmarks/gpu.md --text FOLDER`, \
+or `make gpu-check`, measures in order of worth, each part in a process of its own with a time limit; the same command \
+again goes on. `--pack DIR --data DATA` writes a folder under 60 MB for a machine on which nothing can be installed: \
+sources, wheels, text as blocks, and `run.sh`.
+
+Of lingraft's dependencies, torch, transformers, accelerate, tokenizers, safetensors, sentencepiece and numpy (with \
+filelock, fsspec, tqdm and typing-extensions, which they need) must be there. The pack brings anyascii, babel and \
+pydantic, and prometheus-client and onnx-ir for serving; pydantic-core, onnx and ml_dtypes beside them are compiled, \
+for Python 3.12 on x86-64. Training and the comparison do without typer, kfp, mlflow, kserve, optuna, datasets, \
+matplotlib, SciPy (which aligned rows and static vectors need) and zstandard (which .zst text needs)."""
+
+
+Found = dict[str, dict[str, Any]]
+"""What the parts of a stage have found, by name."""
+
+
+def page(parts: Sequence[Part], given: Given) -> str:
+    """Return the page in Markdown."""
+    stages: dict[str, dict[str, dict[str, Any]]] = {}
+    for part in parts:
+        stages.setdefault(part.stage, {})[part.name] = given.record(part.stage, part.name)
+    every = [record for each in stages.values() for record in each.values()]
+    said = ["# On a GPU", _status(every), _INTRODUCTION]
+    for stage, section in _SECTIONS.items():
+        ended = {
+            name: record["found"]
+            for name, record in stages.get(stage, {}).items()
+            if record.get("state") == ENDED or (stage == "comparison" and record.get("found"))
+        }
+        if ended:
+            said.append(f"## {_TITLES[stage]}\n\n{section(ended)}")
+    if any(every):
+        said.append("## Parts\n\n" + _parts(stages))
+    return "\n\n".join(said) + "\n"
+
+
+def _status(every: Sequence[dict[str, Any]]) -> str:
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    machines = dict.fromkeys(
+        ", ".join(f"{name} {value}" if name not in ("device", "kind") else value for name, value in each.items())
+        for record in every
+        if (each := record.get("machine"))
+    )
+    commits = dict.fromkeys(str(record["commit"]) for record in every if record.get("commit"))
+    kinds = {record["machine"]["kind"] for record in every if record.get("machine")}
+    if kinds == {"cuda"}:
+        return f"Measured until {today} on {'; '.join(machines)}; code {', '.join(commits)}."
+    nothing = f"**Nothing of lingraft has run on a GPU as of {today}: none was at hand.** The command is ready for one"
+    if not kinds:
+        return f"{nothing}; it was run on a CPU only, at tiny size, by its tests."
+    return f"{nothing}. What follows was measured on {'; '.join(machines)}, and says nothing about a GPU."
+
+
+def _environment(parts: Found) -> str:
+    (found,) = parts.values()
+    rows = [[name, str(found[name])] for name in ("device", "driver", "cuda", "cudnn", "python")]
+    rows += [["missing packages", ", ".join(found["missing"]) or "none"]]
+    for name, rates in found["flop_s"].items():
+        best = max(rates, key=rates.__getitem__)
+        rows.append([f"products in {name}", f"{rates[best] / _TERA:,.1f} TFLOP/s ({best})"])
+    rows.append(["copies, read and written", f"{found['copied_bytes_s'] / _TERA:.2f} TB/s"])
+    return markdown(["", ""], rows, left=2)
+
+
+def _exactness(parts: Found) -> str:
+    found = [finding for each in parts.values() for finding in each["findings"]]
+    broken = sum(not finding["holds"] for finding in found)
+    rows = [
+        [one["name"], f"{one['difference']:.2g}", f"{one['bound']:.2g}", "yes" if one["holds"] else "**no**"]
+        for one in found
+    ]
+    return (
+        f"{broken} of {len(found)} differences from the CPU exceed their bounds. They are relative to the largest "
+        "value on the CPU; 0 is equal bits.\n\n" + markdown(["", "difference", "bound", "holds"], rows)
+    )
+
+
+def _speed(parts: Found) -> str:
+    rows = []
+    for found in parts.values():
+        cell, sides = Cell.of(found["cell"]), [found[side] for side in ("lingraft", "trainer")]
+        per_s = [f"{cell.shape.tokens_per_step / side['step_s']:,.0f}" for side in sides]
+        peaks = [f"{side['peak_bytes'] / _GIB:.2f}" for side in sides]
+        share = found["flops"] / sides[0]["step_s"] / found["peak_flop_s"]
+        rows.append(
+            [
+                cell.shape.name,
+                str(cell.training),
+                *per_s,
+                f"{found['ratio']:.2f}",
+                f"{share:.1%}",
+                *peaks,
+                str(Settings(**found["settings"])),
+            ]
+        )
+    head = ["shape", "training", "lingraft", "Trainer", "ratio", "MFU", "GiB", "Trainer's", "settings of Trainer"]
+    return (
+        "Tokens a second in bf16, both sides in turns; Trainer adapts over all layers where lingraft does over 4. MFU "
+        "is FLOPs by the paper's formulas over a large product measured between the rounds. Memory is the peak that "
+        "was allocated. Trainer has the fastest settings of those that were tried.\n\n" + markdown(head, rows, left=2)
+    )
+
+
+def _profile(parts: Found) -> str:
+    said = []
+    for name, found in parts.items():
+        rows = [
+            [f"`{_short(one['name'])}`", f"{one['ms']:.3f}", f"{one['calls']:g}", f"{one['ms'] / found['step_ms']:.1%}"]
+            for one in found["kernels"]
+        ]
+        said.append(
+            f"{name}: {found['step_ms']:.2f} ms a step while profiled, kernels {found['kernels_ms']:.2f} ms.\n\n"
+            + markdown(["kernel", "ms a step", "calls", "share"], rows)
+        )
+    return "\n\n".join(said)
+
+
+def _hours(parts: Found) -> str:
+    (found,) = parts.values()
+    rows = [[shape, training, f"{h:,.1f}"] for shape, each in found["hours"].items() for training, h in each.items()]
+    return (
+        f"Hours on this device for the paper's {found['tokens'] / 1e9:.1f} G tokens (125,000 updates of 2,048 x 512) "
+        "at the rates above. Initialisation changes how many of them are needed, not the rate: at small scale "
+        "`fitted` rows were faster from the start than `overlap` rows "
+        "([decision 7](../decisions/0007-initialisation.md)); how much of a long run it saves is not known.\n\n"
+        + markdown(["shape", "training", "hours"], rows, left=2)
+    )
+
+
+def _serving(parts: Found) -> str:
+    (found,) = parts.values()
+    if "missing" in found:
+        return f"Not measured: {found['missing']}."
+    sides = ("mixed", "single", "separate")
+    rows = [
+        [clients, *(f"{each[side]['texts_per_s']:,.0f} ({each[side]['p50_ms']:.1f})" for side in sides)]
+        for clients, each in sorted(found["streams"]["loads"].items(), key=lambda pair: int(pair[0]))
+    ]
+    said = (
+        f"{found['provider']}; {found['plan']}. Texts a second and, in parentheses, median milliseconds, by clients "
+        "that wait for answers. Separate sessions have fp32 bodies.\n\n"
+        + markdown(["clients", "mixed languages", "one language", "separate sessions"], rows, left=0)
+    )
+    if "pipelines" in found:
+        rates = found["pipelines"]["texts_per_s"]
+        table = markdown(["side", "texts/s"], [[name, f"{rate:,.0f}"] for name, rate in rates.items()])
+        said += f"\n\nFrom text to labels, the Hugging Face pipeline at its best batch size:\n\n{table}"
+    return said
+
+
+def _comparison(parts: Found) -> str:
+    (found,) = parts.values()
+    if "missing" in found:
+        return f"Not run: {found['missing']}."
+    said = f"{found['done']} of {found['jobs']} jobs of recipes/medium.toml are done."
+    return said + ("\n\n" + re.sub(r"^#", "##", found["tables"], flags=re.MULTILINE) if "tables" in found else "")
+
+
+def _parts(stages: dict[str, dict[str, dict[str, Any]]]) -> str:
+    rows = [
+        [stage, name, record.get("state", "not run"), f"{record.get('seconds', 0):.0f}", _why(record)]
+        for stage, each in stages.items()
+        for name, record in each.items()
+    ]
+    return markdown(["stage", "part", "state", "s", "why"], rows, left=3)
+
+
+def _why(record: dict[str, Any]) -> str:
+    lines: Iterable[str] = record.get("log", "").strip().splitlines()[-1:] if record.get("state") == FAILED else ()
+    return "; ".join([record.get("why", ""), *lines]).replace("|", "/")[:200] if record else ""
+
+
+def _short(name: str) -> str:
+    return name[:80].replace("|", "/").replace("`", "'")
+
+
+_SECTIONS: dict[str, Callable[[Found], str]] = {
+    "environment": _environment,
+    "exactness": _exactness,
+    "speed": _speed,
+    "profile": _profile,
+    "hours": _hours,
+    "serving": _serving,
+    "comparison": _comparison,
+}
+_TITLES = {
+    "environment": "Machine",
+    "exactness": "Exactness",
+    "speed": "Speed",
+    "profile": "Where a step's time goes",
+    "hours": "A language at the paper's scale",
+    "serving": "Serving",
+    "comparison": "The comparison of systems",
+}

@@ -1,0 +1,200 @@
+"""The check of a GPU on the CPU: exactness, limits of time, records that are gone on with, and the whole, tiny."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.gpu import __main__ as program
+from benchmarks.gpu import exactness, pack, parts, training
+from benchmarks.gpu.page import page
+from benchmarks.gpu.parts import Given, Part
+from benchmarks.serving.words import words
+from benchmarks.speed.cells import Cell, Shape, Training
+from lingraft.comparison.plan import plan_comparison
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import System
+from lingraft.errors import TextError
+from lingraft.reports.cost.bill import bills
+from tests.test_boundaries import import_without
+
+ROOT = Path(__file__).parents[2]
+CPU = torch.device("cpu")
+ABSENT = ("datasets", "kfp", "kserve", "kubernetes", "matplotlib", "mlflow", "optuna", "PIL", "pyarrow", "scipy")
+ABSENT += ("typer", "zstandard")
+FOR_SERVING = ("babel", "onnx", "onnx_ir", "prometheus_client")
+HIDE = f"""
+from importlib.machinery import PathFinder
+found = PathFinder.find_spec
+def find_spec(name, path=None, target=None):
+    return None if name.partition(".")[0] in {ABSENT} else found(name, path, target)
+PathFinder.find_spec = staticmethod(find_spec)
+"""
+"""Makes a Python one that lacks these packages, whoever asks."""
+
+
+@pytest.mark.parametrize("name", exactness.CHECKS)
+def test_a_cpu_computes_what_a_cpu_does(name: str) -> None:
+    found = exactness.CHECKS[name](CPU, exactness.TINY)
+    assert len(found) > 3
+    assert [finding for finding in found if not finding.holds] == []
+
+
+def test_an_encoder_that_is_changed_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    swapped = exactness.swap
+    monkeypatch.setattr(exactness, "swap", lambda encoder, vocabulary: swapped(encoder, encoder.vocabulary))
+    other = exactness.Size.blocks
+    monkeypatch.setattr(exactness.Size, "blocks", lambda size: other(size).flip(1))
+    monkeypatch.setattr(exactness.copy, "deepcopy", lambda encoder: exactness.TINY.encoder("roberta", dropout=0.5))
+    broken = [finding.name for finding in exactness.forward(CPU, exactness.TINY) if not finding.holds]
+    assert "roberta: loss" in broken
+    assert "roberta: gradient of the table" in broken
+
+
+def test_a_training_that_does_not_go_on_where_it_was_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactness.CheckpointManager, "load_newest", lambda manager: None)
+    broken = [finding.difference for finding in exactness.resume(CPU, exactness.TINY) if not finding.holds]
+    assert broken == [torch.inf, torch.inf]
+
+
+def test_training_and_the_comparison_import_without_what_a_bare_machine_lacks() -> None:
+    stages = [f"lingraft.stages.{name}" for name in ("pretrain", "build_mini", "adapt", "finetune", "evaluate")]
+    checks = ["benchmarks.gpu.__main__", "benchmarks.gpu.comparison", "benchmarks.gpu.exactness", "benchmarks.gpu.page"]
+    sides = ["benchmarks.gpu.environment", "benchmarks.gpu.training", "benchmarks.gpu.serving", "benchmarks.speed.own"]
+    import_without(ABSENT + FOR_SERVING, *stages, *checks, *sides)
+
+
+def part(name: str) -> Part:
+    """A part of which a run needs only the names; the process that it starts knows the rest."""
+    return Part("exactness", name, lambda given, keep: {})
+
+
+def test_a_part_that_fails_or_takes_too_long_does_not_keep_the_next_from_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = {
+        "crashes": "import os; print('it is broken', flush=True); os.abort()",
+        "hangs": "import time; time.sleep(60)",
+        "ends": "import sys, json, pathlib; path = pathlib.Path(sys.argv[1]); "
+        "path.write_text(json.dumps({'state': 'ended', 'tiny': True, 'found': {'findings': []}}))",
+    }
+
+    def start(which: Part, given: Given, ends_at: float, log: Any) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", programs[which.name], str(given.path(which))]
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    monkeypatch.setattr(parts, "_start", start)
+    monkeypatch.setattr(parts, "_LEAST_S", 0.1)
+    given = Given(tmp_path, tiny=True)
+    began = time.monotonic()
+    parts.run([*map(part, programs)], {"exactness": 1.0}, given, minutes=6 / 60)
+    assert time.monotonic() - began < 30
+    states = {name: given.record("exactness", name)["state"] for name in programs}
+    assert states == {"crashes": "failed", "hangs": "failed", "ends": "ended"}
+    assert "it is broken" in given.record("exactness", "crashes")["log"]
+    said = page([*map(part, programs)], given)
+    assert "it is broken" in said
+    assert "s were up" in said
+    programs["ends"] = programs["crashes"]
+    programs["crashes"] = "pass"
+    parts.run([part("ends")], {"exactness": 1.0}, given, minutes=1)
+    assert given.record("exactness", "ends")["state"] == "ended"  # what has ended is not run again
+
+
+def test_a_page_without_records_claims_nothing() -> None:
+    said = page(program.all_parts(tiny=False), Given(Path("/nowhere")))
+    assert "Nothing of lingraft has run on a GPU" in said
+    assert "##" not in said
+
+
+def test_hours_follow_from_measured_rates(tmp_path: Path) -> None:
+    given = Given(tmp_path)
+    for cell, per_s in zip(training.cells(tiny=False)[:5:2], (4e6, 1e6, 2e6), strict=True):
+        path = tmp_path / "speed" / f"{training.part_name(cell)}.json"
+        path.parent.mkdir(exist_ok=True)
+        found = {"lingraft": {"step_s": cell.shape.tokens_per_step / per_s}}
+        path.write_text(json.dumps({"state": "ended", "tiny": False, "found": found}))
+    (found,) = training.hours(given, lambda _: None)["hours"].values()
+    assert found[Training.MINI] == pytest.approx(125_000 * 2048 * 512 / 4e6 / 3600)
+    (progressive,) = [hours for name, hours in found.items() if name.startswith("progressive")]
+    assert progressive == pytest.approx((found[Training.MINI] + found[Training.ADAPTATION]) / 2)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("training_of", [Training.ADAPTATION, Training.STEP_1B, Training.FINETUNING])
+def test_the_modern_peer_has_our_shape_and_freezes_what_the_stage_does_not_train(training_of: Training) -> None:
+    from benchmarks.speed.peer import model
+
+    cell = Cell(Shape("tiny", 32, 2, 300, 16, 2, "modern"), "fp32", training_of)
+    net = model(cell, "sdpa")
+    assert net.config.intermediate_size == cell.shape.encoder.feedforward_width
+    trained = {name for name, parameter in net.named_parameters() if parameter.requires_grad}
+    tables = {"model.embeddings.tok_embeddings.weight"}
+    if training_of is Training.ADAPTATION:
+        assert tables <= trained <= tables | {"decoder.weight", "decoder.bias"}
+    else:
+        assert trained
+        assert not tables & trained
+    if training_of is Training.STEP_1B:
+        assert {name.split(".")[2] for name in trained} == {"2", "3"}
+
+
+def test_the_medium_recipe_is_priced_and_planned() -> None:
+    recipe = Recipe.load(ROOT / "recipes" / "medium.toml")
+    assert len(plan_comparison(recipe).arms) == len(System)
+    assert bills(recipe)
+
+
+def made_up(data: Path, documents: int) -> None:
+    """Text of two languages, whose words differ in frequency alone."""
+    (data / "corpus").mkdir(parents=True)
+    known = words(2000)
+    for language in ("en", "de"):
+        draw = random.Random(language)
+        pages = ("\n".join(" ".join(draw.choices(known, k=12)) for _ in range(4)) for _ in range(documents))
+        (data / "corpus" / f"{language}.txt").write_text("\n\n".join(pages) + "\n", encoding="utf-8")
+
+
+def test_text_that_is_too_little_is_not_packed(tmp_path: Path) -> None:
+    made_up(tmp_path / "data", documents=1)
+    with pytest.raises(TextError, match=r"leave .* empty"):
+        pack.write_prepared_text(tmp_path, tmp_path / "data", 20, tiny=True)
+    assert not (tmp_path / "text.tar.xz").exists()
+
+
+@pytest.mark.integration
+def test_a_pack_runs_whole_and_is_not_run_again(tmp_path: Path) -> None:
+    made_up(tmp_path / "data", documents=300)
+    folder = tmp_path / "pack"
+    folder.mkdir()
+    pack.write_sources(folder)
+    pack.write_prepared_text(folder, tmp_path / "data", 20, tiny=True)
+    (folder / "site").mkdir()
+    (folder / "site" / ".complete").touch()
+    (folder / "site" / "sitecustomize.py").write_text(HIDE)
+    run: Callable[..., Any] = partial(subprocess.run, check=True, capture_output=True, text=True, timeout=600)
+    command = ["sh", str(folder / "run.sh"), "--tiny", "--minutes", "20"]
+    environment = os.environ | {"PYTHON": sys.executable, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment.pop("PYTHONPATH", None)
+    run(command, env=environment)
+    records = {path: json.loads(path.read_text()) for path in (folder / "out").glob("*/*.json")}
+    records = {path: record for path, record in records.items() if "state" in record}
+    assert {record["state"] for record in records.values()} == {"ended"}, records
+    assert len(records) == len(program.all_parts(tiny=True))
+    said = (folder / "out" / "gpu.md").read_text()
+    for title in ("Machine", "Exactness", "Speed", "Where a step", "A language", "Serving", "The comparison", "Parts"):
+        assert f"\n## {title}" in said
+    assert "Nothing of lingraft has run on a GPU" in said
+    assert "| missing packages | scipy, typer, zstandard, datasets, kfp, kserve, matplotlib, mlflow, optuna" in said
+    assert "| **no** |" not in said
+    run(command, env=environment)
+    assert {path: json.loads(path.read_text()) for path in records} == records
