@@ -94,12 +94,21 @@ class Shape(NamedTuple):
         return self._asdict().items() >= _BASE.items()
 
 
-def shapes(tokens_per_step: int) -> tuple[Shape, ...]:
+def shapes(tokens_per_step: int, family: str = "roberta") -> tuple[Shape, ...]:
     """The shapes compared, each with a batch of so many tokens."""
     small = {"width": 256, "attention_heads": 4, "vocabulary": 8_000}
-    sizes = (("base", _BASE, _PAIR_TOKENS), ("base", _BASE, 512), ("small", small, 128))
+    sizes = [("base", _BASE, _PAIR_TOKENS), ("base", _BASE, 512), ("small", small, 128)]
+    if family == "modern":  # whose local attention shows in long blocks
+        sizes += [("small", small, 512), ("small", small, 2048)]
+    of_family = "" if family == "roberta" else f" {family}"
     return tuple(
-        Shape(name=f"{name}, {tokens} tokens", **size, tokens=tokens, blocks=tokens_per_step // tokens)
+        Shape(
+            name=f"{name}{of_family}, {tokens} tokens",
+            **size,
+            tokens=tokens,
+            blocks=max(1, tokens_per_step // tokens),
+            family=family,
+        )
         for name, size, tokens in sizes
     )
 
@@ -151,7 +160,7 @@ class Cell:
         return cls(Shape(*plain["shape"]), plain["format"], Training(plain["training"]))
 
 
-def cells(tokens_per_step: int) -> list[Cell]:
-    """All comparisons, those of one peer together."""
-    every = itertools.starmap(Cell, itertools.product(shapes(tokens_per_step), FORMATS, Training))
+def cells(tokens_per_step: int, family: str = "roberta") -> list[Cell]:
+    """All comparisons of a family of encoders, those of one peer together."""
+    every = itertools.starmap(Cell, itertools.product(shapes(tokens_per_step, family), FORMATS, Training))
     return [cell for cell in every if cell.training in _EVERYWHERE or cell.shape.is_of_pairs]

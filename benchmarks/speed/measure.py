@@ -51,7 +51,12 @@ def _trial(cell: Cell, settings: Settings, tries: int) -> dict[str, Any]:
 
 
 def compared(
-    cell: Cell, settings: Settings, rounds: int, product: Product, round_s: float = _ROUND_S
+    cell: Cell,
+    settings: Settings,
+    rounds: int,
+    product: Product,
+    round_s: float = _ROUND_S,
+    peer_cell: Cell | None = None,
 ) -> dict[str, Any]:
     """Both sides in turns, each in a process of its own.
 
@@ -61,8 +66,9 @@ def compared(
         rounds: number of rounds of both.
         product: the matrix product whose rate, measured between rounds, is the machine's peak.
         round_s: a round is as many steps as take about so many seconds.
+        peer_cell: what the peer trains; `cell.peer` if absent.
     """
-    with Side(cell) as own, Side(cell.peer, settings) as peer:
+    with Side(cell) as own, Side(peer_cell or cell.peer, settings) as peer:
         sides = (own, peer)
         firsts = [_warmed_up(side) for side in sides]
         steps = [_steps_of_a_round(side, _LEAST_STEPS, round_s) for side in sides]

@@ -1,11 +1,14 @@
-"""The peer: `transformers.Trainer` with the recipes of run_mlm and run_glue (their collators and loops)."""
+"""The peers: `transformers.Trainer` with run_mlm's and run_glue's recipes (collators and loops), and a plain loop."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models
 from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
 from transformers import (
     AutoConfig,
     AutoModelForMaskedLM,
@@ -59,6 +62,9 @@ class Ordered(TrainerCallback):  # type: ignore[misc]
 
 def serve(cell: Cell, settings: Settings, blocks_NT: Tensor, orders: Orders, folder: Path) -> None:
     """Train as told, to the end of the orders."""
+    if settings.plain_loop:
+        _train_plainly(cell, settings, blocks_NT, orders)
+        return
     arguments = TrainingArguments(
         output_dir=str(folder),
         per_device_train_batch_size=cell.shape.blocks,
@@ -86,6 +92,33 @@ def serve(cell: Cell, settings: Settings, blocks_NT: Tensor, orders: Orders, fol
         callbacks=[Ordered(orders)],
     )
     trainer.train()
+
+
+def _train_plainly(cell: Cell, settings: Settings, blocks_NT: Tensor, orders: Orders) -> None:
+    """Train in a loop such as one writes over transformers' model, with logits at masked places only."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    net = model(cell, settings.attention).to(device)
+    trained = [each for each in net.parameters() if each.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
+    batches = _endless(DataLoader(rows(blocks_NT), cell.shape.blocks, shuffle=True, collate_fn=collator(cell)))
+    while steps := orders.wait():
+        for _ in range(steps):
+            batch = {name: value.to(device) for name, value in next(batches).items()}
+            with torch.autocast(device, torch.bfloat16, enabled=cell.format == "bf16"):
+                masked_BT = batch["labels"] != -100  # the collator's label of all other places
+                hidden_MD = net.base_model(batch["input_ids"]).last_hidden_state[masked_BT]
+                head = net.lm_head if hasattr(net, "lm_head") else torch.nn.Sequential(net.head, net.decoder)
+                loss = F.cross_entropy(head(hidden_MD), batch["labels"][masked_BT])
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(trained, CLIP_NORM)
+            optimizer.step()
+            optimizer.zero_grad()
+        orders.done()
+
+
+def _endless(loader: DataLoader[Row]) -> Iterator[dict[str, Tensor]]:
+    while True:
+        yield from loader
 
 
 def model(cell: Cell, attention: str) -> PreTrainedModel:

@@ -19,6 +19,8 @@ class Settings:
     loader_workers: int = 0
     reused_heap: bool = False
     """No setting of Trainer: an environment variable, measured beside its best settings."""
+    plain_loop: bool = False
+    """No Trainer: a loop over transformers' model that computes logits at masked places only."""
 
     def __str__(self) -> str:
         mode = "torch_compile" if self.compiled else "not compiled"

@@ -11,7 +11,18 @@ from benchmarks.speed.settings import Settings
 _GIB = 2**30
 
 
-_HEAP = " With its heap reused: Trainer run with the allocator setting that lingraft makes for itself on a CPU."
+_MORE_PEERS = {
+    "heap": (
+        "with its heap reused",
+        " With its heap reused: Trainer run with the allocator setting that lingraft makes for itself on a CPU.",
+    ),
+    "plain": (
+        "plain loop",
+        " Plain loop: as many times faster than a loop of PyTorch over transformers' model of as many layers, with "
+        "SDPA, fused AdamW and logits at masked places only.",
+    ),
+}
+"""Further peers, by their part of the records: head of the column, and what is said of them."""
 
 
 def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
@@ -20,7 +31,7 @@ def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine.items() if name not in ("device", "kind"))
     parts = [
         "# Training speed and memory",
-        f"`python -m benchmarks.training_speed` on {machine['device']}; {versions}; {batch}.",
+        f"`python -m benchmarks.training_speed{_family(cells)}` on {machine['device']}; {versions}; {batch}.",
         "Trainer is `transformers.Trainer` with the recipe of run_mlm (run_glue for finetuning), at the fastest of the "
         "settings that were tried, no dropout on either side, equal shape, batch, length and clipping. A "
         "mini-model adaptation stands against "
@@ -30,7 +41,8 @@ def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
         "## Tokens a second",
         _speed(cells, found),
         "FLOPs are the paper's (A1, A3, A4; finetuning by A1 without a head), so the FLOP ratio says what fewer layers "
-        "alone would give; away from the base shape it is the aim." + (_HEAP if found.get("heap") else ""),
+        "alone would give; away from the base shape it is the aim."
+        + "".join(said for part, (_, said) in _MORE_PEERS.items() if found.get(part)),
         "## Share of the machine's matrix-multiplication peak",
         "The peak is the rate of the fastest product of the step, or of a large square, measured between the rounds of "
         "the same comparison; the median counts.",
@@ -58,16 +70,15 @@ def share_of_peak(cell: Cell, found: dict[str, Any]) -> float:
 
 
 def _speed(cells: Iterable[Cell], found: dict[str, Any]) -> str:
-    heaps = found.get("heap", {})
-    head = ["shape", "format", "training", "lingraft", "Trainer", "ratio", "aim", "FLOP ratio"]
-    head += ["with its heap reused"] if heaps else []
+    more = {part: head for part, (head, _) in _MORE_PEERS.items() if found.get(part)}
+    head = ["shape", "format", "training", "lingraft", "Trainer", "ratio", "aim", "FLOP ratio", *more.values()]
     rows = []
     for cell in cells:
-        record, heap = found["comparison"][cell.name], heaps.get(cell.name)
+        record = found["comparison"][cell.name]
         rates = [f"{cell.shape.tokens_per_step / record[side]['step_s']:,.0f}" for side in ("lingraft", "trainer")]
         ratios = f"**{record['ratio']:.2f}**", _aim(record["ratio"], ratio_aim(cell), ".2f"), f"{cell.flop_ratio:.2f}"
-        reused = [f"{heap['ratio']:.2f}" if heap else "-"] if heaps else []
-        rows.append([*_names(cell), *rates, *ratios, *reused])
+        others = (found[part].get(cell.name) for part in more)
+        rows.append([*_names(cell), *rates, *ratios, *(f"{other['ratio']:.2f}" if other else "-" for other in others)])
     return markdown(head, rows, left=3)
 
 
@@ -119,6 +130,11 @@ def _aim(reached: float, aim: float | None, form: str) -> str:
     if aim is None:
         return "-"
     return f"{aim:{form}}" if round(reached, 2) >= round(aim, 2) else f"{aim:{form}}, missed"
+
+
+def _family(cells: Sequence[Cell]) -> str:
+    family = cells[0].shape.family
+    return "" if family == "roberta" else f" --family {family}"
 
 
 def _commits(cells: Iterable[Cell], found: dict[str, Any]) -> str:

@@ -44,8 +44,9 @@ def test_both_sides_train_and_what_was_measured_is_not_measured_again(
 ) -> None:
     cell = Cell(TINY, "fp32", Training.MINI)
     monkeypatch.setattr(Settings, "alternatives", staticmethod(lambda: iter([{"attention": "eager"}])))
-    monkeypatch.setattr(training_speed, "cells", lambda _: [cell])
-    given = ["--heap", "--rounds", "1", "--tokens", str(TINY.tokens_per_step), "--out", str(tmp_path / "speed")]
+    monkeypatch.setattr(training_speed, "cells", lambda *_: [cell])
+    given = ["--heap", "--plain", "--rounds", "1", "--tokens", str(TINY.tokens_per_step)]
+    given += ["--out", str(tmp_path / "speed")]
     monkeypatch.setattr(sys, "argv", ["training_speed", *given])
     training_speed.main()
     found = read_record(tmp_path / f"speed{RECORD_SUFFIX}")
@@ -54,6 +55,7 @@ def test_both_sides_train_and_what_was_measured_is_not_measured_again(
     assert record["lingraft"]["waiting_s"] > 0
     assert record["peak_flop_s"] > 0
     assert record["ratio"] == pytest.approx(record["trainer"]["step_s"] / record["lingraft"]["step_s"])
+    assert f"| {found['plain'][cell.name]['ratio']:.2f} |" in (tmp_path / "speed.md").read_text()
     assert min(record[name]["peak_bytes"] for name in ("lingraft", "trainer")) > 2**26
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
     training_speed.main()
