@@ -92,8 +92,8 @@ MUTATIONS = (
     Mutation(
         "the mini-model takes the head of another depth",
         "lingraft/model/encoder.py",
-        "mini.heads = nn.ModuleDict({str(top): primary.heads[str(headed)]})",
-        "mini.heads = nn.ModuleDict({str(top): primary.heads[str(primary.depths[-1])]})",
+        "primary.heads[str(headed)] if head is None",
+        "primary.heads[str(primary.depths[-1])] if head is None",
         ("model/test_mini_model.py", "stages/test_build_mini.py"),
     ),
     Mutation(

@@ -269,11 +269,15 @@ def _phase_costs(switch: Progressive, run: TrainingRun) -> list[dict[str, Any]]:
 def _evaluator(
     primary: Primary, minis: Sequence[Encoder], dev: Blocks, settings: Training, measure: Measure
 ) -> Callable[[], float]:
-    """Return a function that measures the primary with the embeddings learned so far: that is what they are for."""
-    evaluate = dev_evaluator(nn.ModuleList(minis), primary.encoder, dev, settings, measure)
+    """Return a function that measures the primary with the embeddings learned so far: that is what they are for.
+
+    A primary without an MLM head cannot be measured; then it is the last mini-model.
+    """
+    judged = primary.encoder if primary.encoder.depths else minis[-1]
+    evaluate = dev_evaluator(nn.ModuleList(minis), judged, dev, settings, measure)
 
     def swapped() -> float:
-        swap(primary.encoder.to(precision.device()), minis[-1].vocabulary)
+        swap(judged.to(precision.device()), minis[-1].vocabulary)
         return evaluate()
 
     return swapped

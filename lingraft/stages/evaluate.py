@@ -67,12 +67,13 @@ def evaluate_source(
     data, documents = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens), load_text(text, recipe.source)
     models = load_tasks(tasks)
     judged = evaluate_tasks(recipe, models, documents, source.tokenizer, lambda model: model.swap_in(source))
+    depths = source.encoder.depths
     result = SourceResult(
         language=recipe.source,
         primary=source.fingerprint,
         layers=source.encoder.shape.layers,
         vocabulary=len(source.tokenizer),
-        masked_by_depth=masked_lm.accuracy(source.encoder, masked_test_blocks(recipe, data), source.encoder.depths),
+        masked_by_depth=masked_lm.accuracy(source.encoder, masked_test_blocks(recipe, data), depths) if depths else {},
         tasks=tuple(one.scores for one in judged),
         pretraining=source.manifest.cost,
         finetuning={name: _sum([model.manifest.cost for model in seeds]) for name, seeds in models.items()},
@@ -82,8 +83,8 @@ def evaluate_source(
         },
         precision=source.manifest.recorded("precision", str),
     )
-    depths = sorted({recipe.adaptation.depth, source.encoder.shape.layers})
-    parts = {PART: reference_tensors(source, documents, data, depths)}
+    compared = sorted({recipe.adaptation.depth, source.encoder.shape.layers})
+    parts = {PART: reference_tensors(source, documents, data, compared)}
     return results.save(result, out, _facts(result, _hashes(source, documents, data, models)), parts=parts)
 
 
@@ -215,7 +216,10 @@ def _masked(
     vocabularies: tuple[Vocabulary, Vocabulary],
     blocks_NT: Tensor,
 ) -> tuple[MaskedScores, dict[str, ItemCounts]]:
-    """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one."""
+    """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one.
+
+    A primary without an MLM head has that of the mini-model.
+    """
     top = source.encoder.shape.layers
 
     def tallies(vocabulary: Vocabulary) -> tuple[ItemCounts, ItemCounts]:
@@ -223,8 +227,9 @@ def _masked(
         if over is source.encoder:
             found = _tallies(over, vocabulary, blocks_NT, (depth, top))
             return found[depth], found[top]
-        mini = _tallies(over, vocabulary, blocks_NT, (depth,))
-        return mini[depth], _tallies(source.encoder, vocabulary, blocks_NT, (top,))[top]
+        mini = _tallies(over, vocabulary, blocks_NT, (depth,))[depth]
+        has_head = bool(source.encoder.depths)
+        return mini, _tallies(source.encoder, vocabulary, blocks_NT, (top,))[top] if has_head else mini
 
     (mini, primary), (mini_initial, primary_initial) = map(tallies, vocabularies)
     scores = MaskedScores(

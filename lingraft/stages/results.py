@@ -84,7 +84,9 @@ class MaskedScores(Result):
     """Accuracy on masked tokens of the test split, always at 15%."""
 
     mini: float = pydantic.Field(description="Head of the mini-model on which the embeddings were learned.")
-    primary: float = pydantic.Field(description="Last head of the primary with the embeddings swapped in.")
+    primary: float = pydantic.Field(
+        description="Last head of the primary with the embeddings swapped in; the mini-model's if the primary has none."
+    )
     mini_initial: float
     primary_initial: float
 
