@@ -41,9 +41,9 @@ def _sections(schema: Schema, definitions: dict[str, Schema]) -> Iterator[str]:
             yield f"## {heading}"
         keys = definition["properties"]
         kind = keys.get("kind", {}).get("const")
-        title = [f"### `kind = {json.dumps(kind)}`"] if kind and keys.pop("kind") else []
+        title = f"**`kind = {json.dumps(kind)}`**: " if kind and keys.pop("kind") else ""
         table = [_table(definition, definitions)] if keys else []
-        yield "\n\n".join([*title, _one_line(definition["description"]), *table])
+        yield "\n\n".join([title + _one_line(definition["description"]), *table])
 
 
 def _by_heading(paths: dict[str, list[str]]) -> dict[str, list[str]]:

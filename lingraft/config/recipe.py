@@ -377,6 +377,11 @@ class Recipe(Section):
             raise RecipeError(f"the recipe does not have {wanted}: its [[tasks]] are {sorted(found)}. Add or name one.")
         return found[name]
 
+    def tasks_in(self, language: str) -> list[Task]:
+        """Tasks that are judged in a language."""
+        is_source = language == self.source
+        return [task for task in self.tasks if task.covers(language) and not (is_source and task.tests_translation)]
+
     def with_folder(self, path: Path) -> Self:
         """Return the recipe with the user's own text (`--text DIR`), cleaned in the same way."""
         folder = Folder(kind="folder", path=str(path.resolve()), cleaning=self.text.cleaning)

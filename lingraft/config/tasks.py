@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import pydantic
@@ -9,6 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from lingraft.config.section import Language, Name, Section, is_none
 from lingraft.config.training import OptimizerSettings
+from lingraft.config.translations import ParallelText
 
 TaskKindName = Literal["documents", "texts", "pairs", "questions", "tags", "retrieval"]
 PRIMARY: Literal["primary"] = "primary"
@@ -108,6 +110,55 @@ class TaskDataset(Section):
 TaskData = Annotated[TaskFile | TaskDataset, Field(discriminator="kind")]
 
 
+class ParallelLines(Section):
+    """Lines with their translations, for tasks of kind 'retrieval': a line is the query for the source's line."""
+
+    kind: Literal["parallel"] = Field(description="Says that examples come from here.")
+    files: ParallelText = Field(
+        description="One file of source<TAB>target a line, such as 'en-{language}.tsv', or two files line by line, the "
+        "source's first, such as ['pud.en', 'pud.{language}']; '{language}' is replaced by the target language. None "
+        "that [alignment] learns from."
+    )
+
+    def in_language(self, language: str) -> ParallelText:
+        """Files of a target language."""
+        if isinstance(self.files, str):
+            return self.files.replace("{language}", language)
+        source, target = (name.replace("{language}", language) for name in self.files)
+        return source, target
+
+
+class ParallelDocuments(Section):
+    """Parallel documents of the recipe's [text], for tasks of kind 'retrieval': a paragraph of the test split is the
+    query for the source's paragraph."""
+
+    kind: Literal["documents"] = Field(description="Says that examples come from here.")
+
+
+class BeirFolder(Section):
+    """A folder in the layout of BEIR (corpus.jsonl, queries.jsonl, qrels/test.tsv), for tasks of kind 'retrieval'."""
+
+    kind: Literal["beir"] = Field(description="Says that examples come from here.")
+    path: str = Field(
+        description="Folder of a language, such as 'help/{language}'; '{language}' is replaced by the language. "
+        "Queries are looked for in its corpus.jsonl, if there is one, and in source_corpus."
+    )
+    source_corpus: str | None = Field(
+        None,
+        description="Passages in the source language, such as 'help/en/corpus.jsonl', that every language's queries "
+        "are looked for in. The task's score is that of these passages, where given.",
+    )
+
+    def in_language(self, language: str) -> Path:
+        """Folder of a language."""
+        return Path(self.path.replace("{language}", language))
+
+
+TestData = Annotated[
+    TaskFile | TaskDataset | ParallelLines | ParallelDocuments | BeirFolder, Field(discriminator="kind")
+]
+
+
 class Task(Section):
     """A downstream task: trained in the source language, judged in every language that has examples."""
 
@@ -134,7 +185,7 @@ class Task(Section):
         None, description="Training examples in the source language; absent for an imported task of kind 'retrieval'."
     )
     dev: TaskData | None = Field(None, description="Examples for choices made on the way.")
-    test: TaskData | None = Field(None, description="Examples for reported scores only, in every language.")
+    test: TestData | None = Field(None, description="Examples for reported scores only, in every language.")
     languages: tuple[Language, ...] = Field(
         (),
         description="Languages that have test examples (with kind 'documents', labels); all if empty. The task is "
@@ -156,6 +207,8 @@ class Task(Section):
         is_imported = self.kind == "retrieval" and not self.train and not self.dev
         if not self.reads_text and len(given) < 3 and not is_imported:
             raise ValueError(f"kind {self.kind!r} needs train, dev and test, but has only {given}")
+        if self.test and not isinstance(self.test, TaskFile | TaskDataset) and self.kind != "retrieval":
+            raise ValueError(f"test.kind {self.test.kind!r} is for kind 'retrieval' only, and kind is {self.kind!r}")
         return self
 
     @pydantic.model_validator(mode="after")
@@ -210,6 +263,11 @@ class Task(Section):
     def named(self, label: str) -> str:
         """A label with its name for people, such as "Calc (spreadsheets) [scalc]"; without a name, the label alone."""
         return f"{self.label_names[label]} [{label}]" if label in self.label_names else label
+
+    @property
+    def tests_translation(self) -> bool:
+        """Whether test examples are translations of the source's, so that there are none in the source language."""
+        return isinstance(self.test, ParallelLines | ParallelDocuments)
 
     def covers(self, language: str) -> bool:
         """Whether the task has test examples in a language."""

@@ -22,6 +22,7 @@ from pathlib import PurePosixPath
 
 from lingraft.artifacts.storage import RemotePath, TextPath, explain_read_errors, list_names, parse_path
 from lingraft.config.recipe import Recipe
+from lingraft.config.translations import ParallelText
 from lingraft.data.lines import read_lines
 from lingraft.data.parallel_text import Pair, PairOrError, filter_pairs
 from lingraft.errors import LingraftError, TextError, raise_errors
@@ -90,9 +91,19 @@ def parallel_hashes(recipe: Recipe, language: str) -> dict[str, str]:
         TextError: a file is missing or cannot be read.
     """
     sentences = recipe.alignment.parallel.get(language)
-    if sentences is None:
-        return {}
-    return _hash_files([parse_path(name) for name in ([sentences] if isinstance(sentences, str) else sentences)])
+    return {} if sentences is None else hash_parallel(sentences)
+
+
+def hash_parallel(files: ParallelText) -> dict[str, str]:
+    """Hash parallel text.
+
+    Returns:
+        The SHA-256 of its files' contents under "translations".
+
+    Raises:
+        TextError: a file is missing or cannot be read.
+    """
+    return _hash_files([parse_path(name) for name in ([files] if isinstance(files, str) else files)])
 
 
 def _hash_files(places: Iterable[TextPath]) -> dict[str, str]:

@@ -691,7 +691,7 @@ def _evaluated_tasks(recipe: Recipe) -> list[dict[str, Any]]:
 
 def _test_marks(recipe: Recipe, language: str) -> dict[str, Any]:
     """Hashes of the test examples in a language, of tasks that have examples of their own."""
-    return {task.name: marks_of(task, ("test",), language) for task in recipe.tasks if task.covers(language)}
+    return {task.name: marks_of(task, ("test",), language) for task in recipe.tasks_in(language)}
 
 
 def _work(layers: int, settings: "Training") -> float:

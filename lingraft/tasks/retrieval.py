@@ -17,14 +17,11 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TextError
 from lingraft.model.encoder import Encoder, init_weights
 from lingraft.model.heads import mean_of_tokens
-from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.pairs import Encoded, encode, pad, pad_types
 from lingraft.tasks.query_passages import QueryPassage
+from lingraft.tasks.ranking import Answers, evaluate_vectors
 from lingraft.tasks.task_kind import TaskEvaluation, by_length
 
-DEPTH = 10
-"""Passages that MRR and nDCG look at for each query."""
-_QUERIES_AT_ONCE = 1024
 _SCALE = 20.0
 """Factor of cosines before the softmax of the loss, as sentence-transformers has it."""
 _ACTIVATIONS = {"tanh": nn.Tanh, "gelu": nn.GELU, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "identity": nn.Identity}
@@ -204,9 +201,8 @@ class PassageRetrieval:
 
     def judge(self, net: TextEmbedder, data: QueriesAndPassages, language: str) -> TaskEvaluation:
         """Return accuracy@1, MRR@10 and nDCG@10, beside the accuracy of always giving the most frequent answer."""
-        return evaluate_ranks(
-            ranks(embed(net, data.queries), embed(net, data.passages), data.answers_N), data.answers_N
-        )
+        answers = Answers.of([{passage: 1.0} for passage in data.answers_N.tolist()])
+        return evaluate_vectors(embed(net, data.queries), embed(net, data.passages), answers)
 
 
 @torch.inference_mode()
@@ -217,33 +213,6 @@ def embed(net: TextEmbedder, texts: TokenizedTexts) -> Tensor:
     for chosen in by_length(texts, "embed texts"):
         vectors_NE[chosen] = _vectors(net, texts.batch(chosen)).float().cpu()
     return vectors_NE
-
-
-def ranks(queries_NE: Tensor, passages_PE: Tensor, answers_N: Tensor) -> Tensor:
-    """Return how many passages have at least the cosine of each query's own (N), from 0; a tie counts against it."""
-    passages_EP = F.normalize(passages_PE).T
-    found = []
-    for rows_B in torch.arange(len(queries_NE)).split(_QUERIES_AT_ONCE):
-        cosines_BP = F.normalize(queries_NE[rows_B]) @ passages_EP
-        own_B1 = cosines_BP.gather(1, answers_N[rows_B, None])
-        found.append((cosines_BP >= own_B1).sum(1) - 1)
-    return torch.cat(found)
-
-
-def evaluate_ranks(ranks_N: Tensor, answers_N: Tensor) -> TaskEvaluation:
-    """Return the scores of ranks from 0: with one right passage a query, the ideal DCG is 1."""
-    place_N = ranks_N.double() + 1
-    in_time_N = (place_N <= DEPTH).double()
-    tally = ItemCounts.of((ranks_N == 0).numpy())
-    return TaskEvaluation(
-        score=tally.score,
-        baseline=float(answers_N.bincount().max() / len(answers_N)),
-        tally=tally,
-        others={
-            f"MRR_at_{DEPTH}": float((in_time_N / place_N).mean()),
-            f"nDCG_at_{DEPTH}": float((in_time_N / (place_N + 1).log2()).mean()),
-        },
-    )
 
 
 def _vectors(net: TextEmbedder, batch: TextBatch) -> Tensor:

@@ -1,4 +1,4 @@
-"""Retrieval as a task: examples, pooling, prefixes, the loss, and the ranks that scores are made of."""
+"""Retrieval as a task: examples, pooling, prefixes and the loss."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from lingraft.config.tasks import DenseLayer, NormaliseLayer, Retrieval
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import LingraftError, TextError
 from lingraft.tasks.query_passages import QueryPassage, query_passages_of_rows, query_passages_or_errors
-from lingraft.tasks.retrieval import PassageRetrieval, TextEmbedder, embed, evaluate_ranks, ranks
+from lingraft.tasks.retrieval import PassageRetrieval, TextEmbedder, embed
 from tests.tasks.little import BERT, ROBERTA, encoder, shape
 
 NORMALISE = NormaliseLayer(kind="normalise")
@@ -72,25 +72,6 @@ def test_the_loss_is_that_of_finding_the_passage_among_the_others_of_the_batch(p
     torch.testing.assert_close(loss, F.cross_entropy(cosines_NP, data.answers_N))
     loss.backward()
     assert all(parameter.grad is not None for parameter in net.encoder.layers.parameters())
-
-
-def test_scores_of_ranks_are_accuracy_mrr_and_ndcg() -> None:
-    queries_NE = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
-    passages_PE = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
-    found_N = ranks(queries_NE, passages_PE, torch.tensor([0, 1, 1]))
-    assert found_N.tolist() == [0, 1, 0]
-    scores = evaluate_ranks(found_N, torch.tensor([0, 1, 1]))
-    assert scores.score == pytest.approx(2 / 3)
-    assert scores.baseline == pytest.approx(2 / 3)
-    assert scores.others["MRR_at_10"] == pytest.approx((1 + 1 / 2 + 1) / 3)
-    assert scores.others["nDCG_at_10"] == pytest.approx((1 + 0.6309297535714574 + 1) / 3)
-    late = evaluate_ranks(torch.tensor([10, 9]), torch.tensor([0, 1]))
-    assert late.others["MRR_at_10"] == pytest.approx(1 / 20)
-
-
-def test_a_tie_counts_against_the_passage() -> None:
-    same_PE = torch.ones(3, 2)
-    assert ranks(same_PE, same_PE, torch.arange(3)).tolist() == [2, 2, 2]
 
 
 def test_finetuning_finds_passages_that_it_has_seen(pieces: Tokenizer) -> None:
