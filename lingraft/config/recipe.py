@@ -86,6 +86,7 @@ class Recipe(Section):
         self._require_divisible()
         self._require_tasks()
         self._require_depths()
+        self._require_pairs()
         return self
 
     @property
@@ -136,6 +137,14 @@ class Recipe(Section):
             raise ValueError(f"gate.tolerances: {unknown} are no tasks of the recipe, which has {names}")
         if self.gate.metric not in (metrics := [MASKED_METRIC, ALIGNMENT_METRIC, *names]):
             raise ValueError(f"gate.metric: {self.gate.metric!r} must be one of {metrics}")
+
+    def _require_pairs(self) -> None:
+        without = [language for language in self.targets if language not in self.alignment.parallel]
+        if self.adaptation.pairs and without:
+            raise ValueError(
+                f"adaptation.pairs needs sentences with their translations, of which {without} have none. Add them to "
+                "[alignment] parallel, or leave adaptation.pairs out"
+            )
 
     def _require_depths(self) -> None:
         for system in {self.system, *(self.paper.systems if self.paper else ())}:

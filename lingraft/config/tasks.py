@@ -9,7 +9,7 @@ import pydantic
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from lingraft.config.section import Language, Name, Section, is_none
-from lingraft.config.training import OptimizerSettings
+from lingraft.config.training import OptimizerSettings, Pooling
 from lingraft.config.translations import ParallelText
 
 TaskKindName = Literal["documents", "texts", "pairs", "questions", "tags", "retrieval"]
@@ -76,7 +76,7 @@ VectorLayer = Annotated[DenseLayer | NormaliseLayer, Field(discriminator="kind")
 class Retrieval(Section):
     """Pooling and layers that turn a text's hidden states into its vector, for tasks of kind 'retrieval'."""
 
-    pooling: Literal["mean", "first", "last"] = Field(
+    pooling: Pooling = Field(
         "mean", description="Mean of the tokens' states, special ones included, or the first or last token's state."
     )
     layers: tuple[VectorLayer, ...] = Field(

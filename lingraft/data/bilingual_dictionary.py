@@ -94,6 +94,20 @@ def parallel_hashes(recipe: Recipe, language: str) -> dict[str, str]:
     return {} if sentences is None else hash_parallel(sentences)
 
 
+def pair_hashes(recipe: Recipe, language: str) -> dict[str, str]:
+    """Hash the sentences that a language's adaptation learns from.
+
+    Returns:
+        The SHA-256 of their files' contents under "pairs"; an empty dict if the recipe has no [adaptation.pairs].
+
+    Raises:
+        TextError: a file is missing or cannot be read.
+    """
+    if recipe.adaptation.pairs is None:
+        return {}
+    return {"pairs": parallel_hashes(recipe, language).get("translations", "")}
+
+
 def hash_parallel(files: ParallelText) -> dict[str, str]:
     """Hash parallel text.
 

@@ -5,7 +5,7 @@ Legend: B batch, T tokens, D width of the body, E width of a vector, N examples,
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self, assert_never
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from lingraft.config.tasks import DenseLayer, Retrieval
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TextError
 from lingraft.model.encoder import Encoder, init_weights
-from lingraft.model.heads import mean_of_tokens
+from lingraft.model.heads import pool
 from lingraft.tasks.pairs import Encoded, encode, pad, pad_types
 from lingraft.tasks.query_passages import QueryPassage
 from lingraft.tasks.ranking import Answers, evaluate_vectors
@@ -58,19 +58,8 @@ class TextEmbedder(nn.Module):
         """Return vectors (B, E); padding stands behind the tokens."""
         depth = self.encoder.shape.layers
         hidden_BTD = self.encoder.hidden_states(tokens_BT, (depth,), visible_BT, types_BT)[depth]
-        vectors_BE: Tensor = self.layers(self._pooled(hidden_BTD, visible_BT))
+        vectors_BE: Tensor = self.layers(pool(hidden_BTD, visible_BT, self.pooling))
         return vectors_BE
-
-    def _pooled(self, hidden_BTD: Tensor, visible_BT: Tensor) -> Tensor:
-        match self.pooling:
-            case "mean":
-                return mean_of_tokens(hidden_BTD, visible_BT)
-            case "first":
-                return hidden_BTD[:, 0]
-            case "last":
-                return hidden_BTD[torch.arange(len(hidden_BTD), device=hidden_BTD.device), visible_BT.sum(1) - 1]
-            case unknown:
-                assert_never(unknown)
 
 
 class TextBatch(NamedTuple):
