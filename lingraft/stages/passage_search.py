@@ -18,7 +18,7 @@ from lingraft.training import precision
 
 
 class _Texts(NamedTuple):
-    """The same texts as pieces of the language's tokenizer, and as those of the source's."""
+    """Texts as pieces of the language's tokenizer, and as pieces of the source's."""
 
     own: TokenizedTexts
     by_source: TokenizedTexts
