@@ -387,9 +387,12 @@ class Recipe(Section):
         return found[name]
 
     def tasks_in(self, language: str) -> list[Task]:
-        """Tasks that are judged in a language."""
-        is_source = language == self.source
-        return [task for task in self.tasks if task.covers(language) and not (is_source and task.tests_translation)]
+        """Tasks of the recipe that are judged in a language."""
+        return [task for task in self.tasks if self.judges(task, language)]
+
+    def judges(self, task: Task, language: str) -> bool:
+        """Whether a task, of the recipe or to be added to it, is judged in a language."""
+        return task.covers(language) and not (task.tests_translation and language == self.source)
 
     def with_folder(self, path: Path) -> Self:
         """Return the recipe with the user's own text (`--text DIR`), cleaned in the same way."""

@@ -88,7 +88,7 @@ def _in_language(
         if labels is not None and len(labels) < 2 and task.has_labels:
             yield f"train: two or more labels are needed to tell apart; there are {list(labels)}. Add some with others."
             labels = None
-    if task in recipe.tasks_in(language):
+    if recipe.judges(task, language):
         looked["test"] = scan_split(task, "test", language)
     for split, found in looked.items():
         yield from (f"{split}: {error}" for error in found.errors)
