@@ -10,7 +10,15 @@ from torch import nn
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.artifacts.manifest import Kind
-from lingraft.bundle.format import PRECISIONS, BundleKind, Precision, TableFormat, body_part, bundle_languages
+from lingraft.bundle.format import (
+    OUTPUTS,
+    PRECISIONS,
+    BundleKind,
+    Precision,
+    TableFormat,
+    body_part,
+    bundle_languages,
+)
 from lingraft.bundle.runtime import installed_runtime
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.gate import PARITY_TOLERANCE
@@ -90,7 +98,8 @@ def load_sources(
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two inputs have the same language.
+        ExportError: two inputs have the same language, the task's kind has no bundle, or neither a task nor an MLM head
+            is there.
         ArtifactError: an input is not what it should be.
     """
     source = load_primary(primary)
@@ -105,8 +114,17 @@ def load_sources(
         fingerprints[f"embeddings-{target.language}"] = target.fingerprint
     languages = dict(zip(names, sources, strict=True))
     if task is None:
+        if not source.encoder.depths:
+            raise ExportError(
+                f"the primary {primary} has no MLM head, and so cannot fill masks. Export a task of it (--task)."
+            )
         return ExportedModel.of_primary(source), languages, fingerprints
     model = load_task(task)
+    if model.settings.kind not in OUTPUTS:
+        raise ExportError(
+            f"task {model.name!r} is of kind {model.settings.kind!r}, for which there is no bundle. Export a task of "
+            f"another kind: {', '.join(OUTPUTS)}."
+        )
     model.swap_in(source)
     return ExportedModel.of_task(model), languages, fingerprints | {"task": model.fingerprint}
 

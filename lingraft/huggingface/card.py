@@ -260,6 +260,9 @@ def _task_scores(scores: TaskScores, seed: int, language: str) -> str:
             (f"{scores.metric}, mean of {len(every.by_seed)} seeds", f"{every.mean:.1%} ± {every.deviation:.1%}")
         )
     rows += [(f"{name.replace('_', ' ')}, mean of seeds", f"{found.mean:.1%}") for name, found in scores.others.items()]
+    rows += [
+        (f"{scores.metric}, {name.replace('_', ' ')}", f"{found.mean:.1%}") for name, found in scores.baselines.items()
+    ]
     return markdown_table((f"{scores.examples:,} test examples in `{language}`", "score"), rows)
 
 

@@ -83,9 +83,17 @@ def export_hf(
 
 def _net(source: Primary, brought: Primary | Embeddings, finetuned: TaskModel | None) -> nn.Module:
     if finetuned is None:
+        if not source.encoder.depths:
+            raise ExportError(
+                "the primary has no MLM head, so that it is no masked language model. Export a task of it."
+            )
         if isinstance(brought, Embeddings):
             source.swap_in(brought)
         return source.encoder
+    if finetuned.settings.kind == "retrieval":
+        raise ExportError(
+            f"task {finetuned.name!r} is of kind 'retrieval', for which transformers has no class. Export another task."
+        )
     require_aligned("the task", finetuned.aligned_with, source.fingerprint, "Finetune the task again")
     finetuned.swap_in(brought)
     assert isinstance(finetuned.net, nn.Module)
