@@ -44,7 +44,7 @@ class TextEmbedder(nn.Module):
     def __init__(self, encoder: Encoder, settings: Retrieval) -> None:
         super().__init__()
         self.encoder = encoder
-        self.pooling = settings.pooling
+        self.settings = settings
         self.layers = nn.Sequential()
         self.width = encoder.shape.width
         """Width of the vectors, E."""
@@ -65,7 +65,7 @@ class TextEmbedder(nn.Module):
         return vectors_BE
 
     def _pooled(self, hidden_BTD: Tensor, visible_BT: Tensor) -> Tensor:
-        match self.pooling:
+        match self.settings.pooling:
             case "mean":
                 return mean_of_tokens(hidden_BTD, visible_BT)
             case "first":
