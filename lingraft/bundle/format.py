@@ -30,16 +30,18 @@ TYPES = "types_BT"
 HIDDEN = "hidden_BTD"
 FEATURES = "features_BTD"
 _CLASSES: tuple[str, ...] = ("logits_BC",)
+VECTORS = "vectors_BE"
 OUTPUTS: dict[BundleKind, tuple[str, ...]] = {
     "documents": _CLASSES,
     "texts": _CLASSES,
     "pairs": _CLASSES,
     "questions": ("logits_BT2",),
     "tags": ("logits_BTC",),
+    "retrieval": (VECTORS,),
     PRIMARY: (HIDDEN, FEATURES),
 }
 """Names of a body's outputs, in order, by kind of bundle."""
-ROW_OUTPUTS = frozenset(_CLASSES)
+ROW_OUTPUTS = frozenset((*_CLASSES, VECTORS))
 """Outputs with one value for each text; all others have one for each token."""
 
 TOKENS = "tokens_BT"

@@ -11,7 +11,6 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import (
-    OUTPUTS,
     PRECISIONS,
     BundleKind,
     Precision,
@@ -98,8 +97,7 @@ def load_sources(
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two inputs have the same language, the task's kind has no bundle, or neither a task nor an MLM head
-            is there.
+        ExportError: two inputs have the same language, or neither a task nor an MLM head is there.
         ArtifactError: an input is not what it should be.
     """
     source = load_primary(primary)
@@ -120,11 +118,6 @@ def load_sources(
             )
         return ExportedModel.of_primary(source), languages, fingerprints
     model = load_task(task)
-    if model.settings.kind not in OUTPUTS:
-        raise ExportError(
-            f"task {model.name!r} is of kind {model.settings.kind!r}, for which there is no bundle. Export a task of "
-            f"another kind: {', '.join(OUTPUTS)}."
-        )
     model.swap_in(source)
     return ExportedModel.of_task(model), languages, fingerprints | {"task": model.fingerprint}
 

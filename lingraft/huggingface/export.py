@@ -51,8 +51,9 @@ def export_hf(
 ) -> HfExport:
     """Write a folder for transformers' AutoModel classes and AutoTokenizer, with a model card.
 
-    sentence-transformers loads that of a task of kind 'retrieval', with pooling, layers and prompts. Without `embeddings` the source's own are written; without `task`, a masked language model with the primary's last
-    head. `evaluation` and `data`, text artifacts and blocks that lead to them, are for the card.
+    sentence-transformers loads that of a task of kind 'retrieval', with pooling, layers and prompts. Without
+    `embeddings` the source's own are written; without `task`, a masked language model with the primary's last head.
+    `evaluation` and `data`, text artifacts and blocks that lead to them, are for the card.
 
     Raises:
         AlignmentError: embeddings, task or evaluation belong to another primary.
