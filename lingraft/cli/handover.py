@@ -37,6 +37,12 @@ def export_onnx(
     blocks: Annotated[
         list[Path] | None, typer.Option(help="Blocks of a language to judge the primary on; once each.")
     ] = None,
+    ranges: Annotated[
+        Path | None,
+        typer.Option(
+            help="Stored vectors of a retrieval task (.npy), between whose extremes the endpoint quantises to 8 bits."
+        ),
+    ] = None,
     alone: Annotated[
         bool,
         typer.Option(
@@ -66,6 +72,7 @@ def export_onnx(
             precisions=chosen,
             tables=tables,
             examples=examples,
+            ranges=ranges,
         )
     )
 

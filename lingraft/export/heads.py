@@ -13,21 +13,15 @@ from torch import nn
 
 from lingraft.bundle.format import FEATURES, HIDDEN, VECTORS
 from lingraft.config.encoder import EncoderShape
+from lingraft.config.tasks import NormaliseLayer
 from lingraft.export.graph_builder import Graph
 from lingraft.export.operators import add_activation, add_bias, add_linear, add_matmul, add_norm
 from lingraft.model.encoder import MlmHead
 from lingraft.tasks.classification import Classifier
-from lingraft.tasks.retrieval import Normalise, TextEmbedder
+from lingraft.tasks.retrieval import TextEmbedder
 
 Outputs = Mapping[str, tuple[onnx_ir.Value, Sequence[str | int]]]
 """Outputs of a graph by name, with their shapes."""
-_ACTIVATIONS: dict[type[nn.Module], str] = {
-    nn.Tanh: "Tanh",
-    nn.GELU: "Gelu",
-    nn.ReLU: "Relu",
-    nn.Sigmoid: "Sigmoid",
-    nn.Identity: "Identity",
-}
 _SHORTEST_LENGTH = 1e-12
 """Lower limit of a vector's length, as in PyTorch's `normalize`."""
 
@@ -53,16 +47,17 @@ def add_vector_layers(graph: Graph, net: TextEmbedder, hidden_BTD: onnx_ir.Value
             vectors_BE = _add_last(graph, hidden_BTD, visible_BT)
         case unknown:
             assert_never(unknown)
-    for name, layer in net.layers.named_children():
-        if isinstance(layer, Normalise):
+    for number, layer in enumerate(net.settings.layers):
+        if isinstance(layer, NormaliseLayer):
             last = graph.constant([-1])
             length_B1 = graph.op("ReduceL2", vectors_BE, last)
             shortest = graph.constant(_SHORTEST_LENGTH, np.float32)
             vectors_BE = graph.op("Div", vectors_BE, graph.op("Max", length_B1, shortest))
         else:
-            dense, activation = layer
-            vectors_BE = add_linear(graph, vectors_BE, dense, f"layers.{name}.0")
-            vectors_BE = graph.op(_ACTIVATIONS[type(activation)], vectors_BE)
+            dense = net.get_submodule(name := f"layers.{number}.0")
+            assert isinstance(dense, nn.Linear)
+            # ONNX has operators of the same names.
+            vectors_BE = graph.op(layer.activation.capitalize(), add_linear(graph, vectors_BE, dense, name))
     return {VECTORS: (vectors_BE, ["batch", net.width])}
 
 

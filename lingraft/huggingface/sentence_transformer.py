@@ -160,8 +160,8 @@ def write_modules(folder: Path, net: TextEmbedder) -> None:
     ]
     write_json(folder / hub.MODULES, entries)
     prompts = {_QUERY_PROMPT: settings.query_prefix} | dict.fromkeys(_PASSAGE_PROMPTS[:2], settings.passage_prefix)
-    config = {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"}
-    write_json(folder / hub.SENTENCE_TRANSFORMERS_CONFIG, config)
+    of_model = {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    write_json(folder / hub.SENTENCE_TRANSFORMERS_CONFIG, of_model)
 
 
 def _write_config(folder: Path, place: int, kind: str, config: Mapping[str, Any]) -> Path:
