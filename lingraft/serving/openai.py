@@ -20,7 +20,6 @@ from lingraft.serving.languages import AUTO
 from lingraft.serving.requests import InferRequest, InputTensor, OutputTensor, refuse_invalid
 from lingraft.serving.served_models import ServedModel
 
-PATH = "/v1/embeddings"
 FLOAT = "float"
 _SEPARATOR = ":"
 

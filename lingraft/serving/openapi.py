@@ -12,7 +12,7 @@ from lingraft._version import __version__
 from lingraft.serving import openai
 from lingraft.serving.endpoint import WARNING, Endpoint
 from lingraft.serving.handlers.handler import LANGUAGE, RequestParameter
-from lingraft.serving.handlers.text_vectors import INPUT_TYPE, QUANTISED, RETRIEVAL
+from lingraft.serving.handlers.text_vectors import INPUT_TYPE, OPENAI_PATH, QUANTISED, RETRIEVAL
 from lingraft.serving.languages import AUTO
 from lingraft.serving.request_guard import OPEN_PATHS
 from lingraft.serving.requests import MAX_ID, MAX_PARTS
@@ -60,7 +60,7 @@ def openapi_description(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
         paths[f"{path}/ready"] = _readiness(f"Whether {name} takes requests on.")
         paths[f"{path}/infer"] = {"post": _infer(endpoint, name, model)}
     if models := openai.embedding_models(endpoint):
-        paths[openai.PATH] = {"post": _embeddings(endpoint, models)}
+        paths[OPENAI_PATH] = {"post": _embeddings(endpoint, models)}
     for path, methods in paths.items():
         if locked and path not in OPEN_PATHS:
             for operation in methods.values():

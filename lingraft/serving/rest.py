@@ -11,6 +11,7 @@ from lingraft._version import __version__
 from lingraft.errors import MissingExtraError, RequestError
 from lingraft.serving import logs, openai, playground
 from lingraft.serving.endpoint import Endpoint, InferResponse
+from lingraft.serving.handlers.text_vectors import OPENAI_PATH
 from lingraft.serving.openapi import openapi_description, render_page
 from lingraft.serving.playground import Handler
 from lingraft.serving.request_guard import (
@@ -62,7 +63,7 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
         gets[f"/v2/models/{name}/ready"] = _ready(endpoint, {"name": name})
         posts[f"/v2/models/{name}/infer"] = _handle(endpoint, partial(_infer, name), error_response)
     if openai.embedding_models(endpoint):
-        posts[openai.PATH] = _handle(endpoint, partial(_embed, endpoint), _openai_error)
+        posts[OPENAI_PATH] = _handle(endpoint, partial(_embed, endpoint), _openai_error)
     # FastAPI has routes of its own for some of these paths. Its `add_api_route` would cost each request 85 µs more.
     app.router.routes.clear()
     for method, handlers in (("GET", gets), ("POST", posts)):

@@ -1,6 +1,7 @@
 """A task of kind 'retrieval' comes out as a folder of sentence-transformers, in any language."""
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,29 @@ def test_another_language_gives_our_vectors_with_its_own_tokenizer(
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "Its vectors are compared with those of the same task in `en`." in card
     assert "library_name: sentence-transformers" in card
+
+
+def test_folders_of_several_languages_are_routes_of_one_model(foreign: Tokenizer, tmp_path: Path) -> None:
+    """As the guide composes them; equal bodies are in memory once."""
+    primary = write_own_primary(SHAPE, trained(LINES * 20, tmp_path / "en", 120, "en"), tmp_path / "primary")
+    settings = Retrieval(layers=LAYERS, query_prefix="still ")
+    task = write_task_of("retrieval", primary, tmp_path / "task", retrieval=settings.model_dump())
+    export_hf(primary, tmp_path / "work" / "hf" / "en", None, task)
+    export_hf(primary, tmp_path / "work" / "hf" / "de", write_language(primary, foreign, tmp_path / "xx"), task)
+    expected = {
+        language: SentenceTransformer(str(tmp_path / "work" / "hf" / language), device="cpu").encode_query(TEXTS)
+        for language in ("en", "de")
+    }
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "import-a-model.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    found: dict[str, Any] = {}
+    exec(code.replace("work/hf", str(tmp_path / "work" / "hf")), found)
+    for language, vectors in expected.items():
+        assert_same(found["model"].encode(TEXTS, task=language, prompt_name="query"), vectors)
+    bodies = {id(model[0].model.encoder) for model in found["models"].values()}
+    assert len(bodies) == 1
+    with pytest.raises(ValueError, match="task='en' and task='de'"):
+        found["model"].encode(TEXTS, task="fr")
 
 
 def test_an_exported_folder_is_imported_as_the_same_task(foreign: Tokenizer, tmp_path: Path) -> None:

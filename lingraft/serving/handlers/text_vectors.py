@@ -27,6 +27,7 @@ from lingraft.serving.handlers.handler import (
 
 EMBEDDING = "embedding"
 INPUT_TYPE = "input_type"
+OPENAI_PATH = "/v1/embeddings"
 NO_PREFIX = "none"
 _NORMALIZE = "normalize"
 _STEPS = 255
