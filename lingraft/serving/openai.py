@@ -77,7 +77,9 @@ def parse_embeddings(endpoint: Endpoint, body: bytes) -> Embeddings:
         raise UnknownModelError(f"there is no model {name[:80]!a} that gives embeddings; there are {sorted(models)}.")
     bundle = endpoint.served[models[name].bundle]
     texts = _strings("input", asked.input)
-    languages = _strings(LANGUAGE, asked.language or suffix or None, _languages_hint(endpoint, name))
+    if suffix and asked.language is not None:
+        raise RequestError(f"{LANGUAGE} is given beside a model with a language, {asked.model[:80]!a}. Give one of both.")
+    languages = _strings(LANGUAGE, suffix or asked.language, _languages_hint(endpoint, name))
     _require_dimensions(asked.dimensions, bundle.sizes.width)
     output = _output(asked.output_dtype, has_ranges=bundle.sizes.has_ranges)
     parameters: dict[str, Any] = {TRUNCATE: asked.truncate}

@@ -113,7 +113,7 @@ def _embeddings(endpoint: Endpoint, models: Mapping[str, ServedModel]) -> dict[s
     }
     schema = _object(
         {"input": _one_or_list(text, settings.texts), "model": {"enum": names}},
-        language=_one_or_list(language, settings.texts),
+        language={"anyOf": [{"type": "null"}, *_one_or_list(language, settings.texts)["anyOf"]]},
         input_type={"enum": [*RETRIEVAL.parameters[INPUT_TYPE].choices, None]},
         encoding_format={"enum": ["float", "base64"]},
         output_dtype={"enum": [openai.FLOAT, *QUANTISED]},
