@@ -71,15 +71,15 @@ def parse_embeddings(endpoint: Endpoint, body: bytes) -> Embeddings:
     """
     with refuse_invalid():
         asked = EmbeddingsRequest.model_validate_json(body)
-    name, _, suffix = asked.model.partition(_SEPARATOR)
+    name, separator, suffix = asked.model.partition(_SEPARATOR)
     models = embedding_models(endpoint)
     if name not in models:
         raise UnknownModelError(f"there is no model {name[:80]!a} that gives embeddings; there are {sorted(models)}.")
     bundle = endpoint.served[models[name].bundle]
     texts = _strings("input", asked.input)
-    if suffix and asked.language is not None:
-        raise RequestError(f"{LANGUAGE} is given beside a model with a language, {asked.model[:80]!a}. Give one of both.")
-    languages = _strings(LANGUAGE, suffix or asked.language, _languages_hint(endpoint, name))
+    if separator and asked.language is not None:
+        raise RequestError(f"{LANGUAGE} is given, and the model {asked.model[:80]!a} names one, too. Give one of both.")
+    languages = _strings(LANGUAGE, suffix if separator else asked.language, _languages_hint(endpoint, name))
     _require_dimensions(asked.dimensions, bundle.sizes.width)
     output = _output(asked.output_dtype, has_ranges=bundle.sizes.has_ranges)
     parameters: dict[str, Any] = {TRUNCATE: asked.truncate}

@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "unknown language": ({"language": "fr"}, 400, "speaks ['de', 'en', 'tr']"),
     "no language": ({"language": None}, 400, "Name one of ['de', 'en', 'tr'] for all texts or one for each; clients"),
     "two languages for three texts": ({"language": ["de", "en"]}, 400, "one for each text"),
-    "language named twice": ({"model": "search:de"}, 400, "'search:de'. Give one of both."),
+    "language named twice": ({"model": "search:de"}, 400, "'search:de' names one, too. Give one of both."),
     "language of a wrong type": ({"language": 7}, 400, "language must be a string"),
     "unknown model": ({"model": "ada"}, 404, "there are ['embeddings', 'search']"),
     "model that gives labels": ({"model": "topic"}, 404, "no model 'topic' that gives embeddings"),
