@@ -87,6 +87,11 @@ class Retrieval(Section):
     query_prefix: str = Field("", description="Text before every query, such as 'query: '.")
     passage_prefix: str = Field("", description="Text before every passage, such as 'passage: '.")
 
+    def vector_width(self, body_width: int) -> int:
+        """Return the width of vectors above a body."""
+        widths = [layer.width for layer in self.layers if isinstance(layer, DenseLayer)]
+        return widths[-1] if widths else body_width
+
 
 class TaskFile(Section):
     """Examples in a file of one of the standard formats (TSV, JSONL, SQuAD JSON, CoNLL), plain or compressed."""

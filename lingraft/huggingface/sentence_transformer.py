@@ -1,6 +1,7 @@
 """The folder of an embedding model of sentence-transformers: what its modules compute above the encoder.
 
-Both generations of names are read: `sentence_transformers.models.Pooling` and those of version 6.
+Both generations of names are read: `sentence_transformers.models.Pooling` and those of version 6. The older one is
+written, which every version and other servers of such folders read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,11 +9,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import pydantic
+from safetensors.torch import save_file
 from torch import Tensor
 
+from lingraft.artifacts.files import write_json
 from lingraft.config.tasks import DenseLayer, NormaliseLayer, Retrieval, VectorLayer
 from lingraft.huggingface import hub
 from lingraft.huggingface.weights import CheckpointError
+from lingraft.tasks.retrieval import TextEmbedder
 
 _PACKAGE = "sentence_transformers."
 _TRANSFORMER_CONFIGS = tuple(
@@ -45,6 +49,7 @@ _ACTIVATIONS = {
     "torch.nn.modules.activation.Sigmoid": "sigmoid",
     "torch.nn.modules.linear.Identity": "identity",
 }
+_QUERY_PROMPT = "query"
 _PASSAGE_PROMPTS = ("document", "passage", "corpus")
 
 
@@ -122,6 +127,53 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
         longest=_longest(transformer.folder, settings),
         notes=notes,
     )
+
+
+def write_modules(folder: Path, net: TextEmbedder) -> None:
+    """Write the modules above an encoder, whose own files lie in the folder, with prompts and the longest text.
+
+    Raises:
+        ArtifactError: the folder cannot be written.
+    """
+    settings = net.settings
+    write_json(folder / _TRANSFORMER_CONFIGS[0], {"max_seq_length": net.encoder.shape.block_tokens})
+    kinds = ["Transformer", "Pooling"]
+    width = net.encoder.shape.width
+    pooling = next(name for name, ours in _POOLINGS.items() if ours == settings.pooling)
+    modes = {key: name == pooling for key, name in _OLD_POOLINGS.items()}
+    _write_config(folder, 1, "Pooling", {"word_embedding_dimension": width, **modes})
+    state = net.layers.state_dict()
+    for place, layer in enumerate(settings.layers):
+        if isinstance(layer, NormaliseLayer):
+            kinds.append("Normalize")
+            continue
+        kinds.append("Dense")
+        activation = next(name for name, ours in _ACTIVATIONS.items() if ours == layer.activation)
+        config = {"in_features": width, "out_features": layer.width, "bias": layer.bias}
+        dense = _write_config(folder, place + 2, "Dense", config | {"activation_function": activation})
+        names = ("weight", "bias") if layer.bias else ("weight",)
+        save_file({f"linear.{name}": state[f"{place}.0.{name}"] for name in names}, dense / "model.safetensors")
+        width = layer.width
+    entries = [
+        {"idx": place, "name": str(place), "path": _place(place, kind), "type": f"{_PACKAGE}models.{kind}"}
+        for place, kind in enumerate(kinds)
+    ]
+    write_json(folder / hub.MODULES, entries)
+    prompts = {_QUERY_PROMPT: settings.query_prefix} | dict.fromkeys(_PASSAGE_PROMPTS[:2], settings.passage_prefix)
+    of_model = {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    write_json(folder / hub.SENTENCE_TRANSFORMERS_CONFIG, of_model)
+
+
+def _write_config(folder: Path, place: int, kind: str, config: Mapping[str, Any]) -> Path:
+    made = folder / _place(place, kind)
+    made.mkdir()
+    write_json(made / hub.CONFIG, config)
+    return made
+
+
+def _place(place: int, kind: str) -> str:
+    """Return a module's folder; the encoder lies in that of the model."""
+    return f"{place}_{kind}" if place else ""
 
 
 def _modules(folder: Path) -> list[_Module]:
@@ -210,7 +262,7 @@ def _prefixes(folder: Path) -> tuple[str, str, list[str]]:
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
         raise CheckpointError(f"{path} has prompts {prompts!r}, which are no texts by name. Fetch it anew.")
     default = prompts.get(str(config.get("default_prompt_name"))) or ""
-    query = prompts.get("query") or default
+    query = prompts.get(_QUERY_PROMPT) or default
     passage = next((prompts[name] for name in _PASSAGE_PROMPTS if prompts.get(name)), default)
     others = sorted(name for name, text in prompts.items() if text and text not in (query, passage))
     notes = [f"prompts {others} are left out; a task has one for queries and one for passages"] if others else []

@@ -41,7 +41,7 @@ class TextEmbedder(nn.Module):
     def __init__(self, encoder: Encoder, settings: Retrieval) -> None:
         super().__init__()
         self.encoder = encoder
-        self.pooling = settings.pooling
+        self.settings = settings
         self.layers = nn.Sequential()
         self.width = encoder.shape.width
         """Width of the vectors, E."""
@@ -58,7 +58,7 @@ class TextEmbedder(nn.Module):
         """Return vectors (B, E); padding stands behind the tokens."""
         depth = self.encoder.shape.layers
         hidden_BTD = self.encoder.hidden_states(tokens_BT, (depth,), visible_BT, types_BT)[depth]
-        vectors_BE: Tensor = self.layers(pool(hidden_BTD, visible_BT, self.pooling))
+        vectors_BE: Tensor = self.layers(pool(hidden_BTD, visible_BT, self.settings.pooling))
         return vectors_BE
 
 

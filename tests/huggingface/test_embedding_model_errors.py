@@ -11,9 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from lingraft.artifacts.manifest import Kind
-from lingraft.errors import ArtifactError, ExportError, TokenizerError
-from lingraft.export.bundling import load_sources
-from lingraft.huggingface.export import export_hf
+from lingraft.errors import ArtifactError, TokenizerError
 from lingraft.huggingface.importing import import_hf
 from lingraft.huggingface.weights import CheckpointError
 from tests.huggingface.checkpoints import make_checkpoint
@@ -169,12 +167,3 @@ def test_what_is_left_is_whole(folder: Path) -> None:
     assert made.task
     assert (made.task.folder, made.task.manifest.kind) == (folder.parent / "task", Kind.TASK)
     assert made.task.manifest.aligned_with == made.primary.fingerprint
-
-
-def test_its_task_cannot_be_exported_yet(folder: Path) -> None:
-    made = import_hf(str(folder), folder.parent / "primary", "en")
-    assert made.task
-    with pytest.raises(ExportError, match=r"is of kind 'retrieval', for which there is no bundle\. Export a task"):
-        load_sources(made.primary.folder, made.task.folder, [])
-    with pytest.raises(ExportError, match=r"is of kind 'retrieval', for which transformers has no class\. Export"):
-        export_hf(made.primary.folder, folder.parent / "exported", task=made.task.folder)
