@@ -46,6 +46,7 @@ from lingraft.reports.run.records import RunRecords
 from lingraft.stages.evaluate import evaluate_language, evaluate_tasks, load_tasks, masked_test_blocks
 from lingraft.stages.initialise import masked_loss
 from lingraft.stages.results import load_language
+from lingraft.stages.task_tests import task_tests
 from lingraft.stages.vectors import vectors_of
 from lingraft.training import masked_lm
 from pipelines import local
@@ -157,9 +158,8 @@ class Demo:
             loss=masked_loss(source, open_split(blocks, "dev")),
         )
         rows = make_vocabulary(found.rows.table_VD, found.rows.bias_V, found.rows.special)
-        judged = evaluate_tasks(
-            recipe, load_tasks(self.tasks), text, pieces, lambda model: swap(model.net.encoder, rows)
-        )
+        tests = task_tests(recipe, load_tasks(self.tasks), text, pieces, source)
+        judged = evaluate_tasks(tests, lambda model: swap(model.net.encoder, rows))
         swap(source.encoder, rows)
         top = source.encoder.shape.layers
         test_NT = masked_test_blocks(recipe, blocks)

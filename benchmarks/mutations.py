@@ -92,8 +92,8 @@ MUTATIONS = (
     Mutation(
         "the mini-model takes the head of another depth",
         "lingraft/model/encoder.py",
-        "mini.heads = nn.ModuleDict({str(top): primary.heads[str(headed)]})",
-        "mini.heads = nn.ModuleDict({str(top): primary.heads[str(primary.depths[-1])]})",
+        "primary.heads[str(headed)] if head is None",
+        "primary.heads[str(primary.depths[-1])] if head is None",
         ("model/test_mini_model.py", "stages/test_build_mini.py"),
     ),
     Mutation(
@@ -344,15 +344,15 @@ MUTATIONS = (
     Mutation(
         "a task's scores are of the initial embeddings",
         "lingraft/stages/evaluate.py",
-        "after = evaluate_tasks(recipe, models, documents, pieces, lambda model: model.swap_in(learned))",
-        "after = evaluate_tasks(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))",
+        "after = evaluate_tasks(tests, lambda model: model.swap_in(learned))",
+        "after = evaluate_tasks(tests, lambda model: swap(model.net.encoder, untrained))",
         ("stages/test_evaluate.py",),
     ),
     Mutation(
         "a task's initial scores are of the learned embeddings",
         "lingraft/stages/evaluate.py",
-        "before = evaluate_tasks(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))",
-        "before = evaluate_tasks(recipe, models, documents, pieces, lambda model: model.swap_in(learned))",
+        "before = evaluate_tasks(tests, lambda model: swap(model.net.encoder, untrained))",
+        "before = evaluate_tasks(tests, lambda model: model.swap_in(learned))",
         ("stages/test_evaluate.py",),
     ),
     Mutation(

@@ -36,12 +36,13 @@ def _sections(schema: Schema, definitions: dict[str, Schema]) -> Iterator[str]:
     written: set[str] = set()
     for name, heading in alternatives.items():
         definition = definitions[name]
-        if heading not in written:
-            written.add(heading)
-            yield f"## {heading}"
-        kind = definition["properties"].get("kind", {}).get("const")
-        title = [f"### `kind = {json.dumps(kind)}`"] if kind else []
-        yield "\n\n".join([*title, _one_line(definition["description"]), _table(definition, definitions)])
+        title = "" if heading in written else f"## {heading}\n"
+        written.add(heading)
+        keys = definition["properties"]
+        if (kind := keys.get("kind", {}).get("const")) and keys.pop("kind"):
+            title += f"**`kind = {json.dumps(kind)}`**: "
+        table = [_table(definition, definitions)] if keys else []
+        yield "\n\n".join([title + _one_line(definition["description"]), *table])
 
 
 def _by_heading(paths: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -107,6 +107,10 @@ class RequestError(LingraftError):
     """A request to the endpoint is not one it can answer; the message says what is allowed."""
 
 
+class UnknownModelError(RequestError):
+    """A request names a model that the endpoint does not have."""
+
+
 class OverloadedError(RequestError):
     """The endpoint's queue is full."""
 

@@ -115,7 +115,7 @@ def write_task(
     recipe: Recipe, primary: Path, out: Path, seed: int, scale: float = 1.0, labels: Sequence[str] | None = None
 ) -> Path:
     """Write a task that belongs to a primary, its weights multiplied by `scale`; its labels are topics if absent."""
-    labels = list(labels or ([] if recipe.task().kind == "questions" else sorted(TOPICS)))
+    labels = list(labels or (sorted(TOPICS) if recipe.task().has_labels else []))
     net = kind_of(recipe.task()).net(Encoder(recipe.encoder, 0), labels)
     _draw(net, seed, scale)
     with artifact.create(out, Kind.TASK) as draft:

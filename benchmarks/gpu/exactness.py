@@ -152,7 +152,7 @@ class Trained(NamedTuple):
     """A training that has come to its end, or has been stopped."""
 
     losses: list[float]
-    """Of each update."""
+    """The loss of each update."""
     encoder: Encoder
 
     @property

@@ -24,7 +24,7 @@ matplotlib, SciPy (which aligned rows and static vectors need) and zstandard (wh
 
 
 Found = dict[str, dict[str, Any]]
-"""What the parts of a stage have found, by name."""
+"""Records of a stage's parts, by the part's name."""
 
 
 def page(parts: Sequence[Part], given: Given) -> str:

@@ -4,12 +4,13 @@ Export writes bundles in this format, and serving reads them.
 """
 
 import hashlib
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import pydantic
 
 from lingraft.artifacts.manifest import Manifest
-from lingraft.config.tasks import PRIMARY, TaskKindName
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.tasks import PRIMARY, Retrieval, Task, TaskKindName
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.errors import ArtifactError
 
@@ -30,22 +31,60 @@ TYPES = "types_BT"
 HIDDEN = "hidden_BTD"
 FEATURES = "features_BTD"
 _CLASSES: tuple[str, ...] = ("logits_BC",)
+VECTORS = "vectors_BE"
 OUTPUTS: dict[BundleKind, tuple[str, ...]] = {
     "documents": _CLASSES,
     "texts": _CLASSES,
     "pairs": _CLASSES,
     "questions": ("logits_BT2",),
     "tags": ("logits_BTC",),
+    "retrieval": (VECTORS,),
     PRIMARY: (HIDDEN, FEATURES),
 }
 """Names of a body's outputs, in order, by kind of bundle."""
-ROW_OUTPUTS = frozenset(_CLASSES)
+ROW_OUTPUTS = frozenset((*_CLASSES, VECTORS))
 """Outputs with one value for each text; all others have one for each token."""
 
 TOKENS = "tokens_BT"
 TABLE = "table_VD"
 SCALE = "scale_V"
 BIAS = "bias_V"
+RANGES = "ranges"
+"""Part with the ranges by which vectors are quantised to 8 bits, and the name of its tensor: smallest and largest
+values (2, E). Bundles of kind 'retrieval' may have it."""
+
+
+class OutputSizes(NamedTuple):
+    """Sizes of a bundle's answers."""
+
+    labels: int
+    width: int
+    """Width of a vector."""
+    has_ranges: bool
+    """Whether vectors are quantised to 8 bits."""
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "OutputSizes":
+        """Read them from a bundle's manifest.
+
+        Raises:
+            ArtifactError: the manifest is damaged.
+        """
+        labels: list[str] = manifest.detail("labels", list[str])
+        shape: EncoderShape = manifest.detail("shape", EncoderShape)
+        retrieval = bundle_retrieval(manifest)
+        width = retrieval.vector_width(shape.width) if retrieval else shape.width
+        return cls(len(labels), width, RANGES in manifest.fingerprints)
+
+
+def bundle_retrieval(manifest: Manifest) -> Retrieval | None:
+    """Return pooling, layers and prefixes of a bundle of kind 'retrieval'; None for other kinds.
+
+    Raises:
+        ArtifactError: the manifest is damaged.
+    """
+    settings: Task | None = manifest.detail("settings", Task | None)
+    return (settings.retrieval or Retrieval()) if settings and settings.kind == "retrieval" else None
 
 
 def body_part(precision: Precision) -> str:

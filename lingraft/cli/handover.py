@@ -37,6 +37,12 @@ def export_onnx(
     blocks: Annotated[
         list[Path] | None, typer.Option(help="Blocks of a language to judge the primary on; once each.")
     ] = None,
+    ranges: Annotated[
+        Path | None,
+        typer.Option(
+            help="Stored vectors of a retrieval task (.npy), between whose extremes the endpoint quantises to 8 bits."
+        ),
+    ] = None,
     alone: Annotated[
         bool,
         typer.Option(
@@ -66,6 +72,7 @@ def export_onnx(
             precisions=chosen,
             tables=tables,
             examples=examples,
+            ranges=ranges,
         )
     )
 
@@ -95,11 +102,14 @@ def export_hf(
         list[Path] | None, typer.Option(help="Text and blocks that it was made from, for the card; once each.")
     ] = None,
 ) -> None:
-    """Write one language of one task as a checkpoint that transformers' Auto classes load, with a model card."""
+    """Write one language of one task as a checkpoint that transformers' Auto classes load, with a model card.
+
+    sentence-transformers loads the folder of a task of kind 'retrieval'.
+    """
     from lingraft.huggingface.export import export_hf as write
 
     made = write(primary, out, embeddings=embeddings, task=task, evaluation=evaluation, data=data or ())
-    print(f"{made.folder}: {made.auto_class}, logits equal ours within {made.difference:.1e} in float64")
+    print(f"{made.folder}: {made.auto_class}, outputs equal ours within {made.difference:.1e} in float64")
 
 
 SERVE_CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -25,7 +25,9 @@ def import_primary(
     source: Annotated[
         str,
         typer.Option(
-            "--from", help="Folder of a RoBERTa, XLM-R, CamemBERT, BERT or ModernBERT checkpoint, or its hub id."
+            "--from",
+            help="Folder of a RoBERTa, XLM-R, CamemBERT, BERT or ModernBERT checkpoint, or of an embedding model of "
+            "sentence-transformers on one; or its hub id.",
         ),
     ],
     language: Annotated[str, typer.Option("--language", help="Language of the checkpoint, as a tag such as 'en'.")],
@@ -37,16 +39,24 @@ def import_primary(
         int | None,
         typer.Option(help="Tokens of the longest input, and of a block; the checkpoint's if absent."),
     ] = None,
+    task_out: Annotated[
+        Path | None, typer.Option(help="New folder for an embedding model's task; <out>-retrieval if absent.")
+    ] = None,
 ) -> None:
-    """Turn a checkpoint from Hugging Face into a primary (safetensors only), and print its [encoder] for a recipe."""
+    """Turn a checkpoint from Hugging Face into a primary (safetensors only), and print its [encoder] for a recipe.
+
+    An embedding model becomes a primary and a task of kind 'retrieval' on it.
+    """
     from lingraft.config.encoder import EncoderShape
     from lingraft.data.languages import warn_of_unknown_codes
     from lingraft.huggingface.importing import import_hf, recipe_section
 
     warn_of_unknown_codes([language])
-    made = import_hf(source, out, language, revision, block_tokens)
-    print_artifact(made)
-    print(recipe_section(made.manifest.detail("shape", EncoderShape)))
+    made = import_hf(source, out, language, revision, block_tokens, task_out)
+    for each in (made.primary, made.task):
+        if each:
+            print_artifact(each)
+    print(recipe_section(made.primary.manifest.detail("shape", EncoderShape)))
 
 
 def text(

@@ -39,7 +39,7 @@ from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, PART, Reference, probe_of, reference_tensors
 from lingraft.stages.evaluate import load_tasks, masked_test_blocks
 from lingraft.stages.results import SeedScores
-from lingraft.tasks.examples import load_examples
+from lingraft.stages.task_tests import task_test
 from lingraft.training import masked_lm, precision
 
 Found = TypeVar("Found")
@@ -462,16 +462,20 @@ def _task_scorer(
     text = load_text(dirs.text, language) if task.reads_text else None
     tokenizer = Tokenizer.load(dirs.tokenizer, language)
     [finetuned] = load_tasks(models.available_folders(task.name, layers)).values()
-    first = finetuned[0]
-    data = first.kind.prepare(load_examples(task, "test", language, text), first.labels, tokenizer, first.shape)
+    test = task_test(task, finetuned, text, tokenizer, models.load())
+    if test is None:
+        raise ArtifactError(
+            f"task {task.name!r} looks for paragraphs among those that the evaluation of the source keeps, which a "
+            "comparison of systems does not make. Give it test examples of another kind."
+        )
 
     def score(embeddings: Embeddings | Primary) -> ScoreWithBaseline:
         judged = {}
         for model in finetuned:
             model.swap_in(embeddings)
-            judged[model.seed] = model.kind.judge(model.net.to(precision.device()), data, language)
+            judged[model.seed] = test.judge(model)
         by_seed = {seed: one.score for seed, one in judged.items()}
-        return ScoreWithBaseline(SeedScores(by_seed=by_seed), judged[first.seed].baseline)
+        return ScoreWithBaseline(SeedScores(by_seed=by_seed), judged[finetuned[0].seed].baseline)
 
     return score
 

@@ -31,6 +31,7 @@ _TRIVIAL: dict[TaskKindName, str] = {
     "pairs": "most frequent class",
     "questions": "whole context, or its first sentence",
     "tags": "one tag for every word",
+    "retrieval": "most frequent passage",
 }
 """Name of the trivial answer of `EvalResult.baselines` by kind of task, as a table shows it."""
 

@@ -111,7 +111,8 @@ class EncoderShape(Section):
     layers: PositiveInt = Field(description="Transformer layers of the primary, L.")
     attention_heads: PositiveInt = Field(description="Attention heads of a layer; they divide the width.")
     mlm_heads: tuple[int, ...] = Field(
-        description="Layers that carry an MLM head. The last layer must; each other one is a mini-model's depth."
+        description="Layers that carry an MLM head. The last layer must; each other one is a mini-model's depth. "
+        "Empty for an encoder that was imported without a head, whose mini-models `lingraft mini` builds."
     )
     block_tokens: int = Field(ge=8, description="Tokens of a block, T; also the longest input.")
     feedforward: PositiveInt | None = Field(
@@ -133,7 +134,7 @@ class EncoderShape(Section):
                 "rotary positions turn pairs of a head's columns"
             )
         heads = list(self.mlm_heads)
-        if heads != sorted(set(heads)) or heads[-1:] != [self.layers] or heads[0] < 1:
+        if heads and (heads != sorted(set(heads)) or heads[-1] != self.layers or heads[0] < 1):
             raise ValueError(
                 f"mlm_heads {heads} must be layers from 1 to {self.layers}, rising without repeats, "
                 f"the last layer, {self.layers}, included"

@@ -21,7 +21,7 @@ from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, Gate
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.search import Search
 from lingraft.config.section import Language, Name, Section, explain_problem, is_none
-from lingraft.config.systems import Stage, Steps, System, steps_of
+from lingraft.config.systems import Stage, Step, Steps, System, steps_of
 from lingraft.config.tasks import PRIMARY, Task
 from lingraft.config.text import Folder, Split, TextSource
 from lingraft.config.training import Adaptation, MiniBuilding, Paper, Pretraining, Training, blocks_per_process
@@ -86,6 +86,7 @@ class Recipe(Section):
         self._require_divisible()
         self._require_tasks()
         self._require_depths()
+        self._require_pairs()
         return self
 
     @property
@@ -137,6 +138,14 @@ class Recipe(Section):
         if self.gate.metric not in (metrics := [MASKED_METRIC, ALIGNMENT_METRIC, *names]):
             raise ValueError(f"gate.metric: {self.gate.metric!r} must be one of {metrics}")
 
+    def _require_pairs(self) -> None:
+        without = [language for language in self.targets if language not in self.alignment.parallel]
+        if self.adaptation.pairs and without:
+            raise ValueError(
+                f"adaptation.pairs needs sentences with their translations, of which {without} have none. Add them to "
+                "[alignment] parallel, or leave adaptation.pairs out"
+            )
+
     def _require_depths(self) -> None:
         for system in {self.system, *(self.paper.systems if self.paper else ())}:
             if system is System.MINIPOST and self.mini is None:
@@ -145,6 +154,11 @@ class Recipe(Section):
                 self.steps_over(self.adaptation.depth, system)
             except DepthError as error:
                 raise ValueError(f"adaptation.depth: {error}") from error
+            if system is not System.MINIPOST and not self.encoder.mlm_heads:
+                raise ValueError(
+                    f"encoder.mlm_heads is empty, so that system {system} has no head to learn embeddings with. Set "
+                    "system = 'MINIPOST', whose mini-model gets one (`lingraft mini`)"
+                )
             if self.system is System.BL_BASE and self.adaptation.depth != self.encoder.layers:
                 raise ValueError(f"adaptation.depth must be {self.encoder.layers}, all layers, where system is BL_BASE")
             if system is System.MINIJOINT:
@@ -208,8 +222,10 @@ class Recipe(Section):
     @property
     def primary_shape(self) -> EncoderShape:
         """Shape of the primary that the recipe's system pretrains."""
-        step = self.steps_over(self.adaptation.depth)[Stage.PRETRAIN]
-        return self.encoder.cut(step.layers, step.heads)
+        return self._pretrained_shape(self.steps_over(self.adaptation.depth)[Stage.PRETRAIN])
+
+    def _pretrained_shape(self, step: Step) -> EncoderShape:
+        return self.encoder.cut(step.layers, step.heads) if self.encoder.mlm_heads else self.encoder
 
     def for_system(self, system: System, depth: int | None = None) -> Self:
         """Return the recipe under another system, with the shape of its primary and its depth of adaptation.
@@ -218,7 +234,6 @@ class Recipe(Section):
         are not the recipe's own, adaptation is not progressive.
         """
         steps = self.steps_over(depth or self.adaptation.depth, system)
-        pretrained = steps[Stage.PRETRAIN]
         adapted = steps[Stage.ADAPT]
         changes: dict[str, Any] = {"depth": adapted.layers - adapted.fresh_layers}
         if (system, changes["depth"]) != (self.system, self.adaptation.depth):
@@ -226,7 +241,7 @@ class Recipe(Section):
         if self.paper and system in self.paper.checkpoint_every_steps:
             changes["checkpoint_every_steps"] = self.paper.checkpoint_every_steps[system]
         bottom = self.adaptation.model_copy(update=changes)
-        shape = self.encoder.cut(pretrained.layers, pretrained.heads)
+        shape = self._pretrained_shape(steps[Stage.PRETRAIN])
         one_system = {"system": system, "search": self.search if system is self.system else None, "paper": None}
         return self.model_copy(update=one_system | {"encoder": shape, "adaptation": bottom})
 
@@ -370,6 +385,14 @@ class Recipe(Section):
             wanted = "one task to name" if name is None else f"a task {name!r}"
             raise RecipeError(f"the recipe does not have {wanted}: its [[tasks]] are {sorted(found)}. Add or name one.")
         return found[name]
+
+    def tasks_in(self, language: str) -> list[Task]:
+        """Tasks of the recipe that are judged in a language."""
+        return [task for task in self.tasks if self.judges(task, language)]
+
+    def judges(self, task: Task, language: str) -> bool:
+        """Whether a task, of the recipe or to be added to it, is judged in a language."""
+        return task.covers(language) and not (task.tests_translation and language == self.source)
 
     def with_folder(self, path: Path) -> Self:
         """Return the recipe with the user's own text (`--text DIR`), cleaned in the same way."""

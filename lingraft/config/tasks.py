@@ -2,15 +2,17 @@
 
 import operator
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import pydantic
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from lingraft.config.section import Language, Name, Section
-from lingraft.config.training import OptimizerSettings
+from lingraft.config.section import Language, Name, Section, is_none
+from lingraft.config.training import OptimizerSettings, Pooling
+from lingraft.config.translations import ParallelText
 
-TaskKindName = Literal["documents", "texts", "pairs", "questions", "tags"]
+TaskKindName = Literal["documents", "texts", "pairs", "questions", "tags", "retrieval"]
 PRIMARY: Literal["primary"] = "primary"
 """Name and kind of the bundle of a primary itself, for fill-mask and embeddings."""
 INPUTS: dict[TaskKindName, tuple[str, ...]] = {
@@ -19,6 +21,7 @@ INPUTS: dict[TaskKindName, tuple[str, ...]] = {
     "pairs": ("text", "text_pair"),
     "questions": ("question", "context"),
     "tags": ("text",),
+    "retrieval": ("text",),
 }
 """Texts that a task is asked about at once, by the names that the endpoint has for them."""
 
@@ -50,6 +53,46 @@ class Finetuning(OptimizerSettings):
         return self
 
 
+class DenseLayer(Section):
+    """A dense layer above the pooled states."""
+
+    kind: Literal["dense"] = Field(description="Says that the layer is dense.")
+    width: PositiveInt = Field(description="Width of the vectors behind it.")
+    activation: Literal["tanh", "gelu", "relu", "sigmoid", "identity"] = Field(
+        "identity", description="Function behind the product; identity is none."
+    )
+    bias: bool = Field(True, description="Whether it has a bias.")
+
+
+class NormaliseLayer(Section):
+    """Division of a vector by its Euclidean length."""
+
+    kind: Literal["normalise"] = Field(description="Says that vectors are divided by their length.")
+
+
+VectorLayer = Annotated[DenseLayer | NormaliseLayer, Field(discriminator="kind")]
+
+
+class Retrieval(Section):
+    """Pooling and layers that turn a text's hidden states into its vector, for tasks of kind 'retrieval'."""
+
+    pooling: Pooling = Field(
+        "mean", description="Mean of the tokens' states, special ones included, or the first or last token's state."
+    )
+    layers: tuple[VectorLayer, ...] = Field(
+        (NormaliseLayer(kind="normalise"),),
+        description='Layers above the pooled state, in order: { kind = "normalise" }, or { kind = "dense", width = 256 '
+        "}, which may have an activation.",
+    )
+    query_prefix: str = Field("", description="Text before every query, such as 'query: '.")
+    passage_prefix: str = Field("", description="Text before every passage, such as 'passage: '.")
+
+    def vector_width(self, body_width: int) -> int:
+        """Return the width of vectors above a body."""
+        widths = [layer.width for layer in self.layers if isinstance(layer, DenseLayer)]
+        return widths[-1] if widths else body_width
+
+
 class TaskFile(Section):
     """Examples in a file of one of the standard formats (TSV, JSONL, SQuAD JSON, CoNLL), plain or compressed."""
 
@@ -72,13 +115,63 @@ class TaskDataset(Section):
 TaskData = Annotated[TaskFile | TaskDataset, Field(discriminator="kind")]
 
 
+class ParallelLines(Section):
+    """Lines with their translations, for tasks of kind 'retrieval': a line is the query for the source's line."""
+
+    kind: Literal["parallel"] = Field(description="Says that examples come from here.")
+    files: ParallelText = Field(
+        description="One file of source<TAB>target a line, such as 'en-{language}.tsv', or two files line by line, the "
+        "source's first, such as ['pud.en', 'pud.{language}']; '{language}' is replaced by the target language. None "
+        "that [alignment] learns from."
+    )
+
+    def in_language(self, language: str) -> ParallelText:
+        """Files of a target language."""
+        if isinstance(self.files, str):
+            return self.files.replace("{language}", language)
+        source, target = (name.replace("{language}", language) for name in self.files)
+        return source, target
+
+
+class ParallelDocuments(Section):
+    """Parallel documents of the recipe's [text], for tasks of kind 'retrieval': a paragraph of the test split is the
+    query for the source's paragraph."""
+
+    kind: Literal["documents"] = Field(description="Says that examples come from here.")
+
+
+class BeirFolder(Section):
+    """A folder in the layout of BEIR (corpus.jsonl, queries.jsonl, qrels/test.tsv), for tasks of kind 'retrieval'."""
+
+    kind: Literal["beir"] = Field(description="Says that examples come from here.")
+    path: str = Field(
+        description="Folder of a language, such as 'help/{language}'; '{language}' is replaced by the language. "
+        "Queries are looked for in its corpus.jsonl, if there is one, and in source_corpus."
+    )
+    source_corpus: str | None = Field(
+        None,
+        description="Passages in the source language, such as 'help/en/corpus.jsonl', that every language's queries "
+        "are looked for in. The task's score is that of these passages, where given.",
+    )
+
+    def in_language(self, language: str) -> Path:
+        """Folder of a language."""
+        return Path(self.path.replace("{language}", language))
+
+
+TestData = Annotated[
+    TaskFile | TaskDataset | ParallelLines | ParallelDocuments | BeirFolder, Field(discriminator="kind")
+]
+
+
 class Task(Section):
     """A downstream task: trained in the source language, judged in every language that has examples."""
 
     name: Name = Field(description="Name of the task in the registry and at the endpoint.")
     kind: TaskKindName = Field(
         description="documents: the recipe's own labelled text; texts or pairs: classification of one text or two "
-        "(XNLI, PAWS-X); questions: extractive answers (XQuAD, MLQA); tags: named entities (PAN-X, CoNLL)."
+        "(XNLI, PAWS-X); questions: extractive answers (XQuAD, MLQA); tags: named entities (PAN-X, CoNLL); retrieval: "
+        "queries and their passages, for the vectors of a search."
     )
     evaluation: Literal["squad", "mlqa"] = Field(
         "squad", description="Metric of kind 'questions': mlqa for MLQA, squad for SQuAD, XQuAD and TyDiQA."
@@ -90,9 +183,14 @@ class Task(Section):
         description="Names of the labels for people, by label, such as { scalc = 'Calc (spreadsheets)' }; pages and "
         "tables show a label without a name as it is.",
     )
-    train: TaskData | None = Field(None, description="Training examples in the source language.")
+    retrieval: Retrieval | None = Field(
+        None, exclude_if=is_none, description="Pooling and layers of kind 'retrieval'; the defaults if absent."
+    )
+    train: TaskData | None = Field(
+        None, description="Training examples in the source language; absent for an imported task of kind 'retrieval'."
+    )
     dev: TaskData | None = Field(None, description="Examples for choices made on the way.")
-    test: TaskData | None = Field(None, description="Examples for reported scores only, in every language.")
+    test: TestData | None = Field(None, description="Examples for reported scores only, in every language.")
     languages: tuple[Language, ...] = Field(
         (),
         description="Languages that have test examples (with kind 'documents', labels); all if empty. The task is "
@@ -111,15 +209,18 @@ class Task(Section):
         given = [name for name in ("train", "dev", "test") if getattr(self, name)]
         if self.reads_text and given:
             raise ValueError(f"{given} cannot be set with kind 'documents', whose examples are the recipe's [text]")
-        if not self.reads_text and len(given) < 3:
+        is_imported = self.kind == "retrieval" and not self.train and not self.dev
+        if not self.reads_text and len(given) < 3 and not is_imported:
             raise ValueError(f"kind {self.kind!r} needs train, dev and test, but has only {given}")
+        if self.test and not isinstance(self.test, TaskFile | TaskDataset) and self.kind != "retrieval":
+            raise ValueError(f"test.kind {self.test.kind!r} is for kind 'retrieval' only, and kind is {self.kind!r}")
         return self
 
     @pydantic.model_validator(mode="after")
     def _settings_count(self) -> Self:
         labels = list(self.labels)
         if labels and not self.has_labels:
-            raise ValueError(f"labels {labels} cannot be set with kind 'questions', whose answers are parts of a text")
+            raise ValueError(f"labels {labels} cannot be set with kind {self.kind!r}, whose answers are no labels")
         if len(set(labels)) < len(labels) or len(labels) == 1:
             raise ValueError(
                 f"labels {labels} must be two or more, all different; leave them out to take the training set's"
@@ -130,6 +231,8 @@ class Task(Section):
             raise ValueError(
                 f"evaluation {self.evaluation!r} is for kind 'questions' only, and kind is {self.kind!r}. Leave it out"
             )
+        if self.retrieval and self.kind != "retrieval":
+            raise ValueError(f"retrieval is for kind 'retrieval' only, and kind is {self.kind!r}. Leave it out")
         return self
 
     @pydantic.model_validator(mode="after")
@@ -149,8 +252,8 @@ class Task(Section):
 
     @property
     def has_labels(self) -> bool:
-        """Whether answers are labels, not parts of a text."""
-        return self.kind != "questions"
+        """Whether answers are labels, not parts of a text or passages."""
+        return self.kind not in ("questions", "retrieval")
 
     def asked(self, language: str) -> dict[str, str]:
         """Texts of a language's example by the names of `INPUTS`."""
@@ -165,6 +268,11 @@ class Task(Section):
     def named(self, label: str) -> str:
         """A label with its name for people, such as "Calc (spreadsheets) [scalc]"; without a name, the label alone."""
         return f"{self.label_names[label]} [{label}]" if label in self.label_names else label
+
+    @property
+    def tests_translation(self) -> bool:
+        """Whether test examples are translations of the source's, so that there are none in the source language."""
+        return isinstance(self.test, ParallelLines | ParallelDocuments)
 
     def covers(self, language: str) -> bool:
         """Whether the task has test examples in a language."""

@@ -10,6 +10,8 @@ from lingraft.config.progressive import Progressive
 from lingraft.config.section import Section, Share, is_none
 from lingraft.config.systems import System
 
+Pooling = Literal["mean", "first", "last"]
+
 
 class OptimizerSettings(Section):
     """Settings of the optimizer, of checkpoints, and of what ends a training."""
@@ -160,6 +162,23 @@ class MiniBuilding(Training):
     fresh_layers: PositiveInt = Field(2, description="Layers that are put in; everything else stays as it is.")
 
 
+class SentencePairs(Section):
+    """Learning by the pairs of [alignment] parallel: vectors of translations approach the source's vectors of the
+    sentences, by their mean squared error (Reimers and Gurevych 2020, with nothing trained but embeddings).
+    """
+
+    layers: Literal["bottom", "all"] = Field(
+        "bottom", description="Vectors are taken above the bottom layers that are adapted over, or above all layers."
+    )
+    pooling: Pooling = Field("mean", description="Pooling of hidden states into a vector, as in [tasks.retrieval].")
+    batch_pairs: PositiveInt = Field(64, description="Pairs in one update.")
+    masked_weight: NonNegativeFloat = Field(
+        0.0,
+        description="Weight of masked language modelling beside the pairs, whose squared error weighs 1; 0: pairs "
+        "alone, so that the output bias stays as initialised.",
+    )
+
+
 class Adaptation(Training):
     """Learning one language's embeddings over a frozen body (paper section 2, step 2)."""
 
@@ -179,6 +198,12 @@ class Adaptation(Training):
     early_checkpoints: tuple[PositiveInt, ...] = Field((), description="Further updates after which they are kept.")
     progressive: Progressive | None = Field(
         None, description="Begin on shallower mini-models, and go on on deeper ones; absent: one depth throughout."
+    )
+
+    pairs: SentencePairs | None = Field(
+        None,
+        exclude_if=is_none,
+        description="Learn by sentence pairs, in place of masked tokens or beside them; absent: masked tokens alone.",
     )
 
     @pydantic.model_validator(mode="after")

@@ -22,6 +22,7 @@ from pathlib import PurePosixPath
 
 from lingraft.artifacts.storage import RemotePath, TextPath, explain_read_errors, list_names, parse_path
 from lingraft.config.recipe import Recipe
+from lingraft.config.translations import ParallelText
 from lingraft.data.lines import read_lines
 from lingraft.data.parallel_text import Pair, PairOrError, filter_pairs
 from lingraft.errors import LingraftError, TextError, raise_errors
@@ -90,9 +91,33 @@ def parallel_hashes(recipe: Recipe, language: str) -> dict[str, str]:
         TextError: a file is missing or cannot be read.
     """
     sentences = recipe.alignment.parallel.get(language)
-    if sentences is None:
+    return {} if sentences is None else hash_parallel(sentences)
+
+
+def pair_hashes(recipe: Recipe, language: str) -> dict[str, str]:
+    """Hash the sentences that a language's adaptation learns from.
+
+    Returns:
+        The SHA-256 of their files' contents under "pairs"; an empty dict if the recipe has no [adaptation.pairs].
+
+    Raises:
+        TextError: a file is missing or cannot be read.
+    """
+    if recipe.adaptation.pairs is None:
         return {}
-    return _hash_files([parse_path(name) for name in ([sentences] if isinstance(sentences, str) else sentences)])
+    return {"pairs": parallel_hashes(recipe, language).get("translations", "")}
+
+
+def hash_parallel(files: ParallelText) -> dict[str, str]:
+    """Hash parallel text.
+
+    Returns:
+        The SHA-256 of its files' contents under "translations".
+
+    Raises:
+        TextError: a file is missing or cannot be read.
+    """
+    return _hash_files([parse_path(name) for name in ([files] if isinstance(files, str) else files)])
 
 
 def _hash_files(places: Iterable[TextPath]) -> dict[str, str]:

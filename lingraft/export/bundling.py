@@ -1,16 +1,28 @@
-"""Export of a bundle, the bodies of one task or of a primary with the tables of many languages; adding a language."""
+"""Export of a bundle, the bodies of one task or of a primary with the tables of many languages; adding a language.
+
+Legend: N vectors, E width of a vector.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.artifacts.manifest import Kind
-from lingraft.bundle.format import PRECISIONS, BundleKind, Precision, TableFormat, body_part, bundle_languages
+from lingraft.bundle.format import (
+    PRECISIONS,
+    RANGES,
+    BundleKind,
+    Precision,
+    TableFormat,
+    body_part,
+    bundle_languages,
+)
 from lingraft.bundle.runtime import installed_runtime
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.gate import PARITY_TOLERANCE
@@ -40,17 +52,19 @@ def export_bundle(
     tables: TableFormat = "float32",
     examples: Mapping[str, Any] | None = None,
     prompts: Mapping[str, Mapping[str, str]] | None = None,
+    ranges: Path | None = None,
 ) -> Artifact:
     """Export a task, or a primary itself, with its source language and all languages of `embeddings`.
 
     fp32 is always written. The metric of each precision is measured on `examples`: rows of the task, or blocks (N, T)
     for a primary, by language. `prompts` are texts for people who try the endpoint, by language and input; those of the
-    task's recipe if None.
+    task's recipe if None. `ranges` is an `.npy` file of vectors (N, E) of a retrieval task, such as those of an index,
+    between whose smallest and largest values the endpoint quantises vectors to 8 bits.
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two inputs have the same language, the outputs of ONNX Runtime and PyTorch differ, or examples are
-            of a language that is not exported.
+        ExportError: two inputs have the same language, the outputs of ONNX Runtime and PyTorch differ, examples are of
+            a language that is not exported, or the vectors of `ranges` are not the task's.
         MissingExtraError: ONNX Runtime is not installed.
         ServingError: two ONNX Runtimes are installed.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
@@ -62,10 +76,13 @@ def export_bundle(
     if prompts is None:
         settings = exported.settings
         prompts = {language: settings.asked(language) for language in settings.examples} if settings else {}
+    ranges_2E = _load_ranges(ranges, exported) if ranges else None
     languages = [ExportedLanguage.from_artifact(source, tables) for source in sources.values()]
     chosen = sort_precisions(precisions)
     with artifact.create(out, Kind.BUNDLE) as draft:
         write_bodies(draft, exported, chosen)
+        if ranges_2E is not None:
+            draft.tensors(RANGES, {RANGES: ranges_2E})
         for language in languages:
             write_language(draft, language, exported)
         parity = {
@@ -83,6 +100,31 @@ def export_bundle(
     return Artifact.load(out, Kind.BUNDLE)
 
 
+def _load_ranges(file: Path, exported: ExportedModel) -> Tensor:
+    """Return the smallest and largest value (2, E) of each column of stored vectors."""
+    if exported.kind != "retrieval":
+        raise ExportError(
+            f"ranges are of vectors of a task of kind 'retrieval', and this is of kind {exported.kind!r}. Leave them "
+            "out."
+        )
+    try:
+        vectors_NE = np.load(file, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ExportError(f"{file} is no array of numbers: {error}. Write it with numpy.save.") from error
+    if vectors_NE.ndim != 2 or vectors_NE.shape[1] != exported.net.width or len(vectors_NE) < 2:
+        raise ExportError(
+            f"{file} has the shape {vectors_NE.shape}, but vectors of {exported.name!r} are {exported.net.width} wide. "
+            "Give two or more of its vectors, or their smallest and largest values, as (vectors, width)."
+        )
+    ranges_2E = torch.from_numpy(np.stack([vectors_NE.min(0), vectors_NE.max(0)]).astype(np.float32))
+    if vectors_NE.dtype.kind != "f" or not ranges_2E.isfinite().all():
+        raise ExportError(
+            f"{file} holds {vectors_NE.dtype}, or values that are not finite. Give vectors of finite floating-point "
+            "numbers, as they were before they were quantised."
+        )
+    return ranges_2E
+
+
 def load_sources(
     primary: Path, task: Path | None, embeddings: Sequence[Path]
 ) -> tuple[ExportedModel, dict[str, Primary | Embeddings], dict[str, str]]:
@@ -90,7 +132,7 @@ def load_sources(
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two inputs have the same language.
+        ExportError: two inputs have the same language, or neither a task nor an MLM head is there.
         ArtifactError: an input is not what it should be.
     """
     source = load_primary(primary)
@@ -105,6 +147,10 @@ def load_sources(
         fingerprints[f"embeddings-{target.language}"] = target.fingerprint
     languages = dict(zip(names, sources, strict=True))
     if task is None:
+        if not source.encoder.depths:
+            raise ExportError(
+                f"the primary {primary} has no MLM head, and so cannot fill masks. Export a task of it (--task)."
+            )
         return ExportedModel.of_primary(source), languages, fingerprints
     model = load_task(task)
     model.swap_in(source)

@@ -5,7 +5,7 @@ Legend: B batch, T tokens, D width.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, assert_never, cast
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import PRIMARY, Task
 from lingraft.export.body import BodyInputs, add_body
 from lingraft.export.graph_builder import Graph
-from lingraft.export.heads import Outputs, add_classifier, add_mlm_head, add_token_head
+from lingraft.export.heads import Outputs, add_classifier, add_mlm_head, add_token_head, add_vector_layers
 from lingraft.model.encoder import Encoder, MlmHead, Vocabulary
 from lingraft.model.loading import Primary
 from lingraft.tasks.finetuned import TaskModel
@@ -103,15 +103,26 @@ class ExportedModel:
 
     def add_nodes(self, graph: Graph, inputs: BodyInputs, precision: Precision) -> Outputs:
         """Add body and head to a graph, and return its outputs."""
-        is_of_texts = OUTPUTS[self.kind][0] in ROW_OUTPUTS
-        first_only = is_of_texts and not self.shape.pools_mean
-        hidden_BTD = add_body(graph, self.encoder, inputs, precision, first_only)
-        if is_of_texts:
-            return add_classifier(graph, self.net, hidden_BTD, inputs.visible_BT)
-        if self.kind == PRIMARY:
-            name = f"heads.{self.shape.layers}"
-            return add_mlm_head(graph, self._head, name, self.shape, hidden_BTD)
-        return add_token_head(graph, self.net, hidden_BTD, OUTPUTS[self.kind][0])
+        hidden_BTD = add_body(graph, self.encoder, inputs, precision, self._reads_first_only)
+        match self.kind:
+            case "documents" | "texts" | "pairs":
+                return add_classifier(graph, self.net, hidden_BTD, inputs.visible_BT)
+            case "questions" | "tags":
+                return add_token_head(graph, self.net, hidden_BTD, OUTPUTS[self.kind][0])
+            case "retrieval":
+                return add_vector_layers(graph, self.net, hidden_BTD, inputs.visible_BT)
+            case "primary":
+                name = f"heads.{self.shape.layers}"
+                return add_mlm_head(graph, self._head, name, self.shape, hidden_BTD)
+            case unknown:
+                assert_never(unknown)
+
+    @property
+    def _reads_first_only(self) -> bool:
+        """Whether only the first token's state is read, so that the last layer need not compute the others."""
+        if self.kind == "retrieval":
+            return bool(self.net.settings.pooling == "first")
+        return OUTPUTS[self.kind][0] in ROW_OUTPUTS and not self.shape.pools_mean
 
     @property
     def _head(self) -> MlmHead:

@@ -25,12 +25,18 @@ from lingraft.tasks.class_scores import class_scores
 from lingraft.tasks.finetuned import TaskModel
 
 _FILE = "model_card.md"
+_SIMILARITY = "sentence-similarity"
 _TASK_WORDS = {
     "fill-mask": "masked language model",
     "text-classification": "text classification",
     "question-answering": "extractive question answering",
     "token-classification": "token classification",
+    _SIMILARITY: "text embedding",
 }
+_EMBEDDING = """from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")
+print(model.similarity(model.encode_query(["..."]), model.encode_document(["...", "..."])))"""
 
 _ANSWERING = """import torch
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
@@ -84,9 +90,8 @@ class CardSubject:
 
     @property
     def trained_here(self) -> dict[str, Manifest]:
-        """Manifests without that of an imported primary, which was trained elsewhere."""
-        parts = self.parts.items()
-        return {name: part.manifest for name, part in parts if name != "primary" or not self.origin}
+        """Manifests without those of an imported primary and task, which were trained elsewhere."""
+        return {name: part.manifest for name, part in self.parts.items() if not part.manifest.record.get("origin")}
 
 
 def model_card(model: CardSubject, evaluation: Path | None = None, data: Sequence[Path] = ()) -> str:
@@ -138,7 +143,7 @@ def _front_matter(model: CardSubject, sources: TrainingData) -> str:
     return ModelCardData(
         language=model.language,
         license=_licence(model, sources),
-        library_name="transformers",
+        library_name="sentence-transformers" if model.form.pipeline == _SIMILARITY else "transformers",
         pipeline_tag=model.form.pipeline,
         base_model=base,
         tags=["lingraft", "mini-model-adaptation"],
@@ -166,8 +171,10 @@ def _summary(model: CardSubject) -> str:
         f"An encoder of {shape.layers} layers, width {shape.width} (`{model.model_type}`), with a vocabulary of "
         f"{vocabulary} pieces for the language `{model.language}`."
     ]
-    if model.task:
+    if model.task and not model.task.manifest.record.get("origin"):
         parts.append(f"Its body was finetuned on the task `{model.task.name}` in `{model.task.manifest.language}`.")
+    if model.form.pipeline == _SIMILARITY and model.task and model.language != model.task.manifest.language:
+        parts.append(f"Its vectors are compared with those of the same task in `{model.task.manifest.language}`.")
     if model.task and model.task.labels:
         parts.append("Labels: " + ", ".join(f"`{label}`" for label in model.task.labels) + ".")
     return " ".join(parts)
@@ -199,6 +206,9 @@ def _adaptation(details: Mapping[str, Any], layers: int) -> str:
 def _usage(model: CardSubject) -> Iterator[str]:
     if model.form.pipeline == "question-answering":  # transformers has no pipeline for it any more
         yield _ANSWERING
+        return
+    if model.form.pipeline == _SIMILARITY:
+        yield _EMBEDDING
         return
     yield "from transformers import pipeline"
     yield ""
@@ -260,6 +270,9 @@ def _task_scores(scores: TaskScores, seed: int, language: str) -> str:
             (f"{scores.metric}, mean of {len(every.by_seed)} seeds", f"{every.mean:.1%} ± {every.deviation:.1%}")
         )
     rows += [(f"{name.replace('_', ' ')}, mean of seeds", f"{found.mean:.1%}") for name, found in scores.others.items()]
+    rows += [
+        (f"{scores.metric}, {name.replace('_', ' ')}", f"{found.mean:.1%}") for name, found in scores.baselines.items()
+    ]
     return markdown_table((f"{scores.examples:,} test examples in `{language}`", "score"), rows)
 
 

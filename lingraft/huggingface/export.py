@@ -1,6 +1,8 @@
 """A model for one language as a folder that transformers loads without code of ours, held to what our own computes.
 
-Legend: B batch, T tokens, N tokens that are no padding.
+A task of kind 'retrieval' is a folder of sentence-transformers, whose encoder transformers loads.
+
+Legend: B batch, T tokens, D width, V vocabulary.
 """
 
 import contextlib
@@ -18,13 +20,15 @@ from lingraft.errors import ExportError, MissingExtraError
 from lingraft.huggingface.card import CardSubject, model_card
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
 from lingraft.huggingface.model import encoder_of, hf_class_of, hf_config, hf_tensors, own_model_type
+from lingraft.huggingface.sentence_transformer import write_modules
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
 from lingraft.tasks.finetuned import TaskModel, load_task
 from lingraft.tasks.pairs import pad, pad_types
+from lingraft.tasks.retrieval import TextEmbedder
 
 TOLERANCE = 1e-5
-"""Largest absolute difference of a logit between transformers on the written folder and ours, both in float64."""
+"""Largest absolute difference of an output between transformers on the written folder and ours, both in float64."""
 
 
 class HfExport(NamedTuple):
@@ -32,9 +36,9 @@ class HfExport(NamedTuple):
 
     folder: Path
     auto_class: str
-    """Class of transformers that loads it."""
+    """Class of transformers that loads it, or the encoder of an embedding model."""
     difference: float
-    """Largest absolute difference of a logit."""
+    """Largest absolute difference of a logit, or of a hidden state of an embedding model."""
 
 
 def export_hf(
@@ -47,8 +51,9 @@ def export_hf(
 ) -> HfExport:
     """Write a folder for transformers' AutoModel classes and AutoTokenizer, with a model card.
 
-    Without `embeddings` the source's own are written; without `task`, a masked language model with the primary's last
-    head. `evaluation` and `data`, text artifacts and blocks that lead to them, are for the card.
+    sentence-transformers loads that of a task of kind 'retrieval', with pooling, layers and prompts. Without
+    `embeddings` the source's own are written; without `task`, a masked language model with the primary's last head.
+    `evaluation` and `data`, text artifacts and blocks that lead to them, are for the card.
 
     Raises:
         AlignmentError: embeddings, task or evaluation belong to another primary.
@@ -76,6 +81,8 @@ def export_hf(
         save_file(hf_tensors(net, model_type), folder / "model.safetensors", metadata={"format": "pt"})
         write_text(folder / "tokenizer.json", fast_tokenizer(brought.tokenizer, shape).to_str(pretty=True))
         write_json(folder / "tokenizer_config.json", tokenizer_config(brought.tokenizer, shape))
+        if isinstance(net, TextEmbedder):
+            write_modules(folder, net)
         write_text(folder / "README.md", page)
         difference = _difference(folder, net)
     return HfExport(out, hf_class_of(net).auto_class, difference)
@@ -83,6 +90,10 @@ def export_hf(
 
 def _net(source: Primary, brought: Primary | Embeddings, finetuned: TaskModel | None) -> nn.Module:
     if finetuned is None:
+        if not source.encoder.depths:
+            raise ExportError(
+                "the primary has no MLM head, so that it is no masked language model. Export a task of it."
+            )
         if isinstance(brought, Embeddings):
             source.swap_in(brought)
         return source.encoder
@@ -94,7 +105,7 @@ def _net(source: Primary, brought: Primary | Embeddings, finetuned: TaskModel | 
 
 @torch.inference_mode()
 def _difference(folder: Path, net: nn.Module) -> float:
-    """Largest absolute difference of a logit.
+    """Largest absolute difference of a logit, or of a hidden state of an embedding model.
 
     Computed in float64, in which equal weights leave no room for rounding: a difference is then a difference of models.
 
@@ -106,14 +117,12 @@ def _difference(folder: Path, net: nn.Module) -> float:
     tokens_BT, visible_BT, types_BT = _parity_batch(encoder_of(net))
     given = {} if types_BT is None else {"token_type_ids": types_BT}
     found = theirs(input_ids=tokens_BT, attention_mask=visible_BT.long(), **given)
-    ours = _lingraft_logits(net, tokens_BT, visible_BT, types_BT)
-    is_span = "start_logits" in found  # starts and ends of answers, which ours has side by side
-    logits = torch.stack([found.start_logits, found.end_logits], -1) if is_span else found.logits
-    differences = (ours - logits).abs()
+    ours = _lingraft_outputs(net, tokens_BT, visible_BT, types_BT)
+    differences = (ours - _transformers_outputs(found)).abs()
     difference = float((differences[visible_BT] if ours.dim() > 2 else differences).max())
     if not difference <= TOLERANCE:
         raise ExportError(
-            f"transformers and lingraft differ by {difference:.2g} in a logit, more than {TOLERANCE:g}. Nothing was "
+            f"transformers and lingraft differ by {difference:.2g} in an output, more than {TOLERANCE:g}. Nothing was "
             "written. Check that the weights are finite, then report it with the versions of both."
         )
     return difference
@@ -148,13 +157,23 @@ def _progress_bar_off() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _lingraft_logits(net: nn.Module, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None) -> Tensor:
-    """Logits of ours; (B, T, V) of masked tokens for a bare encoder."""
-    if not isinstance(net, Encoder):
+def _transformers_outputs(found: Any) -> Tensor:
+    if "start_logits" in found:  # starts and ends of answers, which ours has side by side
+        return torch.stack([found.start_logits, found.end_logits], -1)
+    outputs: Tensor = found.logits if "logits" in found else found.last_hidden_state
+    return outputs
+
+
+def _lingraft_outputs(net: nn.Module, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None) -> Tensor:
+    """Logits of ours; (B, T, V) of masked tokens for a bare encoder, and hidden states (B, T, D) below vectors."""
+    if not isinstance(net, Encoder | TextEmbedder):
         logits: Tensor = net(tokens_BT, visible_BT, types_BT)
         return logits
-    depth = net.shape.layers
-    hidden_BTD = net.hidden_states(tokens_BT, (depth,), visible_BT, types_BT)[depth]
+    encoder = encoder_of(net)
+    depth = encoder.shape.layers
+    hidden_BTD = encoder.hidden_states(tokens_BT, (depth,), visible_BT, types_BT)[depth]
+    if isinstance(net, TextEmbedder):
+        return hidden_BTD
     logits_BTV: Tensor = net.heads[str(depth)](hidden_BTD, net.vocabulary)
     return logits_BTV
 

@@ -32,7 +32,19 @@ TOKENIZER_FILES = (
     SENTENCEPIECE,
 )
 CARD = "README.md"
-_DOWNLOADED = [CONFIG, WEIGHTS, INDEX, "model-*.safetensors", CARD, *TOKENIZER_FILES]
+MODULES = "modules.json"
+SENTENCE_TRANSFORMERS_CONFIG = "config_sentence_transformers.json"
+ADAPTER = "adapter_config.json"
+_CHECKPOINT = [CONFIG, WEIGHTS, INDEX, "model-*.safetensors", *TOKENIZER_FILES, ADAPTER, "sentence_*_config.json"]
+_MODULE_FOLDERS = "[0-9]*_*/"
+"""Folders of sentence-transformers' modules, such as 1_Pooling."""
+_DOWNLOADED = [
+    CARD,
+    MODULES,
+    SENTENCE_TRANSFORMERS_CONFIG,
+    *_CHECKPOINT,
+    *(f"{_MODULE_FOLDERS}{name}" for name in _CHECKPOINT),
+]
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _OTHER_WEIGHTS = ("*.h5", "*.msgpack", "*.onnx", "*.bin.index.json")
 
@@ -120,7 +132,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise CheckpointError(f"{folder} has no {CONFIG}: it is no checkpoint of transformers. Give one that is.")
-    return _read_json_object(path)
+    return read_json_object(path)
 
 
 def read_weights(folder: Path) -> dict[str, "Tensor"]:
@@ -173,7 +185,7 @@ def _read_shards(folder: Path) -> dict[str, "Tensor"]:
 
 
 def _weight_map(folder: Path) -> Mapping[str, str]:
-    places = _read_json_object(folder / INDEX).get("weight_map")
+    places = read_json_object(folder / INDEX).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise CheckpointError(f"{folder / INDEX} has no weight_map of tensor names to files. Fetch it anew.")
     wrong = sorted({name for name in places.values() if Path(name).name != name or not name.endswith(".safetensors")})
@@ -196,11 +208,32 @@ def _read_safetensors(path: Path) -> dict[str, "Tensor"]:
         raise CheckpointError(f"{path} is not readable: {error}. Fetch it anew.") from error
 
 
-def _read_json_object(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not JSON: {error}. Fetch it anew.") from error
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Return a file's JSON object.
+
+    Raises:
+        CheckpointError: it holds none.
+    """
+    value = _read_json(path)
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} holds no JSON object. Fetch it anew.")
     return value
+
+
+def read_json_list(path: Path) -> list[Any]:
+    """Return a file's JSON array.
+
+    Raises:
+        CheckpointError: it holds none.
+    """
+    value = _read_json(path)
+    if not isinstance(value, list):
+        raise CheckpointError(f"{path} holds no JSON array. Fetch it anew.")
+    return value
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not JSON: {error}. Fetch it anew.") from error

@@ -3,7 +3,7 @@
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pydantic
 
@@ -13,46 +13,86 @@ from lingraft.artifacts.files import require_new
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.section import Language
+from lingraft.config.tasks import Task
 from lingraft.console import say
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
 from lingraft.huggingface import hub
 from lingraft.huggingface.config import HfConfig, parse_config
 from lingraft.huggingface.hub import HfCheckpoint
-from lingraft.huggingface.tokenizer import import_tokenizer
-from lingraft.huggingface.weights import CheckpointError, ConvertedWeights, from_checkpoint
+from lingraft.huggingface.sentence_transformer import EmbeddingModel, is_embedding_model, read_embedding_model
+from lingraft.huggingface.tokenizer import import_tokenizer, template_ids
+from lingraft.huggingface.weights import CheckpointError, ConvertedWeights, from_checkpoint, has_mlm_head
+from lingraft.model.encoder import Encoder
 from lingraft.model.loading import save_vocabulary
 from lingraft.model.swap import make_vocabulary
+from lingraft.tasks.finetuned import save_task
+from lingraft.tasks.kinds import kind_of
 from lingraft.training.schedule import write_curve
+
+_TASK = "retrieval"
+"""Name of an embedding model's task."""
+
+
+class Imported(NamedTuple):
+    """Artifacts that a checkpoint became."""
+
+    primary: Artifact
+    task: Artifact | None
+    """Task of kind 'retrieval' on the primary, where the checkpoint is an embedding model."""
 
 
 def import_hf(
-    source: str, out: Path, language: str, revision: str | None = None, block_tokens: int | None = None
-) -> Artifact:
-    """Turn a masked language model of RoBERTa, XLM-R, CamemBERT, BERT or ModernBERT into a primary with one head.
+    source: str,
+    out: Path,
+    language: str,
+    revision: str | None = None,
+    block_tokens: int | None = None,
+    task_out: Path | None = None,
+) -> Imported:
+    """Turn a RoBERTa, XLM-R, CamemBERT, BERT or ModernBERT checkpoint into a primary, with one MLM head if it has it.
 
-    MINIPOST starts from it (paper section 2, step 1b). It has cost us nothing and has no learning curve. `source` is a
-    folder or a hub id such as 'roberta-base', `language` a BCP 47 tag, and `revision` a branch, tag or commit on the
-    hub. `block_tokens` is the longest input of the primary, if shorter than that of the checkpoint.
+    An embedding model of sentence-transformers becomes a primary and a task: what turns the last hidden states into a
+    text's vector is the task. MINIPOST starts from the primary (paper section 2, step 1b). It has cost us nothing and
+    has no learning curve.
+
+    Args:
+        source: folder, or hub id such as 'roberta-base'.
+        out: folder of the primary.
+        language: BCP 47 tag.
+        revision: branch, tag or commit on the hub.
+        block_tokens: longest input of the primary, if shorter than that of the checkpoint.
+        task_out: folder of the task; absent: `out` with '-retrieval' behind its name.
 
     Raises:
-        CheckpointError: it cannot be had, is a pickle, of another architecture, or lacks or exceeds its tensors; or
-            `block_tokens` is not from 8 to the checkpoint's longest input.
+        CheckpointError: it cannot be had, is a pickle, of another architecture, or lacks or exceeds its tensors; its
+            modules compute what no task does; or `block_tokens` is not from 8 to the checkpoint's longest input.
         TokenizerError: its tokenizer is missing or damaged, has more pieces than the token table rows, or another
             pad id than the configuration, or lacks a special piece.
         MissingExtraError: the extra 'huggingface' is not installed.
-        ArtifactError: `out` is not empty or cannot be written.
+        ArtifactError: `out` or `task_out` is not empty or cannot be written.
     """
     require_new(out)
     _require_language(language)
     found = hub.locate_checkpoint(source, revision)
+    embedding = read_embedding_model(found.folder) if is_embedding_model(found.folder) else None
+    task_out = task_out or out.with_name(f"{out.name}-retrieval")
+    if embedding:
+        require_new(task_out)
+        found = found._replace(folder=embedding.body)
     settings = parse_config(hub.read_config(found.folder))
-    _require_block_tokens(settings.shape, block_tokens)
+    longest = min(settings.shape.block_tokens, embedding.longest or settings.shape.block_tokens) if embedding else None
+    _require_block_tokens(longest or settings.shape.block_tokens, block_tokens)
+    block_tokens = block_tokens or longest
     weights = hub.read_weights(found.folder)
+    if not has_mlm_head(weights, settings.model_type):
+        settings = settings._replace(shape=settings.shape.cut(settings.shape.layers, ()))
     with tempfile.TemporaryDirectory() as folder:
         kept = import_tokenizer(found.folder, settings.model_type, language, Path(folder))
         _require_rows(kept.tokenizer, settings.vocabulary, source)
         _require_pad(kept.tokenizer, settings, source)
+        if embedding:
+            _require_template(kept.tokenizer, source)
         converted = from_checkpoint(
             weights,
             settings.shape,
@@ -64,10 +104,11 @@ def import_hf(
         converted = _trim_vocabulary(converted, len(kept.tokenizer))
         if block_tokens:
             settings, converted = _shortened(settings, converted, block_tokens)
-        made = _save(out, settings, converted, kept.tokenizer, found)
-    for note in (*settings.notes, *converted.notes, *kept.notes):
+        primary = _save_primary(out, settings, converted, kept.tokenizer, found)
+    task = _save_task(task_out, primary, settings.shape, converted, embedding) if embedding else None
+    for note in (*settings.notes, *converted.notes, *kept.notes, *(embedding.notes if embedding else ())):
         say(f"{source}: {note}")
-    return made
+    return Imported(primary, task)
 
 
 def recipe_section(shape: EncoderShape) -> str:
@@ -94,10 +135,10 @@ def _require_language(language: str) -> None:
         raise CheckpointError(f"language {language!r} is no BCP 47 tag. Give one such as 'en' or 'pt-BR'.") from error
 
 
-def _require_block_tokens(shape: EncoderShape, block_tokens: int | None) -> None:
-    if block_tokens is not None and not 8 <= block_tokens <= shape.block_tokens:
+def _require_block_tokens(longest: int, block_tokens: int | None) -> None:
+    if block_tokens is not None and not 8 <= block_tokens <= longest:
         raise CheckpointError(
-            f"block_tokens {block_tokens} must be from 8 to {shape.block_tokens}, the longest input of the checkpoint."
+            f"block_tokens {block_tokens} must be from 8 to {longest}, the longest input of the checkpoint."
         )
 
 
@@ -145,7 +186,18 @@ def _require_pad(tokenizer: Tokenizer, settings: HfConfig, source: str) -> None:
     )
 
 
-def _save(
+def _require_template(tokenizer: Tokenizer, source: str) -> None:
+    """A text stands between a begin and an end, which are pooled as well."""
+    added, special = template_ids(tokenizer.model), tokenizer.special
+    if added != [special.begin, special.end]:
+        raise TokenizerError(
+            f"the tokenizer of {source} puts special pieces {added} around a text, but texts stand between begin "
+            f"({special.begin}) and end ({special.end}) here, and vectors depend on it. Take a model whose "
+            "tokenizer.json has a post_processor that adds the two."
+        )
+
+
+def _save_primary(
     out: Path, settings: HfConfig, converted: ConvertedWeights, tokenizer: Tokenizer, found: HfCheckpoint
 ) -> Artifact:
     tensors = converted.tensors
@@ -168,3 +220,32 @@ def _save(
             "record": {"precision": "fp32", "device": "cpu", "origin": origin},
         }
     return Artifact.load(out, Kind.PRIMARY)
+
+
+def _save_task(
+    out: Path, primary: Artifact, shape: EncoderShape, converted: ConvertedWeights, embedding: EmbeddingModel
+) -> Artifact:
+    """Write the task, whose body is the primary's own."""
+    settings = Task(name=_TASK, kind="retrieval", retrieval=embedding.settings)
+    kind = kind_of(settings)
+    net = kind.net(Encoder(shape, 0), [])
+    body = {f"encoder.{name}": t for name, t in converted.tensors.items() if not name.startswith("vocabulary.")}
+    net.load_state_dict({**net.state_dict(), **body, **embedding.tensors})
+    with artifact.create(out, Kind.TASK) as draft:
+        save_task(draft, net)
+        write_curve(draft, ())
+        draft.facts = {
+            "language": primary.manifest.language,
+            "tokenizer_hash": primary.manifest.tokenizer_hash,
+            "aligned_with": primary.fingerprint,
+            "details": {
+                "task": settings.name,
+                "settings": settings.model_dump(mode="json"),
+                "labels": [],
+                "seed": 1,
+                "metric": kind.metric,
+                "shape": shape.model_dump(mode="json"),
+            },
+            "record": primary.manifest.record,
+        }
+    return Artifact.load(out, Kind.TASK)

@@ -15,6 +15,7 @@ from lingraft.huggingface.weights import TENSOR_NAMINGS, to_checkpoint
 from lingraft.model.encoder import INITIAL_STD, Encoder
 from lingraft.tasks.classification import Classifier
 from lingraft.tasks.question_answering import SpanExtractor
+from lingraft.tasks.retrieval import TextEmbedder
 from lingraft.tasks.tagging import Tagger
 
 _CLASSES = {
@@ -32,7 +33,7 @@ class HfClass:
     """Class of transformers for a net of ours."""
 
     suffix: str
-    """End of the class's name, behind that of the model type or AutoModel."""
+    """End of the class's name, behind that of the model type or AutoModel; empty for the encoder alone."""
     pipeline: str
     """The pipeline that it serves, by the hub's name."""
     modules: Mapping[str, str] = field(default_factory=dict)
@@ -62,6 +63,7 @@ _FORMS: dict[type[nn.Module], HfClass] = {
     ),
     SpanExtractor: HfClass("ForQuestionAnswering", "question-answering", {"out": "qa_outputs"}, _IN_MODERNBERT),
     Tagger: HfClass("ForTokenClassification", "token-classification", {"out": "classifier"}, _IN_MODERNBERT),
+    TextEmbedder: HfClass("", "sentence-similarity"),
 }
 
 
@@ -91,7 +93,7 @@ def hf_config(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> di
     encoder = encoder_of(net)
     shape, special = encoder.shape, encoder.vocabulary.special
     config: dict[str, Any] = {
-        "architectures": [_CLASSES[model_type] + hf_class_of(net).suffix],
+        "architectures": [_CLASSES[model_type] + (hf_class_of(net).suffix or "Model")],
         "model_type": model_type,
         "vocab_size": len(encoder.vocabulary),
         "hidden_size": shape.width,
@@ -166,6 +168,12 @@ def hf_tensors(net: nn.Module, model_type: str) -> dict[str, Tensor]:
     names = form.modules_of(model_type)
     parts = [(*ours.rpartition("."), tensor) for ours, tensor in net.state_dict().items()]
     theirs |= {f"{names[module]}.{kind}": tensor for module, _, kind, tensor in parts if module in names}
+    if not form.suffix:
+        theirs = {name.removeprefix(f"{body}."): tensor for name, tensor in theirs.items()}
+    if not form.suffix and not shape.family.pre_norm:
+        # Nothing reads the pooler, but transformers would draw it at random and warn of it.
+        theirs |= {"pooler.dense.weight": torch.zeros(shape.width, shape.width)}
+        theirs |= {"pooler.dense.bias": torch.zeros(shape.width)}
     return {name: tensor.detach().contiguous().clone() for name, tensor in theirs.items()}
 
 

@@ -76,6 +76,16 @@ def import_tokenizer(checkpoint: Path, model_type: str, language: str, into: Pat
     return ImportedTokenizer(_load_with_special_ids(kept, language, _special_pieces(loaded), checkpoint), made)
 
 
+def template_ids(file: Path) -> list[int]:
+    """Return the ids of an empty text with the special pieces that a `tokenizer.json` puts around texts."""
+    from tokenizers import Tokenizer as FastTokenizer
+
+    fast = FastTokenizer.from_file(str(file))
+    fast.no_padding()
+    found: list[int] = fast.encode("").ids
+    return found
+
+
 def from_fairseq(model: Path, model_type: str) -> "tokenizers.Tokenizer":
     """Build the fast tokenizer of XLM-R or CamemBERT from its SentencePiece file, as transformers defines it.
 

@@ -90,6 +90,10 @@ _UNUSED_TENSORS = {
     "cls.seq_relationship.bias": "the head of next-sentence prediction",
 }
 """Tensors of theirs that we know and do not need, and what they are."""
+_NO_HEAD = (
+    "there is no MLM head: languages are learned over a mini-model, for which `lingraft mini` trains one "
+    "(system = 'MINIPOST')"
+)
 _OLD_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 _FLOATS = {torch.float32, torch.float16, torch.bfloat16}
 
@@ -148,6 +152,13 @@ def to_checkpoint(
     }
 
 
+def has_mlm_head(tensors: Mapping[str, Tensor], model_type: str) -> bool:
+    """Whether their tensors hold any part of an MLM head or an output bias; those of an encoder alone do not."""
+    naming = TENSOR_NAMINGS[model_type]
+    parts = [*naming.modules["heads.{}.dense"], *naming.modules["heads.{}.norm"], naming.decoder, naming.bias]
+    return any(name.startswith(tuple(parts)) for name in tensors)
+
+
 def from_checkpoint(
     tensors: Mapping[str, Tensor],
     shape: EncoderShape,
@@ -156,7 +167,7 @@ def from_checkpoint(
     tied: bool = True,
     has_output_bias: bool = True,
 ) -> ConvertedWeights:
-    """Return their tensors under our names, with one MLM head at the last layer.
+    """Return their tensors under our names, with one MLM head at the last layer unless the shape has none.
 
     `vocabulary`, the rows of the token table, `tied` and `has_output_bias` are what its configuration says.
 
@@ -166,18 +177,20 @@ def from_checkpoint(
     """
     naming = TENSOR_NAMINGS[model_type]
     notes = list[str]()
-    found = _without_unused(_renamed(tensors), naming, notes)
-    found = _with_tied_output(found, naming, tied, notes)
-    if not has_output_bias:
-        found[naming.bias] = torch.zeros(vocabulary)
-        notes.append(f"{naming.bias} is zeros, as the checkpoint has none")
-    names = tensor_names(shape, model_type, shape.layers)
+    found = _without_unused(_with_body_prefix(_renamed(tensors), naming), naming, notes)
+    if shape.mlm_heads:
+        found = _with_tied_output(found, naming, tied, notes)
+        if not has_output_bias:
+            found[naming.bias] = torch.zeros(vocabulary)
+            notes.append(f"{naming.bias} is zeros, as the checkpoint has none")
+    else:
+        notes.append(_NO_HEAD)
+    names = tensor_names(shape, model_type, shape.layers if shape.mlm_heads else None)
     _require_tensors(found, _shapes(shape, vocabulary, names))
     if halves := sorted({str(tensor.dtype) for tensor in found.values()} - {"torch.float32"}):
         notes.append(f"weights of {', '.join(halves)} became float32, which training needs; none changed its value")
-    return ConvertedWeights(
-        {ours: torch.cat([found[name].float() for name in theirs]) for ours, theirs in names.items()}, notes
-    )
+    converted = {ours: torch.cat([found[name].float() for name in theirs]) for ours, theirs in names.items()}
+    return ConvertedWeights({"vocabulary.bias_V": torch.zeros(vocabulary)} | converted, notes)
 
 
 def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -187,6 +200,14 @@ def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         old = next((ending for ending in _OLD_ENDINGS if name.endswith(ending)), None)
         renamed[name.removesuffix(old) + _OLD_ENDINGS[old] if old else name] = tensor
     return renamed
+
+
+def _with_body_prefix(tensors: dict[str, Tensor], naming: TensorNaming) -> dict[str, Tensor]:
+    """An encoder that was saved alone has names without the prefix of the body."""
+    prefix = f"{naming.body}."
+    if any(name.startswith(prefix) for name in tensors):
+        return tensors
+    return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
 
 
 def _without_unused(tensors: Mapping[str, Tensor], naming: TensorNaming, notes: list[str]) -> dict[str, Tensor]:
@@ -234,8 +255,8 @@ def _shapes(shape: EncoderShape, vocabulary: int, names: Mapping[str, tuple[str,
 def _require_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]) -> None:
     if missing := sorted(expected.keys() - tensors.keys()):
         raise CheckpointError(
-            f"the checkpoint lacks {_listed(missing)}. It must be that of a masked language model with its head "
-            "(transformers' ...ForMaskedLM), not of a bare encoder or a finetuned task, and whole."
+            f"the checkpoint lacks {_listed(missing)}. It must be that of a masked language model with its head, or of "
+            "an encoder alone (transformers' ...ForMaskedLM or ...Model), not of a finetuned task, and whole."
         )
     if surplus := sorted(tensors.keys() - expected.keys()):
         raise CheckpointError(

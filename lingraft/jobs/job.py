@@ -22,7 +22,7 @@ from lingraft.artifacts.names import mini_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.console import say
-from lingraft.data.bilingual_dictionary import parallel_hashes, translation_hashes
+from lingraft.data.bilingual_dictionary import pair_hashes, parallel_hashes, translation_hashes
 from lingraft.jobs.launchable import Input, InputList, Launchable, OptionalInput, Output, Role, none_if_empty
 from lingraft.tasks.fingerprints import marks_of
 from lingraft.training.schedule import read_curve
@@ -578,6 +578,10 @@ class AdaptationJob(_LanguageJob, frozen=True):
         return _work(self.recipe.steps_over(self.depth)[Stage.ADAPT].layers, self.recipe.adaptation)
 
     @override
+    def outside(self) -> Mapping[str, Any]:
+        return pair_hashes(self.recipe, self.tag)
+
+    @override
     def make(self, watch: Watch = unwatched) -> Artifact:
         from lingraft.stages.adapt import adapt
 
@@ -691,7 +695,7 @@ def _evaluated_tasks(recipe: Recipe) -> list[dict[str, Any]]:
 
 def _test_marks(recipe: Recipe, language: str) -> dict[str, Any]:
     """Hashes of the test examples in a language, of tasks that have examples of their own."""
-    return {task.name: marks_of(task, ("test",), language) for task in recipe.tasks if task.covers(language)}
+    return {task.name: marks_of(task, ("test",), language) for task in recipe.tasks_in(language)}
 
 
 def _work(layers: int, settings: "Training") -> float:

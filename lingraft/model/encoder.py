@@ -119,8 +119,8 @@ class Encoder(nn.Module):
         self.layers = build_layers(shape, range(shape.layers))
         # Pre-norm layers leave a sum that grows with depth. The final norm brings the top's to the scale that a head
         # reads, and would do so wrongly at another depth: each head has its own. It stands outside the head because
-        # tasks, too, read what is normalised, and train it with the body.
-        normed = shape.mlm_heads if family.pre_norm else ()
+        # tasks, too, read what is normalised, and train it with the body; they read the top, head or not.
+        normed = sorted({*shape.mlm_heads, shape.layers}) if family.pre_norm else ()
         self.final_norms = nn.ModuleDict({str(depth): layer_norm(shape) for depth in normed})
         self.heads = nn.ModuleDict({str(depth): MlmHead(shape) for depth in shape.mlm_heads})
         self.apply(init_weights)
@@ -157,7 +157,7 @@ class Encoder(nn.Module):
         if depth not in self.depths:
             raise DepthError(
                 f"depth {depth} has no MLM head: this primary has heads at {list(self.depths)}. Choose one of these, "
-                "or pretrain a primary with a head there (encoder.mlm_heads)."
+                "pretrain a primary with a head there (encoder.mlm_heads), or build a mini-model (system = 'MINIPOST')."
             )
 
     def hidden_states(
@@ -261,6 +261,11 @@ def fresh_layers(shape: EncoderShape, count: int) -> nn.ModuleList:
     return build_layers(shape, range(1, 1 + count)).apply(init_weights)
 
 
+def fresh_head(shape: EncoderShape) -> MlmHead:
+    """An MLM head of random weights, drawn from torch's global generator."""
+    return MlmHead(shape).apply(init_weights)
+
+
 def build_layers(shape: EncoderShape, numbers: range) -> nn.ModuleList:
     """Layers of the family for the places given, which are counted from 0."""
     if shape.family.pre_norm:
@@ -268,17 +273,20 @@ def build_layers(shape: EncoderShape, numbers: range) -> nn.ModuleList:
     return nn.ModuleList(Layer(shape) for _ in numbers)
 
 
-def mini_model(primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.ModuleList = ()) -> Encoder:
+def mini_model(
+    primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.ModuleList = (), head: MlmHead | None = None
+) -> Encoder:
     """The bottom of a primary with an MLM head as a model of its own; nothing is copied, all modules are shared.
 
     Without fresh layers the head is the one that the primary was trained with at `depth` (MINIJOINT); with them it is
-    the primary's last one, above the fresh layers (MINIPOST, section 2).
+    the primary's last one, above the fresh layers (MINIPOST, section 2), or `head`, if the primary has none.
 
     Raises:
-        DepthError: without fresh layers, the primary has no head at `depth`.
+        DepthError: there is no `head`, and the primary has none where it is needed.
     """
     headed = primary.shape.layers if fresh else depth
-    primary.require_depth(headed)
+    if head is None:
+        primary.require_depth(headed)
     top = depth + len(fresh)
     with torch.device("meta"):
         mini = Encoder(primary.shape.cut(top, (top,)), 0)
@@ -286,7 +294,7 @@ def mini_model(primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.Mod
     for name, embeddings in primary.named_parameters(recurse=False):  # of positions and segments
         setattr(mini, name, embeddings)
     mini.layers = nn.ModuleList([*primary.layers[:depth], *fresh])
-    mini.heads = nn.ModuleDict({str(top): primary.heads[str(headed)]})
+    mini.heads = nn.ModuleDict({str(top): primary.heads[str(headed)] if head is None else head})
     if primary.shape.family.pre_norm:
         mini.final_norms = nn.ModuleDict({str(top): primary.final_norms[str(headed)]})
     return mini

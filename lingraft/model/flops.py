@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lingraft.config.systems import Step, TrainedPart
+from lingraft.config.training import Adaptation
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
@@ -144,6 +145,18 @@ def finetuning_update_shape(recipe: "Recipe", step: Step, settings: "Finetuning"
 
 
 def step_flops(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int, window: int | None = None) -> float:
-    """FLOPs of such an update, by the paper's formulas; attention stays within windows of so many tokens, if given."""
+    """FLOPs of such an update, by the paper's formulas; attention stays within windows of so many tokens, if given.
+
+    An update of sentence pairs counts as three passes of sentences as long as a block: one for the source's vector, and
+    two for the gradient of the embeddings.
+    """
     work = mlm_update_shape(recipe, step, settings, vocabulary)
-    return flops_per_update(step, work.within(window) if window else work)
+    masked = flops_per_update(step, work.within(window) if window else work)
+    pairs = settings.pairs if isinstance(settings, Adaptation) else None
+    if pairs is None:
+        return masked
+    layers = recipe.encoder.layers if pairs.layers == "all" else step.layers - step.fresh_layers
+    shape = UpdateShape.of(
+        recipe.encoder, layers=layers, vocabulary=0, batch_blocks=pairs.batch_pairs, mask_rate=0.0, heads=0
+    )
+    return shape.pretraining_flops() + (masked if pairs.masked_weight else 0.0)

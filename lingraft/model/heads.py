@@ -4,12 +4,13 @@ Legend: B batch, T tokens, D width.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import torch
 from torch import Tensor, nn
 
 from lingraft.config.encoder import EncoderShape
+from lingraft.config.training import Pooling
 from lingraft.model.kernels.layer import ACTIVATIONS
 from lingraft.model.pre_norm import layer_norm
 
@@ -26,6 +27,19 @@ def mean_of_tokens(hidden_BTD: Tensor, counted_BT: Tensor) -> Tensor:
     """Return the mean (B, D) of the states of each text's tokens that count; one at least must."""
     weights_BT1 = counted_BT[:, :, None].to(hidden_BTD.dtype)
     return (hidden_BTD * weights_BT1).sum(1) / weights_BT1.sum(1)
+
+
+def pool(hidden_BTD: Tensor, visible_BT: Tensor, pooling: Pooling) -> Tensor:
+    """Return one vector (B, D) a text of its tokens' states; padding stands behind the tokens."""
+    match pooling:
+        case "mean":
+            return mean_of_tokens(hidden_BTD, visible_BT)
+        case "first":
+            return hidden_BTD[:, 0]
+        case "last":
+            return hidden_BTD[torch.arange(len(hidden_BTD), device=hidden_BTD.device), visible_BT.sum(1) - 1]
+        case unknown:
+            assert_never(unknown)
 
 
 def mlm_head_layers(shape: EncoderShape) -> HeadLayers:

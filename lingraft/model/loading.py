@@ -13,8 +13,11 @@ from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, RecipeError, TokenizerError
-from lingraft.model.encoder import Encoder, Vocabulary, build_layers, mini_model
+from lingraft.model.encoder import Encoder, MlmHead, Vocabulary, build_layers, mini_model
 from lingraft.model.swap import make_vocabulary, swap
+
+HEAD_PART = "head"
+"""Part of a mini-model that holds its MLM head, where the primary has none."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,8 @@ class FreshLayers:
     """MINIPOST's fresh layers, which make a mini-model of the bottom of the primary that they were trained in."""
 
     layers: Sequence[nn.Module]
+    head: MlmHead | None
+    """MLM head that was trained with them; None where it is the primary's last one."""
     depth: int
     """Bottom layers of the primary that it shares."""
     aligned_with: str
@@ -107,7 +112,7 @@ class FreshLayers:
         """
         what, again = f"the mini-model of depth {self.depth}", "Build the mini-model again (`lingraft mini`)"
         require_aligned(what, self.aligned_with, primary.fingerprint, again)
-        return mini_model(primary.encoder, self.depth, self.layers)
+        return mini_model(primary.encoder, self.depth, self.layers, self.head)
 
 
 def load_mini(folder: Path) -> FreshLayers:
@@ -121,8 +126,11 @@ def load_mini(folder: Path) -> FreshLayers:
     shape: EncoderShape = manifest.detail("shape", EncoderShape)
     layers = build_layers(shape, range(1, 1 + manifest.detail("fresh_layers", PositiveInt)))
     load_tensors(layers, artifact, "layers", elsewhere=())
+    head = MlmHead(shape) if HEAD_PART in manifest.fingerprints else None
+    if head:
+        load_tensors(head, artifact, HEAD_PART, elsewhere=())
     depth = manifest.detail("depth", PositiveInt)
-    return FreshLayers([*layers], depth, str(manifest.aligned_with), artifact.fingerprint, manifest)
+    return FreshLayers([*layers], head, depth, str(manifest.aligned_with), artifact.fingerprint, manifest)
 
 
 def load_tensors(module: nn.Module, artifact: Artifact, part: str, elsewhere: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.config.encoder import EncoderShape
-from lingraft.config.tasks import Task
+from lingraft.config.tasks import ParallelDocuments, Task
 from lingraft.data.splits import SplitName
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, MissingExtraError, TextError
@@ -16,6 +16,7 @@ from lingraft.stages.evaluate import load_tasks
 from lingraft.tasks.examples import load_examples
 from lingraft.tasks.finetuned import TaskModel
 from lingraft.tasks.kinds import kind_of
+from lingraft.tasks.searches import load_searches
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,16 @@ class LanguageTask:
             raise NotJudgedError(f"its test examples are in {list(self.settings.languages)}, none in {language!r}")
         if self.settings.reads_text:
             _require_labels(text, language)
+        if isinstance(self.settings.test, ParallelDocuments):
+            return text.fingerprint
         try:
+            if self.settings.kind == "retrieval":
+                return _hash(load_searches(self.settings, language))
             examples = load_examples(self.settings, "test", language, text)
         except (TextError, MissingExtraError) as error:
             raise NotJudgedError(str(error)) from error
         kind_of(self.settings).prepare(examples, self.labels, tokenizer, self.shape)
-        return hashlib.sha256("\n".join(map(repr, examples)).encode()).hexdigest()
+        return _hash(examples)
 
 
 class NotJudgedError(TextError):
@@ -79,6 +84,10 @@ def open_tasks(folders: Sequence[Path], primary: str) -> dict[str, LanguageTask]
         AlignmentError: one was finetuned from another primary.
     """
     return {name: _without_weights(name, models, primary) for name, models in load_tasks(folders).items()}
+
+
+def _hash(examples: Sequence[object]) -> str:
+    return hashlib.sha256("\n".join(map(repr, examples)).encode()).hexdigest()
 
 
 def _require_labels(text: Artifact, language: str) -> None:

@@ -151,7 +151,7 @@ def drop_unlabelled_tasks(recipe: Recipe) -> Recipe:
 
 
 def _can_be_judged(recipe: Recipe, task: Task, language: str) -> bool:
-    if not task.covers(language):
+    if not recipe.judges(task, language):
         return False
     if task.reads_text:
         sample = samples.take_sample(recipe.text, recipe.split, language)

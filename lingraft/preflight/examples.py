@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from lingraft.config.recipe import Recipe
-from lingraft.config.tasks import Task
+from lingraft.config.tasks import ParallelDocuments, Task
 from lingraft.data.splits import SplitName
 from lingraft.errors import LingraftError
 from lingraft.tasks.examples import AnyExample, read_examples
 from lingraft.tasks.labelled_texts import Example
+from lingraft.tasks.searches import load_searches
 from lingraft.tasks.tagged_sentences import Sentence
 
 MAX_EXAMPLES = 500_000
@@ -51,8 +52,12 @@ def example_problems(recipe: Recipe, languages: Sequence[str]) -> Iterator[tuple
 
 
 def scan_split(task: Task, split: SplitName, language: str) -> SplitScan:
-    """Read a split of a task in a language, and go on behind errors."""
+    """Read a split of a task in a language, and go on behind errors; an imported task may have none."""
     found = SplitScan()
+    if getattr(task, split) is None:
+        return found
+    if task.kind == "retrieval" and split == "test":
+        return _scan_searches(task, language)
     for example in islice(read_examples(task, split, language), MAX_EXAMPLES):
         if isinstance(example, LingraftError):
             found.errors.append(str(example))
@@ -60,6 +65,17 @@ def scan_split(task: Task, split: SplitName, language: str) -> SplitScan:
         found.count += 1
         for label in _labels_of(example):
             found.labels.setdefault(label, getattr(example, "place", ""))
+    return found
+
+
+def _scan_searches(task: Task, language: str) -> SplitScan:
+    """Read the searches of a task of kind 'retrieval'; those over parallel documents are checked with the text."""
+    found = SplitScan()
+    if not isinstance(task.test, ParallelDocuments):
+        try:
+            found.count = sum(len(search.queries) for search in load_searches(task, language))
+        except LingraftError as error:
+            found.errors.append(str(error))
     return found
 
 
@@ -72,7 +88,7 @@ def _in_language(
         if labels is not None and len(labels) < 2 and task.has_labels:
             yield f"train: two or more labels are needed to tell apart; there are {list(labels)}. Add some with others."
             labels = None
-    if task.covers(language):
+    if recipe.judges(task, language):
         looked["test"] = scan_split(task, "test", language)
     for split, found in looked.items():
         yield from (f"{split}: {error}" for error in found.errors)

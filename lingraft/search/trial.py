@@ -17,6 +17,7 @@ from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Metric
 from lingraft.config.training import Adaptation
+from lingraft.data.bilingual_dictionary import pair_hashes
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
@@ -32,6 +33,7 @@ from lingraft.stages.adapt import adaptation_run, mini_of
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Reference, language_probe
 from lingraft.stages.embeddings import initial_rows, mark_of
 from lingraft.stages.results import Trial
+from lingraft.stages.sentence_pairs import PairData
 from lingraft.training import precision
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.masked_lm import dev_evaluator
@@ -126,6 +128,7 @@ class Trainer:
             )
             for kind in kinds
         }
+        self._pairs = PairData.load(recipe, self.source, pieces, recipe.searched_depths)
         self._initial: dict[Initialisation, float] = {}
         self._probe = self._alignment_probe(inputs, pieces) if self.search.metric is Metric.ALIGNMENT else None
 
@@ -159,7 +162,8 @@ class Trainer:
     @property
     def data_hashes(self) -> dict[str, str]:
         """Fingerprints of the inputs of the search."""
-        return {"primary": self.source.fingerprint, "blocks": self.data.fingerprint, **self._start}
+        pairs = pair_hashes(self.recipe, self.search.language)
+        return {"primary": self.source.fingerprint, "blocks": self.data.fingerprint, **self._start, **pairs}
 
     def fingerprint(self) -> str:
         """Return a hash of everything that determines the scores of trials; another hash means another study."""
@@ -197,6 +201,7 @@ class Trainer:
                 settings=settings,
                 stops=tuple(length.looks),
                 checkpointer=checkpointer,
+                pairs=self._pairs,
             )
             with closing(run.points):
                 point = self._train(run, checkpointer, length, self._scorer(mini, settings), attempt)
@@ -238,6 +243,7 @@ class Trainer:
             swap(primary.to(precision.device()), mini.vocabulary)
             found = score()
             mini.train()
+            primary.train()
             return found
 
         return swapped

@@ -1,6 +1,6 @@
 """A bundle opened for answering: one body, and each language's table and tokenizer.
 
-Legend: B batch, T tokens, D width, V vocabulary.
+Legend: B batch, T tokens, D width, V vocabulary, E width of a vector.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,14 +18,17 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import (
     BIAS,
+    RANGES,
     BundleKind,
     Examples,
+    OutputSizes,
     Precision,
     bias_part,
     body_file,
     body_fingerprint,
     bundle_examples,
     bundle_languages,
+    bundle_retrieval,
     bundle_tokenizers,
     self_test_part,
     table_part,
@@ -35,7 +38,7 @@ from lingraft.bundle.runtime import CUDA, Body, default_provider
 from lingraft.bundle.self_test import SelfTest
 from lingraft.bundle.tables import EmbeddingTable
 from lingraft.config.encoder import EncoderShape
-from lingraft.config.tasks import PRIMARY, Task
+from lingraft.config.tasks import PRIMARY, Retrieval, Task
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, ServingError, TokenizerError
@@ -104,6 +107,11 @@ class Bundle:
     examples: Examples
     languages: dict[str, ServedLanguage]
     body: Body
+    sizes: OutputSizes
+    retrieval: Retrieval | None
+    """Prefixes of a retrieval task; None for other kinds."""
+    ranges_2E: NDArray[np.float32] | None
+    """Smallest and largest value of each column, by which vectors are quantised to 8 bits; None if it has none."""
 
     @classmethod
     def load(
@@ -152,6 +160,9 @@ class Bundle:
             examples=bundle_examples(manifest),
             languages={name: open_language(artifact, name, shared) for name in bundle_languages(manifest)},
             body=Body.open(_verified_file(artifact, body_file(precision)), provider),
+            sizes=(sizes := OutputSizes.of(manifest)),
+            retrieval=bundle_retrieval(manifest),
+            ranges_2E=load_file(_tensor_file(artifact, RANGES))[RANGES] if sizes.has_ranges else None,
         )
         opened._require_consistent(folder)
         return opened

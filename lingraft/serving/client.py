@@ -1,5 +1,6 @@
 """Client of the server: start it in a process of its own, query it over HTTP, and stop it."""
 
+import base64
 import contextlib
 import socket
 import subprocess
@@ -9,12 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lingraft.errors import MissingExtraError, RequestError, ServingError
 from lingraft.retry import poll
 from lingraft.serving.handlers.classification import LABEL, PROBABILITY
 from lingraft.serving.handlers.handler import LANGUAGE
 from lingraft.serving.handlers.question_answering import ANSWER
 from lingraft.serving.handlers.tagging import ENTITY, KIND, SCORE
+from lingraft.serving.handlers.text_vectors import INPUT_TYPE, NO_PREFIX, OPENAI_PATH
 
 try:
     import httpx
@@ -82,6 +87,28 @@ def _post_query(client: httpx.Client, name: str, query: Query) -> QueryResult:
         raise RequestError(f"the endpoint refused a question in {query.language!r}: {body['error']}")
     outputs = {output["name"]: output["data"] for output in body["outputs"]}
     return QueryResult(query, tuple(_predictions(outputs)))
+
+
+def embed(
+    url: str, texts: Sequence[str], language: str | Sequence[str], model: str, input_type: str = NO_PREFIX
+) -> NDArray[np.float32]:
+    """Return the vectors (N, E) that a model of a running server gives texts.
+
+    Args:
+        language: that of all texts, or of each.
+        input_type: 'query', 'passage' or 'document', whose prefix stands before each text; 'none' for none.
+
+    Raises:
+        RequestError: the server refused the texts; the message has its reason.
+    """
+    fields = {"model": model, "input": list(texts), LANGUAGE: language, "encoding_format": "base64"}
+    with httpx.Client(base_url=url, timeout=_ANSWER_S, trust_env=False) as client:
+        response = client.post(OPENAI_PATH, json=fields | {INPUT_TYPE: input_type})
+    body: dict[str, Any] = response.json()
+    if response.is_error:
+        error = body["error"]
+        raise RequestError(f"the endpoint refused the texts: {error['message'] if isinstance(error, dict) else error}")
+    return np.stack([np.frombuffer(base64.b64decode(each["embedding"]), "<f4") for each in body["data"]])
 
 
 def _predictions(outputs: dict[str, list[Any]]) -> Iterator[Prediction]:

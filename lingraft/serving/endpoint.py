@@ -58,6 +58,8 @@ class InferResponse(NamedTuple):
     model: str
     outputs: list[tuple[TensorSpec, NDArray[Any]]]
     languages: list[str]
+    tokens: int
+    """Number of tokens that the model read, special ones included."""
     parameters: dict[str, str]
     """Fingerprint of each language (`fingerprint.<tag>`), and the warning about unknown characters if there is one."""
 
@@ -181,7 +183,7 @@ class Endpoint:
         bundle = self.served[model.bundle]
         specs = model.outputs(bundle)
         parsed = validate_request(request, model.handler, [each.name for each in specs], self.settings)
-        wanted = set(parsed.outputs) or {each.name for each in specs}
+        wanted = set(parsed.outputs) or {each.name for each in specs if each.by_default}
         prepared = await self._in_thread(self._prepare, name, bundle, parsed, DETECTED_LANGUAGE in wanted)
         outputs = await self._queues[model.bundle].outputs(bundle, prepared.encoded.rows)
         tensors = await self._in_thread(prepared.encoded.decode, outputs) | prepared.tensors()
@@ -194,6 +196,7 @@ class Endpoint:
             model=name,
             outputs=[(each, tensors[each.name]) for each in specs if each.name in wanted],
             languages=prepared.languages,
+            tokens=sum(map(len, prepared.encoded.rows)),
             parameters=parameters,
         )
 

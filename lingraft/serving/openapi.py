@@ -9,8 +9,10 @@ from html import escape
 from typing import Any
 
 from lingraft._version import __version__
+from lingraft.serving import openai
 from lingraft.serving.endpoint import WARNING, Endpoint
 from lingraft.serving.handlers.handler import LANGUAGE, RequestParameter
+from lingraft.serving.handlers.text_vectors import INPUT_TYPE, OPENAI_PATH, QUANTISED, RETRIEVAL
 from lingraft.serving.languages import AUTO
 from lingraft.serving.request_guard import OPEN_PATHS
 from lingraft.serving.requests import MAX_ID, MAX_PARTS
@@ -26,7 +28,14 @@ _REFUSALS = {
     "429": "There is too much to do; the header Retry-After says when to ask again.",
     "503": "The server is about to end.",
 }
-_JSON_TYPES = {"BYTES": "string", "FP32": "number", "INT32": "integer", "BOOL": "boolean"}
+_JSON_TYPES = {
+    "BYTES": "string",
+    "FP32": "number",
+    "INT32": "integer",
+    "INT8": "integer",
+    "UINT8": "integer",
+    "BOOL": "boolean",
+}
 _STYLE = (
     "body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "pre{overflow-x:auto;padding:.5rem;border:1px solid}code{font-size:.9em}th,td{text-align:left;padding-right:1rem}"
@@ -50,6 +59,8 @@ def openapi_description(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
         )
         paths[f"{path}/ready"] = _readiness(f"Whether {name} takes requests on.")
         paths[f"{path}/infer"] = {"post": _infer(endpoint, name, model)}
+    if models := openai.embedding_models(endpoint):
+        paths[OPENAI_PATH] = {"post": _embeddings(endpoint, models)}
     for path, methods in paths.items():
         if locked and path not in OPEN_PATHS:
             for operation in methods.values():
@@ -60,7 +71,11 @@ def openapi_description(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
         "info": {"title": "lingraft: one body, every language", "version": __version__},
         "paths": paths,
         "components": {
-            "schemas": {"Error": _object({"error": {"type": "string"}})},
+            "schemas": {
+                "Error": _object({"error": {"type": "string"}}),
+                # What the guard refuses, such as too large a body, has a string on every path.
+                "OpenAIError": _object({"error": {"type": ["object", "string"]}}),
+            },
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -85,6 +100,57 @@ def _infer(endpoint: Endpoint, name: str, model: ServedModel) -> dict[str, Any]:
         "responses": {"200": _json("The answers.", _response_schema(endpoint, name, model))} | _errors(_REFUSALS),
         "description": f"Languages: {languages}. Labels: {', '.join(bundle.labels) or 'none'}.",
     }
+
+
+def _embeddings(endpoint: Endpoint, models: Mapping[str, ServedModel]) -> dict[str, Any]:
+    """Describe OpenAI's request for embeddings."""
+    settings = endpoint.settings
+    spoken = {name: sorted(endpoint.served[model.bundle].languages) for name, model in models.items()}
+    names = [*spoken, *(openai.with_language(name, tag) for name, tags in spoken.items() for tag in tags)]
+    text = {"type": "string", "minLength": 1, "maxLength": settings.characters}
+    language = {
+        "enum": [*sorted({tag for tags in spoken.values() for tag in tags}), *([AUTO] if settings.detect else [])]
+    }
+    schema = _object(
+        {"input": _one_or_list(text, settings.texts), "model": {"enum": names}},
+        language={"anyOf": [{"type": "null"}, *_one_or_list(language, settings.texts)["anyOf"]]},
+        input_type={"enum": [*RETRIEVAL.parameters[INPUT_TYPE].choices, None]},
+        encoding_format={"enum": ["float", "base64"]},
+        output_dtype={"enum": [openai.FLOAT, *QUANTISED]},
+        dimensions={"type": ["integer", "null"], "minimum": 1},
+        truncate={"type": "boolean"},
+        user={"type": ["string", "null"]},
+    )
+    vector = {"anyOf": [_list({"type": "number"}), {"type": "string", "contentEncoding": "base64"}]}
+    item = _object({"object": {"const": "embedding"}, "index": {"type": "integer"}, "embedding": vector})
+    count = {"type": "integer"}
+    answer = _object(
+        {
+            "object": {"const": "list"},
+            "data": _list(item),
+            "model": {"type": "string"},
+            "usage": _object({"prompt_tokens": count, "total_tokens": count}),
+            "parameters": {"type": "object", "additionalProperties": {"type": "string"}},
+        }
+    )
+    example = {"input": ["..."], "model": names[0], LANGUAGE: next(iter(spoken.values()))[0]}
+    refusals = _REFUSALS | {"404": "There is no such model that gives embeddings."}
+    return {
+        "summary": "Embed texts, in the shape of OpenAI's API.",
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": schema | {"additionalProperties": False}, "example": example}},
+        },
+        "responses": {"200": _json("The embeddings.", answer)}
+        | {
+            status: _json(meaning, {"$ref": "#/components/schemas/OpenAIError"}) for status, meaning in refusals.items()
+        },
+        "description": "; ".join(f"{name}: {', '.join(tags)}" for name, tags in spoken.items()),
+    }
+
+
+def _one_or_list(item: _Schema, most: int) -> _Schema:
+    return {"anyOf": [item, _list(item, minItems=1, maxItems=most)]}
 
 
 def _request_schema(endpoint: Endpoint, model: ServedModel) -> _Schema:
@@ -158,6 +224,8 @@ def _parameter(known: RequestParameter) -> _Schema:
     schema = {"default": known.default, "description": known.meaning}
     if isinstance(known.default, bool):
         return schema | {"type": "boolean"}
+    if known.choices:
+        return schema | {"enum": [*known.choices]}
     return schema | {"type": "integer", "minimum": known.minimum, "maximum": known.maximum}
 
 
@@ -210,7 +278,7 @@ def _operation(name: str, operation: Mapping[str, Any]) -> Iterator[str]:
     if "requestBody" in operation:
         body = operation["requestBody"]["content"]["application/json"]
         yield f"<p>Example:</p><pre>{escape(json.dumps(body['example'], indent=1))}</pre>"
-        for key, parameter in body["schema"]["properties"]["parameters"]["properties"].items():
+        for key, parameter in body["schema"]["properties"].get("parameters", {}).get("properties", {}).items():
             limits = ", ".join(f"{each} {json.dumps(parameter[each])}" for each in parameter if each != "description")
             yield f"<p>Parameter <code>{escape(key)}</code> ({escape(limits)}): {escape(parameter['description'])}.</p>"
         yield f"<details><summary>Schema</summary><pre>{escape(json.dumps(body['schema'], indent=1))}</pre></details>"

@@ -10,8 +10,9 @@ import time
 import zlib
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import NamedTuple
 
-from lingraft.errors import MissingExtraError, OverloadedError, RequestError, StoppingError
+from lingraft.errors import MissingExtraError, OverloadedError, RequestError, StoppingError, UnknownModelError
 from lingraft.serving import logs, metrics, playground
 from lingraft.serving.endpoint import Endpoint
 
@@ -173,16 +174,35 @@ def authorization_error(authorization: str) -> str:
     return "what was sent is not the endpoint's token. Send the right one: Authorization: Bearer TOKEN."
 
 
+class ErrorStatus(NamedTuple):
+    """HTTP status of an error, and the headers of its response."""
+
+    code: int
+    headers: Mapping[str, str] | None = None
+
+
+def error_status(error: RequestError) -> ErrorStatus:
+    """Return the HTTP status of a refused request."""
+    if isinstance(error, UnknownModelError):
+        return ErrorStatus(HTTPStatus.NOT_FOUND)
+    if isinstance(error, OverloadedError):
+        return ErrorStatus(HTTPStatus.TOO_MANY_REQUESTS, {"retry-after": str(error.retry_after_s)})
+    if isinstance(error, StoppingError):
+        return ErrorStatus(HTTPStatus.SERVICE_UNAVAILABLE, {"connection": "close"})
+    return ErrorStatus(HTTPStatus.BAD_REQUEST)
+
+
 def error_response(error: RequestError) -> JSONResponse:
     """Return the response to a refused request, with the status of its error."""
-    if isinstance(error, OverloadedError):
-        return json_error(HTTPStatus.TOO_MANY_REQUESTS, str(error), {"retry-after": str(error.retry_after_s)})
-    if isinstance(error, StoppingError):
-        return json_error(HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"connection": "close"})
-    return json_error(HTTPStatus.BAD_REQUEST, str(error))
+    status = error_status(error)
+    return json_error(status.code, str(error), status.headers)
+
+
+def printable(reason: str) -> str:
+    """Return a reason with lone surrogates, which UTF-8 cannot encode, escaped."""
+    return reason.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def json_error(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Return the protocol's error response; lone surrogates, which UTF-8 cannot encode, are escaped."""
-    safe = reason.encode("utf-8", "backslashreplace").decode("utf-8")
-    return JSONResponse({"error": safe}, status, headers)
+    """Return the protocol's error response."""
+    return JSONResponse({"error": printable(reason)}, status, headers)

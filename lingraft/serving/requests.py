@@ -169,6 +169,9 @@ def _parameters(given: Mapping[str, Any], known: Mapping[str, RequestParameter])
         if isinstance(each.default, bool):
             if not isinstance(value, bool):
                 raise RequestError(f"parameter {name!r} is {_shown(value)}; it must be true or false.")
+        elif each.choices:
+            if value not in each.choices:
+                raise RequestError(f"parameter {name!r} is {_shown(value)}; it must be one of {list(each.choices)}.")
         elif type(value) is not int or not each.minimum <= value <= each.maximum:
             raise RequestError(
                 f"parameter {name!r} is {_shown(value)}; it must be a whole number from {each.minimum} to "

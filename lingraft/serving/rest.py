@@ -1,20 +1,28 @@
-"""REST: the paths of the Open Inference Protocol on kserve's application, and their handlers."""
+"""REST: the paths of the Open Inference Protocol, and OpenAI's of embeddings, on kserve's application."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from lingraft._version import __version__
 from lingraft.errors import MissingExtraError, RequestError
-from lingraft.serving import logs, playground
+from lingraft.serving import logs, openai, playground
 from lingraft.serving.endpoint import Endpoint, InferResponse
+from lingraft.serving.handlers.text_vectors import OPENAI_PATH
 from lingraft.serving.openapi import openapi_description, render_page
 from lingraft.serving.playground import Handler
-from lingraft.serving.request_guard import LOG_FIELDS, RequestGuard, error_response, json_error
-from lingraft.serving.requests import parse_json
+from lingraft.serving.request_guard import (
+    LOG_FIELDS,
+    RequestGuard,
+    error_response,
+    error_status,
+    json_error,
+    printable,
+)
+from lingraft.serving.requests import InferRequest, parse_json
 
 try:
     import orjson
@@ -53,7 +61,9 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
     for name in endpoint.models:
         gets[f"/v2/models/{name}"] = _json_handler(partial(endpoint.metadata, name))
         gets[f"/v2/models/{name}/ready"] = _ready(endpoint, {"name": name})
-        posts[f"/v2/models/{name}/infer"] = _infer(endpoint, name)
+        posts[f"/v2/models/{name}/infer"] = _handle(endpoint, partial(_infer, name), error_response)
+    if openai.embedding_models(endpoint):
+        posts[OPENAI_PATH] = _handle(endpoint, partial(_embed, endpoint), _openai_error)
     # FastAPI has routes of its own for some of these paths. Its `add_api_route` would cost each request 85 µs more.
     app.router.routes.clear()
     for method, handlers in (("GET", gets), ("POST", posts)):
@@ -82,15 +92,43 @@ def _ready(endpoint: Endpoint, facts: dict[str, str]) -> Handler:
     return _handler(response)
 
 
-def _infer(endpoint: Endpoint, name: str) -> Handler:
+class _Question(NamedTuple):
+    """A parsed request to a model, and what writes its answer."""
+
+    model: str
+    request: InferRequest
+    write: Callable[[InferResponse], bytes]
+
+
+def _infer(name: str, body: bytes) -> _Question:
+    return _Question(name, parse_json(body), _response_json)
+
+
+def _embed(endpoint: Endpoint, body: bytes) -> _Question:
+    parsed = openai.parse_embeddings(endpoint, body)
+
+    def write(response: InferResponse) -> bytes:
+        return orjson.dumps(openai.embeddings_response(parsed, response), option=orjson.OPT_SERIALIZE_NUMPY)
+
+    return _Question(parsed.model, parsed.request, write)
+
+
+def _openai_error(error: RequestError) -> Response:
+    status = error_status(error)
+    return JSONResponse(openai.error_body(printable(str(error))), status.code, status.headers)
+
+
+def _handle(
+    endpoint: Endpoint, parse: Callable[[bytes], _Question], refuse: Callable[[RequestError], Response]
+) -> Handler:
     async def handler(request: Request) -> Response:
         try:
-            infer_request = parse_json(await request.body())
-            response = await _cancel_on_disconnect(request, endpoint.answer(name, infer_request))
-            request.scope[LOG_FIELDS] |= logs.answer_fields(name, response.languages)
-            return Response(_response_json(response), media_type="application/json")
+            question = parse(await request.body())
+            response = await _cancel_on_disconnect(request, endpoint.answer(question.model, question.request))
+            request.scope[LOG_FIELDS] |= logs.answer_fields(question.model, response.languages)
+            return Response(question.write(response), media_type="application/json")
         except RequestError as error:
-            return error_response(error)
+            return refuse(error)
         except ClientDisconnect:
             return Response(status_code=_CLIENT_GONE)
         except HTTPException:

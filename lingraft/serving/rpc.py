@@ -29,7 +29,13 @@ try:
 except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
-_CONTENTS = {"FP32": "fp32_contents", "INT32": "int_contents", "BOOL": "bool_contents"}
+_CONTENTS = {
+    "FP32": "fp32_contents",
+    "INT32": "int_contents",
+    "INT8": "int_contents",
+    "UINT8": "uint_contents",
+    "BOOL": "bool_contents",
+}
 _OPEN_METHODS = ("ServerLive", "ServerReady")
 _GRACE_S = 1
 """Time limit in seconds for calls that are left after the endpoint has drained."""

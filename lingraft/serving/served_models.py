@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from lingraft.bundle.format import BundleKind
+from lingraft.bundle.format import BundleKind, OutputSizes
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ServingError
 from lingraft.serving.bundle import Bundle
@@ -12,7 +12,7 @@ from lingraft.serving.handlers.fill_mask import FILL_MASK, with_mask
 from lingraft.serving.handlers.handler import LANGUAGE, TEXT, TaskHandler, TensorSpec
 from lingraft.serving.handlers.question_answering import QUESTION_ANSWERING
 from lingraft.serving.handlers.tagging import ENTITY_RECOGNITION
-from lingraft.serving.handlers.text_vectors import TEXT_EMBEDDING
+from lingraft.serving.handlers.text_vectors import RETRIEVAL, TEXT_EMBEDDING
 from lingraft.serving.languages import AUTO
 from lingraft.serving.settings import ServingSettings
 
@@ -25,6 +25,7 @@ _TASK_HANDLERS: dict[BundleKind, TaskHandler] = {
     "pairs": PAIR_CLASSIFICATION,
     "questions": QUESTION_ANSWERING,
     "tags": ENTITY_RECOGNITION,
+    "retrieval": RETRIEVAL,
 }
 _PRIMARY_HANDLERS = {"fill-mask": FILL_MASK, "embeddings": TEXT_EMBEDDING}
 _LANGUAGE_TENSORS = [
@@ -50,7 +51,7 @@ class ServedModel(NamedTuple):
 
     def outputs(self, bundle: Bundle) -> list[TensorSpec]:
         """Return all output tensors of a response."""
-        return [*self.handler.outputs(len(bundle.labels), bundle.shape.width), *_LANGUAGE_TENSORS]
+        return [*self.handler.outputs(bundle.sizes), *_LANGUAGE_TENSORS]
 
 
 def served_models(bundles: Mapping[str, Bundle]) -> dict[str, ServedModel]:
@@ -77,11 +78,11 @@ def _handlers(name: str, kind: BundleKind) -> dict[str, TaskHandler]:
     return _PRIMARY_HANDLERS if kind == PRIMARY else {name: _TASK_HANDLERS[kind]}
 
 
-def interface(kind: BundleKind, labels: int, width: int) -> tuple[list[str], list[TensorSpec]]:
+def interface(kind: BundleKind, sizes: OutputSizes) -> tuple[list[str], list[TensorSpec]]:
     """Return the names of the inputs and the output tensors of bundles of a kind, for the registry's signature."""
     handlers = _handlers("", kind).values()
     inputs = dict.fromkeys([*(name for handler in handlers for name in handler.inputs), LANGUAGE])
-    tensors = [*(tensor for handler in handlers for tensor in handler.outputs(labels, width)), *_LANGUAGE_TENSORS]
+    tensors = [*(tensor for handler in handlers for tensor in handler.outputs(sizes)), *_LANGUAGE_TENSORS]
     return [*inputs], tensors
 
 

@@ -20,8 +20,9 @@ from lingraft.artifacts.manifest import Kind, artifact_fingerprint
 from lingraft.config.progressive import DevLossSwitch, FixedSwitch, Progressive, steps_until
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step
-from lingraft.config.training import Training
+from lingraft.config.training import Adaptation, Training
 from lingraft.console import say
+from lingraft.data.bilingual_dictionary import pair_hashes
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
@@ -32,11 +33,12 @@ from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.loading import Primary, load_mini, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.embeddings import embeddings_details, initial_rows, mark_of
+from lingraft.stages.sentence_pairs import PairData
 from lingraft.training import precision
 from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed.launch import distributed
-from lingraft.training.loop import Phase
+from lingraft.training.loop import Phase, Stream
 from lingraft.training.masked_lm import Measure, accuracy, dev_evaluator, mean_loss
 from lingraft.training.run import TrainingRun, masked_lm_phase, record_training, training_run
 from lingraft.training.schedule import TRAINING_START, MetricsCallback, PhaseStart, Plateau
@@ -93,6 +95,7 @@ def adapt(
     switch = settings.progressive if depth == settings.depth else None
     steps = [_adaptation_over(recipe, each) for each in (switch.depths if switch else (depth,))]
     models = _minis_of(recipe, source, steps, minis)
+    pairs = PairData.load(recipe, source, pieces, [step.layers - step.fresh_layers for step in steps])
     rows = initial_rows(recipe, source, pieces, initial)
     say(f"{settings.initialisation} initialisation: {rows.copied} of {len(pieces)} rows are copied from the source")
     stops = settings.checkpoints_until(_most_updates(recipe, steps, len(pieces))) if checkpoints else ()
@@ -106,6 +109,7 @@ def adapt(
         "stops": stops,
         **({"shallower_minis": [*map(artifact_fingerprint, minis[:-1])]} if minis[1:] else {}),
         **mark_of(initial),
+        **pair_hashes(recipe, pieces.language),
     }
     with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.EMBEDDINGS, checkpointer, watch):
@@ -123,6 +127,7 @@ def adapt(
             dev_score=_evaluator(source, models, dev, settings, accuracy),
             dev_loss=_evaluator(source, models, dev, settings, mean_loss),
             switch=switch,
+            pairs=pairs,
         )
         writer = _EmbeddingsWriter(
             recipe=recipe,
@@ -135,7 +140,7 @@ def adapt(
             details=embeddings_details(recipe, depth, steps[-1], rows),
             origin={
                 "aligned_with": source.fingerprint,
-                "data_hashes": input_hashes(data) | mark_of(initial),
+                "data_hashes": input_hashes(data) | mark_of(initial) | pair_hashes(recipe, pieces.language),
                 "tokenizer_hash": pieces.hash,
             },
         )
@@ -194,16 +199,18 @@ def adaptation_run(
     minis: Sequence[Encoder],
     rows: InitialRows,
     blocks: Blocks,
-    settings: Training,
+    settings: Adaptation,
     stops: Sequence[int] = (),
     checkpointer: CheckpointManager | None = None,
     dev_score: Callable[[], float] | None = None,
     dev_loss: Callable[[], float] | None = None,
     switch: Progressive | None = None,
+    pairs: PairData | None = None,
 ) -> TrainingRun:
     """Put initial rows into mini-models and return the run that trains them and nothing else, not yet begun.
 
-    `settings` count updates over the last mini-model; `switch` says when the next one follows.
+    `settings` count updates over the last mini-model; `switch` says when the next one follows. `pairs` are those of
+    [adaptation.pairs].
 
     Raises:
         RecipeError: a depth's share is less than one update, or the batch cannot be divided over the processes.
@@ -218,7 +225,12 @@ def adaptation_run(
         phases = _progressive_phases(
             recipe=recipe, switch=switch, steps=steps, minis=minis, settings=settings, stops=stops
         )
-    stream = masked_lm_stream(blocks, settings)
+    stream: Stream = masked_lm_stream(blocks, settings)
+    if pairs:
+        swap(pairs.encoder, vocabulary)
+        trained = freeze_except(pairs.encoder, vocabulary.parameters())
+        phases = [pairs.phase(phase, step, settings) for phase, step in zip(phases, steps, strict=True)]
+        stream = pairs.stream(blocks, settings)
     return training_run(
         recipe=recipe,
         phases=phases,
@@ -269,11 +281,16 @@ def _phase_costs(switch: Progressive, run: TrainingRun) -> list[dict[str, Any]]:
 def _evaluator(
     primary: Primary, minis: Sequence[Encoder], dev: Blocks, settings: Training, measure: Measure
 ) -> Callable[[], float]:
-    """Return a function that measures the primary with the embeddings learned so far: that is what they are for."""
-    evaluate = dev_evaluator(nn.ModuleList(minis), primary.encoder, dev, settings, measure)
+    """Return a function that measures the primary with the embeddings learned so far: that is what they are for.
+
+    A primary without an MLM head cannot be measured; then it is the last mini-model.
+    """
+    judged = primary.encoder if primary.encoder.depths else minis[-1]
+    # Pairs may be learned by through the primary, too.
+    evaluate = dev_evaluator(nn.ModuleList([*minis, primary.encoder]), judged, dev, settings, measure)
 
     def swapped() -> float:
-        swap(primary.encoder.to(precision.device()), minis[-1].vocabulary)
+        swap(judged.to(precision.device()), minis[-1].vocabulary)
         return evaluate()
 
     return swapped

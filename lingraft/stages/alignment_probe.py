@@ -110,7 +110,7 @@ def reference_tensors(
     tensors = {_DEPTHS: torch.tensor(depths)}
     encoder = primary.encoder.to(precision.device())
     for split in splits:
-        chosen, sequences = _chosen_paragraphs(text, split, primary.tokenizer)
+        chosen, sequences = chosen_paragraphs(text, split, primary.tokenizer)
         tensors[f"{split}/paragraphs/keys"] = torch.tensor([each.key for each in chosen], dtype=torch.long)
         tensors[f"{split}/paragraphs/digests"] = torch.tensor([each.digest for each in chosen], dtype=torch.long)
         ids_K, scanned_NT = _chosen_pieces(blocks_of(blocks, split), primary.tokenizer)
@@ -258,16 +258,17 @@ def paragraphs(text: Artifact, split: SplitName) -> Iterator[list[Paragraph]]:
     for document in read_split(text, split):
         lines = [line for line in map(str.strip, document.text.split("\n")) if line]
         yield [
-            Paragraph(_hash(f"{document.name}\n{number} of {len(lines)}"), _hash(line), line)
+            Paragraph(digest_of(f"{document.name}\n{number} of {len(lines)}"), digest_of(line), line)
             for number, line in enumerate(lines)
         ]
 
 
-def _hash(text: str) -> int:
+def digest_of(text: str) -> int:
+    """Return a hash of a text, a signed number of 64 bits."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
 
 
-def _chosen_paragraphs(
+def chosen_paragraphs(
     text: Artifact, split: SplitName, pieces: Tokenizer
 ) -> tuple[list[Paragraph], list[Sequence[int]]]:
     """Choose distinct paragraphs, one of every document before a second of any; return them with their ids."""
@@ -301,7 +302,30 @@ def _distinct(
 
 def _of_paragraphs(reference: Reference, split: SplitName, pieces: Tokenizer, text: Artifact) -> AlignmentProbe | None:
     keys_N, digests_N = (reference.tensors[f"{split}/paragraphs/{name}"].tolist() for name in ("keys", "digests"))
-    row_of, known = {key: row for row, key in enumerate(keys_N)}, set(digests_N)
+    rows, _, sequences = translated_paragraphs(keys_N, digests_N, split, pieces, text)
+    if len(rows) < FEWEST_PAIRS:
+        return None
+    rows_N = torch.tensor(rows)
+    states = {depth: each_ND[rows_N] for depth, each_ND in reference.states(split, "paragraphs").items()}
+    return AlignmentProbe(AlignmentBasis.PARALLEL, states, _reader(sequences), reference.mark)
+
+
+def translated_paragraphs(
+    keys: Sequence[int], digests: Sequence[int], split: SplitName, pieces: Tokenizer, text: Artifact
+) -> tuple[list[int], list[str], list[Sequence[int]]]:
+    """Find the paragraphs of a language that are parallel to some of the source's, at most `MOST_PAIRS`.
+
+    Args:
+        keys: `Paragraph.key` of the source's.
+        digests: `Paragraph.digest` of the source's.
+        split: split that they are of.
+        pieces: tokenizer of the language.
+        text: text of the language.
+
+    Returns:
+        For each paragraph the number of the source's, from 0, its text, and the ids of its pieces.
+    """
+    row_of, known = {key: row for row, key in enumerate(keys)}, set(digests)
     # Text that is the same in both languages would be found by any embeddings.
     found = {
         each.key: each
@@ -311,11 +335,7 @@ def _of_paragraphs(reference: Reference, split: SplitName, pieces: Tokenizer, te
     }
     in_order = sorted(found.values(), key=lambda each: row_of[each.key])
     chosen, sequences = _distinct(in_order, pieces, MOST_PAIRS)
-    if len(chosen) < FEWEST_PAIRS:
-        return None
-    rows_N = torch.tensor([row_of[each.key] for each in chosen])
-    states = {depth: each_ND[rows_N] for depth, each_ND in reference.states(split, "paragraphs").items()}
-    return AlignmentProbe(AlignmentBasis.PARALLEL, states, _reader(sequences), reference.mark)
+    return [row_of[each.key] for each in chosen], [each.text for each in chosen], sequences
 
 
 def _reader(sequences: Sequence[Sequence[int]]) -> Callable[[Encoder, Sequence[int]], Mapping[int, Tensor]]:

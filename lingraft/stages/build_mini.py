@@ -9,8 +9,8 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
-from lingraft.model.encoder import freeze_except, fresh_layers, mini_model
-from lingraft.model.loading import load_primary
+from lingraft.model.encoder import freeze_except, fresh_head, fresh_layers, mini_model
+from lingraft.model.loading import HEAD_PART, load_primary
 from lingraft.training.batches import masked_lm_stream
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.masked_lm import dev_evaluator
@@ -25,6 +25,8 @@ def build_mini(
     recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: MetricsCallback, state: Path | None = None
 ) -> Artifact:
     """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (section 2, step 1b).
+
+    Where the primary has no head, as an embedding model has none, one is trained with them from random weights.
 
     Tokens pass the lowest layers without autograd: nothing there is trained, nor anything below.
 
@@ -42,9 +44,10 @@ def build_mini(
     with preserve_rng():
         torch.manual_seed(settings.seed)
         fresh = fresh_layers(source.encoder.shape, step.fresh_layers)
+        head = None if source.encoder.depths else fresh_head(source.encoder.shape)
     depth = step.layers - step.fresh_layers
-    mini = mini_model(source.encoder, depth, fresh)
-    trained = freeze_except(mini, fresh.parameters())
+    mini = mini_model(source.encoder, depth, fresh, head)
+    trained = freeze_except(mini, [*fresh.parameters(), *(head.parameters() if head else ())])
     made_from = {"stage": "mini", "primary": source.fingerprint, "blocks": data.fingerprint, "depth": depth}
     with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.MINI, checkpointer, watch):
@@ -63,6 +66,8 @@ def build_mini(
 
         def fill(draft: Draft) -> None:
             draft.tensors("layers", fresh.state_dict())
+            if head:
+                draft.tensors(HEAD_PART, head.state_dict())
             record_training(draft, recipe.source, input_hashes(data), settings, run)
             draft.facts["tokenizer_hash"] = source.tokenizer.hash
             draft.facts["aligned_with"] = source.fingerprint

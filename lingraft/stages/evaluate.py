@@ -13,15 +13,14 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step, System
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
-from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.flops import step_flops
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_mini, load_primary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.stages import results
+from lingraft.stages import alignment_probe, results, source_passages
 from lingraft.stages.adapt import mini_of
-from lingraft.stages.alignment_probe import PART, AlignmentProbe, language_probe, reference_tensors
+from lingraft.stages.alignment_probe import AlignmentProbe, language_probe, reference_tensors
 from lingraft.stages.embeddings import initial_rows, mark_of, quality_of, require_start
 from lingraft.stages.nearest_words import nearest_words
 from lingraft.stages.results import (
@@ -38,7 +37,8 @@ from lingraft.stages.results import (
     TaskScores,
     task_item,
 )
-from lingraft.tasks.examples import load_examples
+from lingraft.stages.source_passages import embed_source_passages, load_source_passages, task_hash
+from lingraft.stages.task_tests import TaskTest, task_tests
 from lingraft.tasks.finetuned import TaskModel, load_task
 from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.task_kind import TaskEvaluation
@@ -54,7 +54,8 @@ def evaluate_source(
 ) -> Artifact:
     """Judge the primary on the source language's test split: every MLM head, and every task once a finetuning seed.
 
-    Hidden states to compare other languages with are kept beside the scores (`lingraft.stages.alignment_probe`).
+    Hidden states to compare other languages with are kept beside the scores (`lingraft.stages.alignment_probe`), and
+    so are vectors of the passages that queries in every language are looked for in (`lingraft.stages.source_passages`).
 
     Raises:
         AlignmentError: a task was finetuned from another primary.
@@ -66,13 +67,16 @@ def evaluate_source(
     source.encoder.to(precision.device())
     data, documents = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens), load_text(text, recipe.source)
     models = load_tasks(tasks)
-    judged = evaluate_tasks(recipe, models, documents, source.tokenizer, lambda model: model.swap_in(source))
+    passages = embed_source_passages(recipe, models, source, documents)
+    tests = task_tests(recipe, models, documents, source.tokenizer, source, passages)
+    judged = evaluate_tasks(tests, lambda model: model.swap_in(source))
+    depths = source.encoder.depths
     result = SourceResult(
         language=recipe.source,
         primary=source.fingerprint,
         layers=source.encoder.shape.layers,
         vocabulary=len(source.tokenizer),
-        masked_by_depth=masked_lm.accuracy(source.encoder, masked_test_blocks(recipe, data), source.encoder.depths),
+        masked_by_depth=masked_lm.accuracy(source.encoder, masked_test_blocks(recipe, data), depths) if depths else {},
         tasks=tuple(one.scores for one in judged),
         pretraining=source.manifest.cost,
         finetuning={name: _sum([model.manifest.cost for model in seeds]) for name, seeds in models.items()},
@@ -82,8 +86,11 @@ def evaluate_source(
         },
         precision=source.manifest.recorded("precision", str),
     )
-    depths = sorted({recipe.adaptation.depth, source.encoder.shape.layers})
-    parts = {PART: reference_tensors(source, documents, data, depths)}
+    compared = sorted({recipe.adaptation.depth, source.encoder.shape.layers})
+    parts = {alignment_probe.PART: reference_tensors(source, documents, data, compared)}
+    if passages:
+        kept = {key: tensor for name, one in passages.items() for key, tensor in one.tensors(name).items()}
+        parts[source_passages.PART] = kept
     return results.save(result, out, _facts(result, _hashes(source, documents, data, models)), parts=parts)
 
 
@@ -156,12 +163,14 @@ def evaluate_language(
         before=untrained,
         after=learned.vocabulary,
     )
+    passages = load_source_passages(source_evaluation, source, models) if source_evaluation else {}
+    tests = task_tests(recipe, models, documents, pieces, source, passages)
     over = mini_of(source, step, mini)
     if not step.fresh_layers:
         over = source.encoder  # whose bottom the mini-model is: one pass scores both
     masked, masked_items = _masked(over, step.layers, source, (learned.vocabulary, untrained), test_NT)
     alignment, aligned_items = _alignment(source, probe, (learned.vocabulary, untrained)) if probe else (None, {})
-    scores, task_items = _task_scores(recipe, models, documents, learned, untrained)
+    scores, task_items = _task_scores(tests, learned, untrained)
     result = LanguageResult(
         language=learned.language,
         primary=source.fingerprint,
@@ -204,7 +213,7 @@ def _facts(result: SourceResult | LanguageResult, data_hashes: dict[str, str]) -
 
 
 def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str, list[TaskModel]]) -> dict[str, str]:
-    tasks = {f"task-{name}-{model.seed}": model.fingerprint for name, seeds in models.items() for model in seeds}
+    tasks = {task_hash(model): model.fingerprint for seeds in models.values() for model in seeds}
     return {"primary": source.fingerprint, "text": text.fingerprint, "blocks": blocks.fingerprint, **tasks}
 
 
@@ -215,7 +224,10 @@ def _masked(
     vocabularies: tuple[Vocabulary, Vocabulary],
     blocks_NT: Tensor,
 ) -> tuple[MaskedScores, dict[str, ItemCounts]]:
-    """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one."""
+    """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one.
+
+    A primary without an MLM head has that of the mini-model.
+    """
     top = source.encoder.shape.layers
 
     def tallies(vocabulary: Vocabulary) -> tuple[ItemCounts, ItemCounts]:
@@ -223,8 +235,9 @@ def _masked(
         if over is source.encoder:
             found = _tallies(over, vocabulary, blocks_NT, (depth, top))
             return found[depth], found[top]
-        mini = _tallies(over, vocabulary, blocks_NT, (depth,))
-        return mini[depth], _tallies(source.encoder, vocabulary, blocks_NT, (top,))[top]
+        mini = _tallies(over, vocabulary, blocks_NT, (depth,))[depth]
+        has_head = bool(source.encoder.depths)
+        return mini, _tallies(source.encoder, vocabulary, blocks_NT, (top,))[top] if has_head else mini
 
     (mini, primary), (mini_initial, primary_initial) = map(tallies, vocabularies)
     scores = MaskedScores(
@@ -266,16 +279,11 @@ def _alignment(
 
 
 def _task_scores(
-    recipe: Recipe,
-    models: dict[str, list[TaskModel]],
-    documents: Artifact,
-    learned: Embeddings,
-    untrained: Vocabulary,
+    tests: Sequence[TaskTest], learned: Embeddings, untrained: Vocabulary
 ) -> tuple[tuple[TaskScores, ...], dict[str, ItemCounts]]:
     """Zero-shot scores of the tasks, with the embeddings learned and the initial vocabulary."""
-    pieces = learned.tokenizer
-    before = evaluate_tasks(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
-    after = evaluate_tasks(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
+    before = evaluate_tasks(tests, lambda model: swap(model.net.encoder, untrained))
+    after = evaluate_tasks(tests, lambda model: model.swap_in(learned))
     scores = tuple(
         one.scores.model_copy(update={"initial": other.scores.score}) for one, other in zip(after, before, strict=True)
     )
@@ -327,35 +335,17 @@ def load_tasks(folders: Sequence[Path]) -> dict[str, list[TaskModel]]:
     return by_name
 
 
-def evaluate_tasks(
-    recipe: Recipe, tasks: dict[str, list[TaskModel]], text: Artifact | None, tokenizer: Tokenizer, put_in: SwapIn
-) -> tuple[EvaluatedTask, ...]:
-    """Score every task that has test examples in the tokenizer's language.
-
-    Raises:
-        RecipeError: the recipe does not have one of the tasks.
-        TextError: test examples are missing or damaged, or have labels that the task does not know.
-    """
-    language = tokenizer.language
-    covered = [name for name in tasks if recipe.task(name).covers(language)]
-    return tuple(evaluate_task(recipe, tasks[name], text, tokenizer, put_in) for name in covered)
+def evaluate_tasks(tests: Sequence[TaskTest], put_in: SwapIn) -> tuple[EvaluatedTask, ...]:
+    """Score tasks, each of their seeds, with the embeddings that `put_in` gives their bodies."""
+    return tuple(_evaluate_task(test, put_in) for test in tests)
 
 
-def evaluate_task(
-    recipe: Recipe, seeds: Sequence[TaskModel], text: Artifact | None, tokenizer: Tokenizer, put_in: SwapIn
-) -> EvaluatedTask:
-    """Score one task, each of its seeds, on its test examples in the tokenizer's language.
-
-    Raises:
-        TextError: test examples are missing or damaged, or have labels that the task does not know.
-    """
-    first = seeds[0]
-    examples = load_examples(recipe.task(first.name), "test", tokenizer.language, text)
-    data = first.kind.prepare(examples, first.labels, tokenizer, first.shape)
+def _evaluate_task(test: TaskTest, put_in: SwapIn) -> EvaluatedTask:
+    first = test.seeds[0]
     judged: dict[int, TaskEvaluation] = {}
-    for model in seeds:
+    for model in test.seeds:
         put_in(model)
-        judged[model.seed] = model.kind.judge(model.net.to(precision.device()), data, tokenizer.language)
+        judged[model.seed] = test.judge(model)
     found = next(iter(judged.values()))
     others = {name: SeedScores(by_seed={s: one.others[name] for s, one in judged.items()}) for name in found.others}
     matrices = [one.confusion_CC for one in judged.values() if one.confusion_CC is not None]
@@ -363,11 +353,12 @@ def evaluate_task(
         name=first.name,
         metric=first.kind.metric,
         labels=first.labels,
-        examples=len(examples),
-        truncated=data.truncated,
+        examples=test.examples,
+        truncated=test.truncated,
         baseline=found.baseline,
         score=SeedScores(by_seed={seed: one.score for seed, one in judged.items()}),
         others=others,
+        baselines=dict(test.baselines),
         confusion=torch.stack(matrices).sum(0).tolist() if matrices else [],
     )
     return EvaluatedTask(scores, {seed: one.tally for seed, one in judged.items()})

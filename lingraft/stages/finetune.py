@@ -72,6 +72,7 @@ def finetune(
     origin = hashes | (documents.manifest.data_hashes if documents else {})
     made_from = {"stage": "finetune", "primary": source.fingerprint, "layers": shape.layers, "seed": seed, **hashes}
     made_from |= {"dev": _content_hash(dev), "kind": wanted.kind, "evaluation": wanted.evaluation, "labels": labels}
+    made_from |= {"retrieval": wanted.retrieval.model_dump(mode="json")} if wanted.retrieval else {}
     trained = freeze_except(net, body_parameters(net))
     with resumable(recipe, out, state, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.TASK, checkpointer, watch):

@@ -27,6 +27,11 @@ MASKED, MASKED_INITIAL = "masked", "masked-initial"
 ALIGNMENT, ALIGNMENT_INITIAL = "alignment", "alignment-initial"
 """Tallies over pairs: in how many of two directions a counterpart was found after the top layer."""
 
+WITHIN = "within_language"
+"""Beginning of the names of scores among a language's own passages, where the source's are searched, too."""
+BM25, SOURCE_TOKENIZER = "BM25", "source_tokenizer"
+"""Baselines of retrieval: ranking by shared pieces; and the source's own embeddings with its own tokenizer."""
+
 
 class Result(pydantic.BaseModel):
     """An immutable record."""
@@ -77,6 +82,9 @@ class TaskScores(Result):
     score: SeedScores
     others: dict[str, SeedScores] = pydantic.Field({}, description="Further metrics, such as exact match.")
     initial: SeedScores | None = pydantic.Field(None, description="The same with embeddings before any training.")
+    baselines: dict[str, SeedScores] = pydantic.Field(
+        {}, description="Official metric of further systems on the same examples, such as BM25 for retrieval, by name."
+    )
     confusion: list[list[int]] = pydantic.Field([], description="True x predicted, over all seeds; classes only.")
 
 
@@ -84,7 +92,9 @@ class MaskedScores(Result):
     """Accuracy on masked tokens of the test split, always at 15%."""
 
     mini: float = pydantic.Field(description="Head of the mini-model on which the embeddings were learned.")
-    primary: float = pydantic.Field(description="Last head of the primary with the embeddings swapped in.")
+    primary: float = pydantic.Field(
+        description="Last head of the primary with the embeddings swapped in; the mini-model's if the primary has none."
+    )
     mini_initial: float
     primary_initial: float
 
@@ -405,7 +415,7 @@ def _load(folder: Path, model: type[AnyResult]) -> AnyResult:
 
 
 def zero_shot(result: LanguageResult) -> dict[str, float]:
-    """Return every task's score as learned and as initialised, and its other metrics: means over seeds, by name."""
+    """Return every task's scores as learned and as initialised, and its baselines: means over seeds, by name."""
     scores = {}
     for task in result.tasks:
         name = f"zero_shot_{task.name}"
@@ -413,4 +423,5 @@ def zero_shot(result: LanguageResult) -> dict[str, float]:
         if task.initial:
             scores[f"{name}_initial"] = task.initial.mean
         scores |= {f"{name}_{metric}": found.mean for metric, found in task.others.items()}
+        scores |= {f"{name}_{system}": found.mean for system, found in task.baselines.items()}
     return scores

@@ -11,12 +11,13 @@ from lingraft.data.splits import SplitName
 from lingraft.data.text import load_split
 from lingraft.errors import LingraftError, TextError, raise_errors
 from lingraft.tasks.labelled_texts import Example, documents_as_examples, examples_of_rows, examples_or_errors
+from lingraft.tasks.query_passages import QueryPassage, query_passages_of_rows, query_passages_or_errors
 from lingraft.tasks.rows import Row, class_names, in_language
 from lingraft.tasks.squad import Question, questions_of_rows, questions_or_errors
 from lingraft.tasks.squad_metric import Evaluation
 from lingraft.tasks.tagged_sentences import Sentence, sentences_of_rows, sentences_or_errors, without_prefix
 
-AnyExample = Example | Sentence | Question
+AnyExample = Example | Sentence | Question | QueryPassage
 
 
 def load_examples(task: Task, split: SplitName, language: str, text: Artifact | None) -> list[Any]:
@@ -53,6 +54,9 @@ def load_examples(task: Task, split: SplitName, language: str, text: Artifact | 
 def read_examples(task: Task, split: SplitName, language: str) -> Iterator[AnyExample | LingraftError]:
     """Yield the examples of a file or a dataset of a task, and an error in place of each that is none."""
     source = getattr(task, split)
+    if source is None:
+        yield TextError(f"task {task.name!r} has no {split} examples. Name their file or dataset: [[tasks]] {split}.")
+        return
     try:
         if isinstance(source, TaskDataset):
             yield from _read_dataset(task, source, language)
@@ -74,6 +78,8 @@ def _read_file(task: Task, path: Path, language: str) -> Iterator[AnyExample | L
             return questions_or_errors(path)
         case "tags":
             return sentences_or_errors(path)
+        case "retrieval":
+            return query_passages_or_errors(path, language)
         case unknown:
             assert_never(unknown)
 
@@ -90,5 +96,7 @@ def _read_dataset(task: Task, source: TaskDataset, language: str) -> Iterator[An
             return questions_of_rows(rows, origin)
         case "tags":
             return sentences_of_rows(rows, origin, names)
+        case "retrieval":
+            return query_passages_of_rows(rows, origin)
         case unknown:
             assert_never(unknown)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft.artifacts.files import sha256_of
-from lingraft.config.tasks import Task, TaskDataset, TaskFile
+from lingraft.config.tasks import BeirFolder, ParallelDocuments, ParallelLines, Task, TaskDataset, TaskFile, TestData
+from lingraft.data.bilingual_dictionary import hash_parallel
 from lingraft.data.splits import SplitName
 from lingraft.errors import TextError
 
@@ -23,9 +24,22 @@ def marks_of(task: Task, splits: Sequence[SplitName], language: str) -> dict[str
     return {split: _mark(source, language) for split, source in sources.items() if source is not None}
 
 
-def _mark(source: TaskFile | TaskDataset, language: str) -> str:
-    if isinstance(source, TaskFile):
-        return _of_file(Path(source.path.replace("{language}", language)))
+def _mark(source: TestData, language: str) -> str:
+    match source:
+        case TaskFile():
+            return _of_file(Path(source.path.replace("{language}", language)))
+        case TaskDataset():
+            return _of_dataset(source, language)
+        case ParallelLines():
+            return hash_parallel(source.in_language(language))["translations"]
+        case ParallelDocuments():
+            return "parallel documents"  # of the text, which has a fingerprint of its own
+        case BeirFolder():
+            corpus = [_of_file(Path(source.source_corpus))] if source.source_corpus else []
+            return " ".join([*corpus, _of_folder(source.in_language(language))])
+
+
+def _of_dataset(source: TaskDataset, language: str) -> str:
     name = source.dataset.replace("{language}", language)
     configuration = (source.configuration or "").replace("{language}", language)
     content = _of_folder(Path(name)) if Path(name).is_dir() else _commit(name, source.revision)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, assert_never
 
-from lingraft.config.tasks import Task
+from lingraft.config.tasks import Retrieval, Task
 from lingraft.tasks.squad_metric import Evaluation
 
 if TYPE_CHECKING:
@@ -24,5 +24,9 @@ def kind_of(task: Task) -> "TaskKind":
             from lingraft.tasks.tagging import Tagging
 
             return Tagging()
+        case "retrieval":
+            from lingraft.tasks.retrieval import PassageRetrieval
+
+            return PassageRetrieval(task.retrieval or Retrieval())
         case unknown:
             assert_never(unknown)

@@ -1,6 +1,7 @@
 """The interface of every kind of task, so that finetuning, evaluation and export treat all tasks alike.
 
-Three kinds: `classification` (one text or a pair), `question_answering` (extractive) and `tagging` (named entities).
+Four kinds: `classification` (one text or a pair), `question_answering` (extractive), `tagging` (named entities) and
+`retrieval` (vectors of queries and passages).
 
 Legend: N rows of a prepared set of examples.
 """
@@ -46,12 +47,8 @@ class TaskNet(Protocol):
     def __call__(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor: ...
 
 
-class Prepared(Protocol):
-    """Tokenized examples; a row is an example, or a window where an example needs several."""
-
-    @property
-    def truncated(self) -> int:
-        """Number of examples of which only a part is seen."""
+class Rows(Protocol):
+    """Tokenized rows of unlike length."""
 
     def __len__(self) -> int: ...
 
@@ -61,6 +58,14 @@ class Prepared(Protocol):
     def length(self, row: int) -> int:
         """Return the tokens of a row, without padding."""
 
+
+class Prepared(Rows, Protocol):
+    """Tokenized examples; a row is an example, or a window where an example needs several."""
+
+    @property
+    def truncated(self) -> int:
+        """Number of examples of which only a part is seen."""
+
     def targets(self, chosen: Tensor) -> int:
         """Return how many targets the loss of these rows is the mean of, which is their weight in a larger batch."""
 
@@ -69,7 +74,7 @@ class TaskKind(Protocol):
     """Head, loss, batches and official metric of one kind of task; `kinds` chooses it by the name of the kind."""
 
     metric: str
-    """Name of the official metric: 'accuracy' or 'F1'."""
+    """Name of the official metric: 'accuracy', 'F1' or 'accuracy_at_1'."""
 
     def labels(self, examples: Sequence[Any]) -> list[str]:
         """Return the labels of a training set, sorted; none for question answering.
@@ -127,12 +132,12 @@ def number_labels(labels: Sequence[str], found: Iterable[tuple[str, str]], noun:
     return numbers
 
 
-def lengths(data: Prepared) -> Tensor:
+def lengths(data: Rows) -> Tensor:
     """Return the tokens of every row (N), int64."""
     return torch.tensor([data.length(row) for row in range(len(data))])
 
 
-def by_length(data: Prepared, title: str, batch: int = _BATCH) -> Iterator[Tensor]:
+def by_length(data: Rows, title: str, batch: int = _BATCH) -> Iterator[Tensor]:
     """Yield batches of row numbers for evaluation, the shortest rows first, so that little is padded."""
     batches = lengths(data).argsort(stable=True).split(batch)
     yield from with_progress(batches, title, "batch", len(batches))

@@ -8,14 +8,21 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
 from lingraft.artifacts.manifest import Kind, Manifest
-from lingraft.bundle.format import BundleKind
+from lingraft.bundle.format import BundleKind, OutputSizes
 from lingraft.config.encoder import EncoderShape
 
 FILE = "MLmodel"
 _TOKENS = TensorSpec(np.dtype(np.int64), (-1, -1), "tokens")
 _VISIBLE = TensorSpec(np.dtype(np.bool_), (-1, -1), "visible")
 _FLOAT = np.dtype(np.float32)
-_DATATYPES = {"BYTES": np.str_, "FP32": np.float32, "INT32": np.int32, "BOOL": np.bool_}
+_DATATYPES = {
+    "BYTES": np.str_,
+    "FP32": np.float32,
+    "INT32": np.int32,
+    "INT8": np.int8,
+    "UINT8": np.uint8,
+    "BOOL": np.bool_,
+}
 
 
 def mlmodel_of(manifest: Manifest, model_id: str) -> str:
@@ -32,10 +39,10 @@ def mlmodel_of(manifest: Manifest, model_id: str) -> str:
 
 def _signature(manifest: Manifest) -> ModelSignature:
     """Return inputs and outputs of an artifact; shapes begin with (texts, tokens)."""
+    if manifest.kind is Kind.BUNDLE:
+        return _bundle_signature(manifest)
     width = manifest.detail("shape", EncoderShape).width if "shape" in manifest.details else -1
     labels = manifest.detail("labels", list[str]) if "labels" in manifest.details else []
-    if manifest.kind is Kind.BUNDLE:
-        return _bundle_signature(manifest.detail("kind", BundleKind), len(labels), width)
     inputs: list[ColSpec | TensorSpec] = [_TOKENS]
     output = TensorSpec(_FLOAT, (-1, -1, width), "hidden_states")
     if manifest.kind is Kind.EMBEDDINGS:
@@ -49,11 +56,11 @@ def _signature(manifest: Manifest) -> ModelSignature:
     return ModelSignature(Schema(inputs), Schema([output]))
 
 
-def _bundle_signature(kind: BundleKind, labels: int, width: int) -> ModelSignature:
+def _bundle_signature(manifest: Manifest) -> ModelSignature:
     """Return inputs and outputs of the endpoint by the Open Inference Protocol."""
     from lingraft.serving.served_models import interface  # it brings PyTorch, and few steps register bundles
 
-    inputs, outputs = interface(kind, labels, width)
+    inputs, outputs = interface(manifest.detail("kind", BundleKind), OutputSizes.of(manifest))
     return ModelSignature(
         Schema([ColSpec(DataType.string, name) for name in inputs]),
         Schema([TensorSpec(np.dtype(_DATATYPES[each.datatype]), tuple(each.shape), each.name) for each in outputs]),

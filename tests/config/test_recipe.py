@@ -122,8 +122,9 @@ def test_every_mistake_is_listed_at_once() -> None:
     [
         *(
             ({"encoder.mlm_heads": heads}, [f"encoder: mlm_heads {heads} must be {HEADS}."])
-            for heads in ([1, 2], [2, 1, 3], [2, 2, 3], [0, 3], [3, 5], [])
+            for heads in ([1, 2], [2, 1, 3], [2, 2, 3], [0, 3], [3, 5])
         ),
+        ({"encoder.mlm_heads": []}, ["encoder.mlm_heads is empty", "system MINIJOINT has no head", "'MINIPOST'"]),
         ({"encoder.width": 33}, ["encoder:", "33", "attention_heads 2"]),
         ({"pretraining.windows": {"tokens": 8, "steps": 60}}, ["pretraining:", "windows.steps 60", "steps 60"]),
         ({"pretraining.forget_every": 31}, ["forget_every 31 must be at most half of steps 60", "lower it, or"]),

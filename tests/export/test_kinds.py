@@ -9,17 +9,19 @@ import torch
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
-from lingraft.bundle.format import FEATURES, HIDDEN, OUTPUTS
+from lingraft.bundle.format import FEATURES, HIDDEN, OUTPUTS, PRECISIONS, VECTORS
 from lingraft.config.encoder import Family, PreNorm
 from lingraft.config.gate import PARITY_TOLERANCE
-from lingraft.config.tasks import Task, TaskFile, TaskKindName
+from lingraft.config.tasks import DenseLayer, NormaliseLayer, Retrieval, Task, TaskFile, TaskKindName
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.errors import ExportError
+from lingraft.export import add_to_bundle, measure_parity
 from lingraft.export import export_bundle as export
-from lingraft.export import measure_parity
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle, OpenedFiles
 from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.pairs import pad, pad_types
+from lingraft.tasks.query_passages import QueryPassage
 from tests.tiny import Pieces, Tiny, write_task
 
 ROBERTA, BERT = Family(), Family(position_offset=0, segments=2, separators=1, layer_norm_eps=1e-3)
@@ -39,6 +41,13 @@ ROWS = [[0, 7, 8, 9, 2, 11, 12, 2], [0, 7, 2, 5, 2]]
 TYPES = [[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1]]
 
 
+NORMALISE = NormaliseLayer(kind="normalise")
+
+
+def dense(width: int, activation: Any, bias: bool = True) -> DenseLayer:
+    return DenseLayer(kind="dense", width=width, activation=activation, bias=bias)
+
+
 def in_family(pieces: Pieces, family: Family) -> tuple[Pieces, Tiny]:
     """Pieces of another recipe, and models of this family, which a run of the tests makes once."""
     encoder = pieces.recipe.encoder.model_copy(update={"family": family})
@@ -46,9 +55,9 @@ def in_family(pieces: Pieces, family: Family) -> tuple[Pieces, Tiny]:
     return own, Tiny.shared_of(own)
 
 
-def task_of(kind: TaskKindName, pieces: Pieces, tiny: Tiny, folder: Path) -> Path:
+def task_of(kind: TaskKindName, pieces: Pieces, tiny: Tiny, folder: Path, **more: Any) -> Path:
     files = {split: TaskFile(kind="file", path=f"{split}.tsv") for split in ("train", "dev", "test")}
-    recipe = pieces.recipe.model_copy(update={"tasks": (Task(name=f"a-{kind}", kind=kind, **files),)})
+    recipe = pieces.recipe.model_copy(update={"tasks": (Task(name=f"a-{kind}", kind=kind, **files, **more),)})
     return write_task(recipe, tiny.primary, folder / kind, seed=2)
 
 
@@ -77,6 +86,66 @@ def test_each_kind_is_answered_as_pytorch_answers_it(
     assert (opened.kind, opened.name, opened.metric) == (kind, f"a-{kind}", model.kind.metric)
     assert 0 <= measure_parity(task, tiny.embeddings["de"]) <= PARITY_TOLERANCE
     opened.run_self_test()
+
+
+@pytest.mark.parametrize(
+    ("family", "pooling", "layers"),
+    [
+        (ROBERTA, "mean", (dense(12, "tanh"), NORMALISE, dense(6, "identity", bias=False))),
+        (BERT, "first", (dense(40, "gelu"), NORMALISE)),
+        (MODERN, "last", (NORMALISE, dense(8, "sigmoid"), dense(8, "relu"))),
+        (MODERN, "first", ()),
+    ],
+)
+def test_vectors_are_pytorch_s_in_every_precision(
+    pieces: Pieces, tmp_path: Path, family: Family, pooling: Any, layers: Any
+) -> None:
+    own, tiny = in_family(pieces, family)
+    settings = Retrieval(pooling=pooling, layers=layers)
+    task = task_of("retrieval", own, tiny, tmp_path, retrieval=settings)
+    examples = [QueryPassage("", "ba de", "ki lo"), QueryPassage("", "lo", "mu na")]
+    export(tiny.primary, task, [tiny.embeddings["de"]], tmp_path / "one", PRECISIONS, examples={"de": examples})
+    add_to_bundle(tmp_path / "one", tiny.embeddings["tr"], tmp_path / "bundle")
+    model = load_task(task)
+    for language in ("de", "tr"):
+        model.swap_in(load_embeddings(tiny.embeddings[language]))
+        with torch.inference_mode():
+            expected_BE = model.net.eval()(*pad(ROWS, DEFAULT_SPECIAL_IDS.pad)).numpy()
+        for precision, near in (("fp32", PARITY_TOLERANCE), ("fp16", 0.05), ("int8", 0.3)):
+            opened = Bundle.load(tmp_path / "bundle", precision)
+            opened.run_self_test()
+            found = opened.body.run(*opened.gather([(language, ids) for ids in ROWS]))
+            assert found.keys() == {VECTORS}
+            scale = max(1.0, np.abs(expected_BE).max())
+            np.testing.assert_allclose(found[VECTORS], expected_BE, rtol=0, atol=near * scale)
+    parity = Artifact.load(tmp_path / "bundle", Kind.BUNDLE).manifest.record["parity"]["fp32"]
+    assert parity["de"]["loss"] == 0
+    assert max(each["difference"] for each in parity.values()) <= PARITY_TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        (
+            np.zeros((4, 31), np.float32),
+            r"shape \(4, 31\), but vectors of 'a-retrieval' are 32 wide",
+        ),
+        (np.zeros((1, 32), np.float32), "Give two or more of its vectors, or their smallest and largest"),
+        (np.zeros((4, 32), np.int8), "holds int8, or values that are not finite"),
+        (np.full((4, 32), np.nan, np.float32), "Give vectors of finite floating-point numbers"),
+        (np.array([["a"]], object), "is no array of numbers"),
+    ],
+)
+def test_ranges_of_other_vectors_are_refused(
+    pieces: Pieces, tiny: Tiny, tmp_path: Path, vectors: Any, message: str
+) -> None:
+    task = task_of("retrieval", pieces, tiny, tmp_path)
+    np.save(tmp_path / "index.npy", vectors)
+    with pytest.raises(ExportError, match=message):
+        export(tiny.primary, task, [], tmp_path / "bundle", ranges=tmp_path / "index.npy")
+    with pytest.raises(ExportError, match="this is of kind 'documents'"):
+        export(tiny.primary, tiny.task, [], tmp_path / "bundle", ranges=tmp_path / "index.npy")
+    assert not (tmp_path / "bundle").exists()
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)

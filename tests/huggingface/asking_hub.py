@@ -31,7 +31,7 @@ def _import_all(wanted: Wanted, out: Path, answers: str) -> None:
     found = {}
     for name, (source, revision) in wanted.items():
         try:
-            found[name] = import_hf(source, out / name, "en", revision).fingerprint
+            found[name] = import_hf(source, out / name, "en", revision).primary.fingerprint
         except LingraftError as error:
             found[name] = f"{type(error).__name__}: {error}"
     unfinished = out / f"{answers}.new"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor
 from transformers import (
     BertConfig,
@@ -150,7 +150,11 @@ def _modern_bytes() -> PreTrainedTokenizerBase:
     trained = _trained_bytes(MORE_LINES, [])
     roles = {"cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "unk": "[UNK]", "mask": "[MASK]"}
     named = {f"{role}_token": piece for role, piece in roles.items()}
-    return PreTrainedTokenizerFast(tokenizer_object=trained, **named)
+    made = PreTrainedTokenizerFast(tokenizer_object=trained, **named)
+    made.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", made.cls_token_id), ("[SEP]", made.sep_token_id)]
+    )
+    return made
 
 
 def _bytes() -> PreTrainedTokenizerBase:

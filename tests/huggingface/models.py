@@ -5,6 +5,7 @@ Nothing here is trained: what is computed differs plainly from row to row, so th
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,6 +25,7 @@ LABELS = {
     "pairs": ["different", "same"],
     "questions": [],
     "tags": ["B-X", "I-X", "O"],
+    "retrieval": [],
 }
 """By the task's kind."""
 LANGUAGE = "xx"
@@ -55,12 +57,12 @@ def write_language(primary: Path, tokenizer: Tokenizer, out: Path) -> Path:
     return out
 
 
-def write_task_of(kind: str, primary: Path, out: Path, labels: Sequence[str] | None = None) -> Path:
+def write_task_of(kind: str, primary: Path, out: Path, labels: Sequence[str] | None = None, **more: Any) -> Path:
     """A finetuned task of a kind that belongs to a primary."""
     body = Artifact.load(primary, Kind.PRIMARY)
     shape = EncoderShape(**body.manifest.details["shape"])
     files = dict.fromkeys(("train", "dev", "test"), TaskFile(kind="file", path="{language}.tsv"))
-    settings = Task.model_validate({"name": f"some-{kind}", "kind": kind, **files})
+    settings = Task.model_validate({"name": f"some-{kind}", "kind": kind, **files, **more})
     names = LABELS[kind] if labels is None else list(labels)
     net = drawn(kind_of(settings).net(Encoder(shape, 0), names), seed=3)
     with artifact.create(out, Kind.TASK) as draft:

@@ -49,12 +49,14 @@ def test_the_hub_s_own_library_reads_the_card_s_header(models: dict[str, Path]) 
     headers = {kind: huggingface_hub.ModelCard.load(folder / "README.md").data for kind, folder in models.items()}
     header = headers["masked"]
     assert (header.language, header.library_name, header.license) == (LANGUAGE, "transformers", "unknown")
+    assert headers["retrieval"].library_name == "sentence-transformers"
     assert {kind: header.pipeline_tag for kind, header in headers.items()} == {
         "masked": "fill-mask",
         "texts": "text-classification",
         "pairs": "text-classification",
         "questions": "question-answering",
         "tags": "token-classification",
+        "retrieval": "sentence-similarity",
     }
 
 

@@ -120,7 +120,7 @@ def test_a_configuration_that_counts_positions_by_another_pad_id_is_refused(
     pad = checkpoints[model_type].tokenizer.pad_token_id
     edit(folder / CONFIG, lambda config: config.update(pad_token_id=pad + 4))
     if model_type == "bert":  # its positions do not depend on padding
-        assert import_hf(str(folder), tmp_path / "primary", "en").manifest.kind is Kind.PRIMARY
+        assert import_hf(str(folder), tmp_path / "primary", "en").primary.manifest.kind is Kind.PRIMARY
     else:
         refuse(folder, TokenizerError, rf"has pad_token_id {pad + 4}, but its tokenizer pads with id {pad}\. Positions")
 

@@ -6,18 +6,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from lingraft.cli import app
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
 from lingraft.data.tokenizer.tokenizer import train_tokenizer
+from lingraft.errors import ExportError, RecipeError
+from lingraft.export.bundling import load_sources
+from lingraft.huggingface.export import export_hf
 from lingraft.huggingface.importing import import_hf
-from lingraft.model.loading import load_embeddings, load_primary
+from lingraft.model.loading import load_embeddings, load_mini, load_primary
 from lingraft.stages import build_mini, evaluate, finetune, results
 from lingraft.stages.adapt import adapt
 from lingraft.training.schedule import ignore_metrics
-from tests.huggingface.checkpoints import Made
+from tests.huggingface.checkpoints import Made, make_checkpoint
 from tests.made_up import write
 
 
@@ -28,13 +32,15 @@ class Lane(NamedTuple):
     folder: Path
 
 
-@pytest.fixture(scope="module", params=["bert"])
-def lane(
-    request: pytest.FixtureRequest, checkpoints: dict[str, Made], tmp_path_factory: pytest.TempPathFactory
-) -> Lane:
+@pytest.fixture(scope="module", params=["bert", "bert without a head", "modernbert without a head"])
+def lane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lane:
     """Primary imported, source text in blocks of its own pieces, German text in blocks of pieces trained for it."""
-    folder = tmp_path_factory.mktemp(request.param)
-    import_hf(str(checkpoints[request.param].folder), folder / "primary", "en")
+    folder = tmp_path_factory.mktemp("lane")
+    model_type, _, headless = request.param.partition(" ")
+    checkpoint = make_checkpoint(folder / "checkpoint", model_type)
+    if headless:
+        checkpoint.model.base_model.save_pretrained(checkpoint.folder)
+    import_hf(str(checkpoint.folder), folder / "primary", "en")
     shape = load_primary(folder / "primary").encoder.shape
     tiny = Recipe.load(Path(__file__).parents[1] / "tiny.toml").model_dump(mode="json")
     tiny |= {"system": "MINIPOST", "encoder": shape.model_dump(mode="json"), "search": None, "targets": ["de"]}
@@ -55,7 +61,8 @@ def test_the_source_is_judged(lane: Lane) -> None:
     given = folder / "text-en", folder / "blocks-en", folder / "source-result"
     evaluate.evaluate_source(recipe, folder / "primary", [folder / "task"], *given)
     found = results.load_source(folder / "source-result")
-    assert found.masked_by_depth.keys() == {3}
+    primary = load_primary(folder / "primary")
+    assert found.masked_by_depth.keys() == {*primary.encoder.depths}
     assert (found.pretraining.steps, found.pretraining_history, found.precision) == (0, [], "fp32")
     assert found.tasks[0].score.by_seed.keys() == {1}
 
@@ -70,7 +77,40 @@ def test_a_language_is_adapted_over_fresh_layers_and_judged(lane: Lane) -> None:
     assert german.manifest.details["overlap"] > len(primary.tokenizer.special)
     judged = folder / "text-de", folder / "blocks-de", folder / "result-de"
     evaluate.evaluate_language(recipe, folder / "primary", folder / "de", [], *judged, mini=folder / "mini")
-    assert results.load_language(folder / "result-de").primary == primary.fingerprint
+    found = results.load_language(folder / "result-de")
+    assert found.primary == primary.fingerprint
+    if not primary.encoder.depths:  # nothing but the mini-model finds masked tokens
+        assert (found.masked.primary, found.masked.primary_initial) == (found.masked.mini, found.masked.mini_initial)
+
+
+def test_step_1b_trains_a_head_where_the_primary_has_none(lane: Lane) -> None:
+    recipe, folder = lane
+    building = recipe.require_mini()
+    one = recipe.model_copy(update={"mini": building.model_copy(update={"steps": 1})})
+    for name, steps in (("one", one), ("five", recipe)):
+        build_mini.build_mini(steps, folder / "primary", folder / "blocks-en", folder / name, ignore_metrics)
+    after_one, after_five = (load_mini(folder / name).head for name in ("one", "five"))
+    if load_primary(folder / "primary").encoder.depths:
+        assert after_one is after_five is None
+    else:
+        assert after_one
+        assert after_five
+        changed = zip(after_one.parameters(), after_five.parameters(), strict=True)
+        assert all(not torch.equal(first, last) for first, last in changed)
+
+
+def test_without_a_head_other_systems_are_refused(lane: Lane) -> None:
+    recipe, folder = lane
+    if recipe.encoder.mlm_heads:
+        return
+    raw = recipe.model_dump(mode="json")
+    raw["adaptation"]["depth"] = recipe.encoder.layers
+    with pytest.raises(RecipeError, match=r"mlm_heads is empty, so that system BL_BASE has no head.*'MINIPOST'"):
+        Recipe.parse(raw | {"system": "BL_BASE", "mini": None})
+    with pytest.raises(ExportError, match=r"has no MLM head, and so cannot fill masks\. Export a task"):
+        load_sources(folder / "primary", None, [])
+    with pytest.raises(ExportError, match="has no MLM head, so that it is no masked language model"):
+        export_hf(folder / "primary", folder / "exported")
 
 
 @pytest.mark.parametrize("model_type", ["roberta", "bert"])

@@ -89,7 +89,7 @@ def test_the_loaded_primary_has_the_logits_of_transformers_and_the_tokenizer_wit
 def test_the_manifest_says_where_it_is_from(checkpoints: dict[str, Made], tmp_path: Path) -> None:
     folder = shutil.copytree(checkpoints["bert"].folder, tmp_path / "my-bert")
     (folder / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\n# My BERT\n")
-    manifest = import_hf(str(folder), tmp_path / "primary", "en").manifest
+    manifest = import_hf(str(folder), tmp_path / "primary", "en").primary.manifest
     origin = manifest.record["origin"]
     assert (manifest.kind, manifest.language, manifest.cost) == (Kind.PRIMARY, "en", Cost())
     assert (origin["model_type"], origin["name"], origin["revision"]) == ("bert", "my-bert", None)
@@ -105,8 +105,8 @@ def test_shards_under_an_index_are_read(checkpoints: dict[str, Made], tmp_path: 
     whole.model.save_pretrained(folder, max_shard_size="30KB")
     assert len(list(folder.glob("model-*.safetensors"))) > 1
     assert (folder / INDEX).is_file()
-    sharded = import_hf(str(folder), tmp_path / "a", "en")
-    assert sharded.fingerprint == import_hf(str(whole.folder), tmp_path / "b", "en").fingerprint
+    sharded = import_hf(str(folder), tmp_path / "a", "en").primary
+    assert sharded.fingerprint == import_hf(str(whole.folder), tmp_path / "b", "en").primary.fingerprint
 
 
 def test_what_is_left_out_and_changed_is_said(

@@ -86,7 +86,7 @@ def import_all(checkpoint: Path, folder: Path) -> None:
 
 
 def test_a_hub_id_gives_the_primary_that_its_folder_gives(answers: Answers, checkpoint: Path, tmp_path: Path) -> None:
-    from_folder = import_hf(str(checkpoint), tmp_path / "folder", "en").fingerprint
+    from_folder = import_hf(str(checkpoint), tmp_path / "folder", "en").primary.fingerprint
     assert answers.online["main"] == answers.online["tag"] == from_folder
     names = ("main", "tag")
     origins = [Artifact.load(answers.folder / name, Kind.PRIMARY).manifest.record["origin"] for name in names]

@@ -38,6 +38,7 @@ VALID: dict[str, dict[str, Any]] = {
     "inference": inputs(["tr"], text=["kilo"], text_pair=["ba de"]),
     "reading": inputs(["en"], question=["ba"], context=["ba de kilo lo " * 20]),
     "names": inputs(["de"], text=[f"kilo (ba) na{ZWJ}pe."]) | {"parameters": {"truncate": True}},
+    "search": inputs(["de", "tr"], text=["kilo", "ba de"]) | {"parameters": {"input_type": "query"}},
     "fill-mask": inputs(["en"], text=["ba <mask> lo"]) | {"parameters": {"top_k": 3}},
     "embeddings": inputs(["de"], text=["kilo"]) | {"outputs": [{"name": "embedding"}], "id": "7"},
 }

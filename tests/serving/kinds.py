@@ -2,25 +2,54 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from lingraft.config.recipe import Recipe
-from lingraft.config.tasks import Task, TaskFile, TaskKindName
+from lingraft.config.tasks import DenseLayer, NormaliseLayer, Retrieval, Task, TaskFile, TaskKindName
 from lingraft.export import export_bundle as export
 from tests.tiny import Tiny, write_task
 
-NAMES: dict[TaskKindName, str] = {"pairs": "inference", "questions": "reading", "tags": "names"}
+NAMES: dict[TaskKindName, str] = {
+    "pairs": "inference",
+    "questions": "reading",
+    "tags": "names",
+    "retrieval": "search",
+}
 LABELS: dict[TaskKindName, Sequence[str]] = {"tags": ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")}
+WIDTH = 12
+"""Width of the vectors of 'retrieval', which are no whole number of bytes of bits."""
+SETTINGS: dict[TaskKindName, dict[str, Any]] = {
+    "retrieval": {
+        "retrieval": Retrieval(
+            layers=(DenseLayer(kind="dense", width=WIDTH, activation="tanh"), NormaliseLayer(kind="normalise")),
+            query_prefix="ba de ",
+            passage_prefix="ki lo ",
+        )
+    }
+}
 
 
 def export_all(recipe: Recipe, tiny: Tiny, folder: Path) -> list[Path]:
-    """Bundles of pairs, questions, tags and of the primary itself, in all languages; tasks lie under `tasks`."""
+    """Bundles of all kinds but texts, and of the primary itself, in all languages; tasks lie under `tasks`."""
     embeddings = list(tiny.embeddings.values())
     files = {split: TaskFile(kind="file", path="absent") for split in ("train", "dev", "test")}
     made = []
     for seed, (kind, name) in enumerate(NAMES.items(), start=20):
-        settings = recipe.model_copy(update={"tasks": (Task(name=name, kind=kind, **files),)})
+        settings = recipe.model_copy(update={"tasks": (Task(name=name, kind=kind, **files, **SETTINGS.get(kind, {})),)})
         task = write_task(settings, tiny.primary, folder / "tasks" / kind, seed, labels=LABELS.get(kind))
-        export(tiny.primary, task, embeddings, folder / kind)
+        ranges = _ranges(folder) if kind == "retrieval" else None
+        export(tiny.primary, task, embeddings, folder / kind, ranges=ranges)
         made.append(folder / kind)
     export(tiny.primary, None, embeddings, folder / "primary")
     return [*made, folder / "primary"]
+
+
+def _ranges(folder: Path) -> Path:
+    """Vectors of an index, whose values of one column are all the same."""
+    vectors_NE = np.random.default_rng(1).uniform(-0.4, 0.5, (20, WIDTH)).astype(np.float32)
+    vectors_NE[:, 3] = 0.25
+    file = folder / "index.npy"
+    np.save(file, vectors_NE)
+    return file

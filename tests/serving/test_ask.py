@@ -1,11 +1,13 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lingraft.errors import RequestError, ServingError
-from lingraft.serving.client import Query, query_server, run_server
+from lingraft.serving.client import Query, embed, query_server, run_server
 from tests.serving.answers import sentences
+from tests.serving.kinds import WIDTH
 from tests.serving.shared import SharedServer
 
 
@@ -22,6 +24,16 @@ def test_what_is_found_in_a_text_is_told_with_how_sure_that_is(open_server: Shar
 def test_a_refusal_comes_back_in_the_server_s_words(open_server: SharedServer) -> None:
     with pytest.raises(RequestError, match=r"question in 'fr': text 0 .* speaks \['de', 'en', 'tr'\]"):
         query_server(open_server.url, [Query("fr", {"text": "kilo"})])
+
+
+def test_vectors_of_several_languages_come_back_as_an_array(open_server: SharedServer) -> None:
+    together = embed(open_server.url, ["kilo", "kilo"], ["de", "tr"], "search", "query")
+    assert (together.shape, together.dtype) == ((2, WIDTH), "float32")
+    alone = embed(open_server.url, ["kilo"], "tr", "search", "query")
+    np.testing.assert_allclose(together[1], alone[0], rtol=0, atol=1e-6)
+    assert np.abs(alone - embed(open_server.url, ["kilo"], "tr", "search")).max() > 0.01
+    with pytest.raises(RequestError, match=r"refused the texts: text 0 .* speaks \['de', 'en', 'tr'\]"):
+        embed(open_server.url, ["kilo"], "fr", "search")
 
 
 def test_a_server_that_cannot_start_is_reported_with_its_log(bundle: Path, tmp_path: Path) -> None:

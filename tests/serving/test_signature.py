@@ -12,7 +12,7 @@ from lingraft.serving.served_models import metadata, served_models
 from lingraft.serving.settings import ServingSettings
 from lingraft.tracking.signature import mlmodel_of
 
-DATATYPES = {"str": "BYTES", "float32": "FP32", "int32": "INT32", "bool": "BOOL"}
+DATATYPES = {"str": "BYTES", "float32": "FP32", "int32": "INT32", "int8": "INT8", "uint8": "UINT8", "bool": "BOOL"}
 
 
 def test_a_bundle_of_every_kind_is_described_as_it_answers(bundles: list[Path]) -> None:
@@ -29,4 +29,4 @@ def test_a_bundle_of_every_kind_is_described_as_it_answers(bundles: list[Path]) 
             (each["name"], each["datatype"], tuple(each["shape"])) for one in told for each in one["outputs"]
         }
         kinds.add(opened.kind)
-    assert kinds == {"documents", "pairs", "questions", "tags", "primary"}
+    assert kinds == {"documents", "pairs", "questions", "tags", "retrieval", "primary"}

@@ -7,7 +7,15 @@ from typing import TypeVar
 
 from lingraft.data.languages import language_name
 from lingraft.reports.run.records import ResultRow, RunRecords
-from lingraft.stages.results import AlignmentBasis, LanguageResult, SeedScores, TaskScores
+from lingraft.stages.results import (
+    BM25,
+    SOURCE_TOKENIZER,
+    WITHIN,
+    AlignmentBasis,
+    LanguageResult,
+    SeedScores,
+    TaskScores,
+)
 from lingraft.tables import flops_unit, percent
 from lingraft.tasks.class_scores import MACRO_F1
 
@@ -18,6 +26,11 @@ _T = TypeVar("_T")
 _MEANINGS = {
     MACRO_F1: "Mean of the classes' F1 with the learned embeddings: a rare class counts as much as a frequent one, so "
     "that a class that is never found shows.",
+}
+
+_BASELINES = {
+    BM25: "the ranking by pieces that query and passage share, BM25",
+    SOURCE_TOKENIZER: "the source's own embeddings, given the pieces of the source's own tokenizer",
 }
 
 
@@ -209,7 +222,7 @@ def cost_group(unit: FlopsUnit) -> Group:
 def task_group(records: RunRecords, task: str) -> Group:
     """Return columns on zero-shot scores on a task; a language that was not tested on it has none."""
     scores = records.scores(task)
-    metric = _capital(scores.metric)
+    metric = _capital(metric_label(scores.metric))
 
     def of(take: Callable[[TaskScores], _T]) -> Callable[[LanguageResult], _T | None]:
         return lambda result: take(result.task_scores[task]) if task in result.task_scores else None
@@ -222,6 +235,15 @@ def task_group(records: RunRecords, task: str) -> Group:
             scores=of(lambda found: found.others.get(name)),
         )
 
+    def beside(name: str) -> Column:
+        where = " among the language's own passages" if name.startswith(WITHIN) else ""
+        return Column(
+            metric_label(name),
+            f"{metric}{where} of {_BASELINES[name.removeprefix(f'{WITHIN}_')]}.",
+            of(lambda found: found.baselines[name].mean if name in found.baselines else None),
+        )
+
+    tested = [result.task_scores[task] for result in records.languages if task in result.task_scores]
     if _is_classification(scores):
         trivial, meaning = "majority", "Accuracy of always answering with the test examples' most frequent label."
     else:
@@ -239,7 +261,8 @@ def task_group(records: RunRecords, task: str) -> Group:
             of(lambda found: found.score.mean),
             scores=of(lambda found: found.score),
         ),
-        *map(further, scores.others),
+        *map(further, dict.fromkeys(name for one in (scores, *tested) for name in one.others)),
+        *map(beside, dict.fromkeys(name for one in tested for name in one.baselines)),
         Column(trivial, meaning, of(lambda found: found.baseline)),
         Column("examples", "Test examples.", of(lambda found: found.examples), count, short="tests"),
         Column(
@@ -249,7 +272,7 @@ def task_group(records: RunRecords, task: str) -> Group:
             count,
         ),
     )
-    return Group(f"zero-shot {scores.metric}, {task}", columns)
+    return Group(f"zero-shot {metric_label(scores.metric)}, {task}", columns)
 
 
 def metric_label(metric: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lingraft.bundle.format import OutputSizes
 from lingraft.config.tasks import INPUTS
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.handlers.handler import (
@@ -27,11 +28,11 @@ LABEL = "label"
 PROBABILITY = "probability"
 
 
-def _outputs(labels: int, _: int) -> list[TensorSpec]:
+def _outputs(sizes: OutputSizes) -> list[TensorSpec]:
     return [
         TensorSpec(LABEL, "BYTES", [-1], "most probable label of each text"),
         TensorSpec(PROBABILITY, "FP32", [-1], "its probability"),
-        TensorSpec("probabilities", "FP32", [-1, labels], "of all labels, in the order of the metadata"),
+        TensorSpec("probabilities", "FP32", [-1, sizes.labels], "of all labels, in the order of the metadata"),
     ]
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lingraft.bundle.format import FEATURES
+from lingraft.bundle.format import FEATURES, OutputSizes
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RequestError
 from lingraft.serving.bundle import Bundle, ServedLanguage
@@ -46,7 +46,7 @@ class _MaskPosition(NamedTuple):
     token: int
 
 
-def _outputs(_labels: int, _width: int) -> list[TensorSpec]:
+def _outputs(_: OutputSizes) -> list[TensorSpec]:
     return [
         TensorSpec("text_index", "INT32", [-1], "text of each mask, from 0"),
         TensorSpec("start", "INT32", [-1], "character of that text at which the mask begins"),

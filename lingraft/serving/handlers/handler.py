@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lingraft.bundle.format import ROW_OUTPUTS
+from lingraft.bundle.format import ROW_OUTPUTS, OutputSizes
 from lingraft.errors import RequestError
 from lingraft.serving.bundle import Bundle
 from lingraft.tasks.pairs import encode
@@ -45,15 +45,18 @@ class TensorSpec(NamedTuple):
     datatype: str
     shape: list[int]
     meaning: str
+    by_default: bool = True
+    """Whether a request that names no outputs gets it."""
 
 
 class RequestParameter(NamedTuple):
-    """Parameter of a request: a bool, or an int in a range."""
+    """Parameter of a request: a bool, an int in a range, or one of several words."""
 
-    default: bool | int
+    default: bool | int | str
     meaning: str
     minimum: int = 0
     maximum: int = 0
+    choices: tuple[str, ...] = ()
 
 
 TRUNCATE_PARAMETER = RequestParameter(False, "read only the beginning of a text that is longer than the model reads")
@@ -80,8 +83,7 @@ class TaskHandler:
 
     inputs: tuple[str, ...]
     """Names of the text inputs."""
-    outputs: Callable[[int, int], list[TensorSpec]]
-    """Function of the number of labels and the width of the body."""
+    outputs: Callable[[OutputSizes], list[TensorSpec]]
     encode: Callable[[Bundle, TaskInput], EncodedRequest]
     """Raises RequestError for a text that is empty, or longer than the model reads."""
     parameters: Mapping[str, RequestParameter]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lingraft.bundle.format import OutputSizes
 from lingraft.config.tasks import INPUTS
 from lingraft.errors import RequestError
 from lingraft.serving.bundle import Bundle
@@ -34,7 +35,7 @@ _MOST_WINDOWS = 256
 """Limit for one request: a long context and a short block make many windows."""
 
 
-def _outputs(_labels: int, _width: int) -> list[TensorSpec]:
+def _outputs(_: OutputSizes) -> list[TensorSpec]:
     return [
         TensorSpec(ANSWER, "BYTES", [-1], "best passage of each context, as it stands there"),
         TensorSpec("start", "INT32", [-1], "its first character, counted in Unicode code points"),

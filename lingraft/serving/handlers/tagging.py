@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lingraft.bundle.format import OutputSizes
 from lingraft.config.tasks import INPUTS
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.handlers.handler import (
@@ -55,7 +56,7 @@ class _Entity(NamedTuple):
     score: float
 
 
-def _outputs(_labels: int, _width: int) -> list[TensorSpec]:
+def _outputs(_: OutputSizes) -> list[TensorSpec]:
     return [
         TensorSpec("text_index", "INT32", [-1], "text of each entity, from 0"),
         TensorSpec(ENTITY, "BYTES", [-1], "the entity as it stands in the text"),

@@ -100,6 +100,7 @@ class Project:
         """A bundle of English and the languages whose embeddings are among the hashes."""
         languages = ["en", *(name.removeprefix("embeddings-") for name in hashes if name.startswith("embeddings-"))]
         known = {"task": "topic", "kind": "texts", "labels": ["a", "b"], "precisions": [], **speaking(*languages)}
+        known |= {"shape": self.recipe.primary_shape.model_dump(mode="json"), "settings": None}
         facts = {"aligned_with": hashes["primary"], "data_hashes": hashes, "language": "en"}
         facts["record"] = {"parity": parity or parity_of(languages)}
         return self.register(self.bundle, self.make(Kind.BUNDLE, value, details=known | details, **facts))
@@ -117,7 +118,8 @@ class Project:
                 draft.tensors(f"{language}/table", {"table_VD": torch.full((2, 2), float(int(mark[:6], 16)))})
             hashes = {f"embeddings-{each.manifest.language}": each.fingerprint for each in learned}
             shape = RECIPE.primary_shape.model_dump(mode="json")
-            details = {"task": "topic", "kind": "texts", "labels": ["a", "b"], "shape": shape, "tables": "float32"}
+            details = {"task": "topic", "kind": "texts", "labels": ["a", "b"], "settings": None}
+            details |= {"shape": shape, "tables": "float32"}
             draft.facts = {
                 "language": "en",
                 "aligned_with": primary,

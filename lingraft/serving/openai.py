@@ -1,0 +1,159 @@
+"""OpenAI's `POST /v1/embeddings`, which clients of vector indexes speak, on models that give embeddings.
+
+Beside OpenAI's fields there are `language`, `input_type`, `output_dtype` (all three as other servers of this shape name
+them) and `truncate`.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pydantic
+from numpy.typing import NDArray
+
+from lingraft.errors import RequestError, UnknownModelError
+from lingraft.serving.endpoint import Endpoint, InferResponse
+from lingraft.serving.handlers.handler import LANGUAGE, TEXT, TRUNCATE
+from lingraft.serving.handlers.text_vectors import EMBEDDING, INPUT_TYPE, QUANTISED, output_name
+from lingraft.serving.languages import AUTO
+from lingraft.serving.requests import InferRequest, InputTensor, OutputTensor, refuse_invalid
+from lingraft.serving.served_models import ServedModel
+
+FLOAT = "float"
+_SEPARATOR = ":"
+
+
+class EmbeddingsRequest(pydantic.BaseModel, strict=True, frozen=True, extra="forbid"):
+    """Request for the embeddings of texts."""
+
+    input: Any
+    model: str
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+    user: str | None = None
+    language: Any = None
+    input_type: str | None = None
+    output_dtype: str = FLOAT
+    truncate: bool = False
+
+
+class Embeddings(NamedTuple):
+    """A valid request, as one of the Open Inference Protocol, and how its answer is written."""
+
+    model: str
+    request: InferRequest
+    output: str
+    asked: EmbeddingsRequest
+
+
+def with_language(model: str, language: str) -> str:
+    """Return a model's name with a language, for clients that send no other fields than OpenAI's."""
+    return f"{model}{_SEPARATOR}{language}"
+
+
+def embedding_models(endpoint: Endpoint) -> dict[str, ServedModel]:
+    """Return the models that give embeddings, by name."""
+    return {
+        name: model
+        for name, model in endpoint.models.items()
+        if EMBEDDING in [each.name for each in model.outputs(endpoint.served[model.bundle])]
+    }
+
+
+def parse_embeddings(endpoint: Endpoint, body: bytes) -> Embeddings:
+    """Parse a request; texts and languages are validated where those of all requests are.
+
+    Raises:
+        RequestError: the body is not JSON in UTF-8, a field is unknown or of a wrong type, no language is named, or
+            the model has no vectors of this width or format.
+        UnknownModelError: no model that gives embeddings has this name.
+    """
+    with refuse_invalid():
+        asked = EmbeddingsRequest.model_validate_json(body)
+    name, separator, suffix = asked.model.partition(_SEPARATOR)
+    models = embedding_models(endpoint)
+    if name not in models:
+        raise UnknownModelError(f"there is no model {name[:80]!a} that gives embeddings; there are {sorted(models)}.")
+    bundle = endpoint.served[models[name].bundle]
+    texts = _strings("input", asked.input)
+    if separator and asked.language is not None:
+        raise RequestError(f"{LANGUAGE} is given, and the model {asked.model[:80]!a} names one, too. Give one of both.")
+    languages = _strings(LANGUAGE, suffix if separator else asked.language, _languages_hint(endpoint, name))
+    _require_dimensions(asked.dimensions, bundle.sizes.width)
+    output = _output(asked.output_dtype, has_ranges=bundle.sizes.has_ranges)
+    parameters: dict[str, Any] = {TRUNCATE: asked.truncate}
+    if asked.input_type is not None:
+        parameters[INPUT_TYPE] = asked.input_type
+    inputs = [
+        InputTensor(name=key, datatype="BYTES", shape=[len(values)], data=values)
+        for key, values in ((TEXT, texts), (LANGUAGE, languages))
+    ]
+    request = InferRequest(parameters=parameters, inputs=inputs, outputs=[OutputTensor(name=output)])
+    return Embeddings(name, request, output, asked)
+
+
+def embeddings_response(embeddings: Embeddings, response: InferResponse) -> dict[str, Any]:
+    """Return the answer in OpenAI's shape; `parameters` are those of the Open Inference Protocol's answer."""
+    ((_, vectors_NE),) = response.outputs
+    encode = _base64 if embeddings.asked.encoding_format == "base64" else np.ascontiguousarray
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": index, "embedding": encode(vector_E)}
+            for index, vector_E in enumerate(vectors_NE)
+        ],
+        "model": embeddings.asked.model,
+        "usage": {"prompt_tokens": response.tokens, "total_tokens": response.tokens},
+        "parameters": response.parameters,
+    }
+
+
+def error_body(reason: str) -> Mapping[str, Any]:
+    """Return the body of a refusal in OpenAI's shape."""
+    return {"error": {"message": reason, "type": "invalid_request_error", "param": None, "code": None}}
+
+
+def _base64(vector_E: NDArray[Any]) -> str:
+    """Encode a vector, little-endian."""
+    return base64.b64encode(vector_E.astype(vector_E.dtype.newbyteorder("<")).tobytes()).decode("ascii")
+
+
+def _strings(field: str, value: Any, hint: str = "") -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Sequence) and value and all(isinstance(each, str) for each in value):
+        return list(value)
+    if isinstance(value, Sequence) and value and isinstance(value[0], int | list):
+        hint = " Token ids are of another tokenizer: LangChain sends none with check_embedding_ctx_length=False."
+    raise RequestError(f"{field} must be a string, or a list of one or more strings.{hint}")
+
+
+def _languages_hint(endpoint: Endpoint, name: str) -> str:
+    languages = sorted(endpoint.served[endpoint.models[name].bundle].languages)
+    detects = f", or {AUTO!r} to have it detected" if endpoint.settings.detect else ""
+    return (
+        f" Name one of {languages} for all texts or one for each{detects}; clients without the field {LANGUAGE!r} name "
+        f"one behind the model: {with_language(name, languages[0])!r}."
+    )
+
+
+def _require_dimensions(dimensions: int | None, width: int) -> None:
+    if dimensions not in (None, width):
+        raise RequestError(
+            f"dimensions is {dimensions}, and the model's vectors have {width}. Leave it out; if the model was trained "
+            "to be cut (Matryoshka), cut the vectors that you get, and divide them by their length."
+        )
+
+
+def _output(dtype: str, *, has_ranges: bool) -> str:
+    if dtype == FLOAT:
+        return EMBEDDING
+    if dtype not in QUANTISED:
+        raise RequestError(f"output_dtype is {dtype[:40]!a}; it must be one of {[FLOAT, *QUANTISED]}.")
+    if dtype.endswith("int8") and not has_ranges:
+        raise RequestError(
+            f"output_dtype is {dtype!r}, but the bundle has no ranges to quantise between. Ask for {FLOAT!r} or "
+            "'binary', or export the bundle with --ranges and vectors of your index."
+        )
+    return output_name(dtype)

@@ -1,0 +1,100 @@
+"""Search for passages by queries in a language: by a task's vectors, and by baselines that learn nothing of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.model.initialisation.initial_rows import shared_pieces
+from lingraft.model.loading import Primary
+from lingraft.stages.results import BM25, SOURCE_TOKENIZER, SeedScores
+from lingraft.stages.source_passages import SourcePassages, retrieval_of
+from lingraft.tasks.bm25 import Bm25
+from lingraft.tasks.finetuned import TaskModel
+from lingraft.tasks.ranking import Answers, evaluate_ranking, evaluate_vectors
+from lingraft.tasks.retrieval import TokenizedTexts, embed
+from lingraft.tasks.task_kind import TaskEvaluation
+from lingraft.training import precision
+
+
+class _Texts(NamedTuple):
+    """Texts as pieces of the language's tokenizer, and as pieces of the source's."""
+
+    own: TokenizedTexts
+    by_source: TokenizedTexts
+
+
+@dataclass(frozen=True, eq=False)
+class PassageSearch:
+    """Queries in a language, and passages in it or in the source language."""
+
+    seeds: Sequence[TaskModel]
+    source: Primary
+    """Primary with its own vocabulary."""
+    queries: _Texts
+    passages: _Texts | SourcePassages
+    answers: Answers
+    bm25: TaskEvaluation
+
+    @classmethod
+    def of(
+        cls,
+        seeds: Sequence[TaskModel],
+        source: Primary,
+        tokenizer: Tokenizer,
+        queries: Sequence[str],
+        passages: Sequence[str] | SourcePassages,
+        answers: Answers,
+    ) -> Self:
+        """Tokenize texts behind the prefixes of a task, and rank passages by shared pieces."""
+        kind, shape = retrieval_of(seeds), seeds[0].shape
+
+        def tokenized(texts: Sequence[str], prefix: str) -> _Texts:
+            return _Texts(*(TokenizedTexts.of(texts, prefix, each, shape) for each in (tokenizer, source.tokenizer)))
+
+        asked = tokenizer.encode_all(queries)
+        if isinstance(passages, SourcePassages):
+            shared = shared_pieces(source.tokenizer, tokenizer)
+            index = Bm25(passages.pieces)
+            asked = [[shared[piece] for piece in ids if piece in shared] for ids in asked]
+        else:
+            index = Bm25(tokenizer.encode_all(passages))
+        return cls(
+            seeds=seeds,
+            source=source,
+            queries=tokenized(queries, kind.settings.query_prefix),
+            passages=(
+                passages if isinstance(passages, SourcePassages) else tokenized(passages, kind.settings.passage_prefix)
+            ),
+            answers=answers,
+            bm25=evaluate_ranking(lambda rows_B: index.scores([asked[row] for row in rows_B.tolist()]), answers),
+        )
+
+    @property
+    def truncated(self) -> int:
+        """Number of queries of which only a part fits a block."""
+        return self.queries.own.encoded.truncated
+
+    def judge(self, model: TaskModel) -> TaskEvaluation:
+        """Rank passages by the vectors of one of the seeds, with the embeddings that its body has."""
+        passages = self.passages
+        return self._evaluate(model, self.queries.own, passages.own if isinstance(passages, _Texts) else passages)
+
+    def baselines(self) -> dict[str, SeedScores]:
+        """Return scores by the name of the baseline; the bodies then have the source's embeddings."""
+        passages, found = self.passages, {}
+        for model in self.seeds:
+            model.swap_in(self.source)
+            known = passages.by_source if isinstance(passages, _Texts) else passages
+            found[model.seed] = self._evaluate(model, self.queries.by_source, known).score
+        return {
+            BM25: SeedScores(by_seed=dict.fromkeys(found, self.bm25.score)),
+            SOURCE_TOKENIZER: SeedScores(by_seed=found),
+        }
+
+    def _evaluate(
+        self, model: TaskModel, queries: TokenizedTexts, passages: TokenizedTexts | SourcePassages
+    ) -> TaskEvaluation:
+        net = model.net.to(precision.device())
+        known = passages.vectors[model.seed] if isinstance(passages, SourcePassages) else embed(net, passages)
+        return evaluate_vectors(embed(net, queries), known, self.answers)

@@ -1,0 +1,183 @@
+"""Test examples of tasks in one language, ready to judge bodies with any embeddings of the language."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from lingraft.artifacts.artifact import Artifact
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import ParallelDocuments, Task
+from lingraft.console import say
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.model.loading import Primary
+from lingraft.stages.alignment_probe import FEWEST_PAIRS, digest_of, translated_paragraphs
+from lingraft.stages.passage_search import PassageSearch
+from lingraft.stages.results import WITHIN, SeedScores
+from lingraft.stages.source_passages import SourcePassages
+from lingraft.tasks.examples import load_examples
+from lingraft.tasks.finetuned import TaskModel
+from lingraft.tasks.ranking import Answers
+from lingraft.tasks.searches import Search, load_searches
+from lingraft.tasks.task_kind import TaskEvaluation
+from lingraft.training import precision
+
+
+@dataclass(frozen=True, eq=False)
+class TaskTest:
+    """Test examples of a task in one language."""
+
+    seeds: Sequence[TaskModel]
+    examples: int
+    truncated: int
+    """Number of examples of which only a part is seen."""
+    judge: Callable[[TaskModel], TaskEvaluation]
+    """Judges one of `seeds` with the embeddings that it has."""
+    baselines: Mapping[str, SeedScores] = field(default_factory=dict)
+    """Scores of what needs no embeddings of the language, by name."""
+
+
+def task_tests(
+    recipe: Recipe,
+    tasks: Mapping[str, Sequence[TaskModel]],
+    text: Artifact | None,
+    tokenizer: Tokenizer,
+    source: Primary,
+    kept: Mapping[str, SourcePassages] | None = None,
+) -> list[TaskTest]:
+    """Load the test examples of every task that is judged in the tokenizer's language.
+
+    Bodies may then have the source's embeddings.
+
+    Args:
+        recipe: recipe with the tasks.
+        tasks: finetuned bodies by the name of the task, each with its seeds.
+        text: text of the language.
+        tokenizer: tokenizer of the language.
+        source: primary with its own vocabulary.
+        kept: passages that are embedded already, by task.
+
+    Raises:
+        RecipeError: the recipe does not have one of the tasks.
+        TextError: test examples are missing or damaged, or have labels that the task does not know.
+    """
+    judged = {task.name for task in recipe.tasks_in(tokenizer.language)}
+    tests = [
+        task_test(
+            task=recipe.task(name),
+            seeds=seeds,
+            text=text,
+            tokenizer=tokenizer,
+            source=source,
+            kept=(kept or {}).get(name),
+        )
+        for name, seeds in tasks.items()
+        if recipe.task(name).name in judged
+    ]
+    return [test for test in tests if test]
+
+
+def task_test(
+    task: Task,
+    seeds: Sequence[TaskModel],
+    text: Artifact | None,
+    tokenizer: Tokenizer,
+    source: Primary,
+    kept: SourcePassages | None = None,
+) -> TaskTest | None:
+    """Load a task's test examples; None where too few paragraphs are parallel to tell anything.
+
+    Raises:
+        TextError: test examples are missing or damaged, or have labels that the task does not know.
+    """
+    if task.kind == "retrieval":
+        return _test_of_retrieval(task, seeds, text, tokenizer, source, kept)
+    first = seeds[0]
+    examples = load_examples(task, "test", tokenizer.language, text)
+    data = first.kind.prepare(examples, first.labels, tokenizer, first.shape)
+
+    def judge(model: TaskModel) -> TaskEvaluation:
+        return model.kind.judge(model.net.to(precision.device()), data, tokenizer.language)
+
+    return TaskTest(seeds, len(examples), data.truncated, judge)
+
+
+def _test_of_retrieval(
+    task: Task,
+    seeds: Sequence[TaskModel],
+    text: Artifact | None,
+    tokenizer: Tokenizer,
+    source: Primary,
+    kept: SourcePassages | None,
+) -> TaskTest | None:
+    if isinstance(task.test, ParallelDocuments):
+        search = _search_of_documents(task, seeds, text, tokenizer, source, kept)
+        searches = {"": search} if search else {}
+    else:
+        found = load_searches(task, tokenizer.language)
+        opened = [_open_search(search, seeds, tokenizer, source, kept) for search in found]
+        searches = dict(zip(("", f"{WITHIN}_"), opened, strict=False))
+    if not searches:
+        return None
+    official = searches[""]
+
+    def judge(model: TaskModel) -> TaskEvaluation:
+        judged = {begin: search.judge(model) for begin, search in searches.items()}
+        first = judged.pop("")
+        others = dict(first.others)
+        for begin, one in judged.items():
+            others |= {f"{begin}{name}": score for name, score in {model.kind.metric: one.score, **one.others}.items()}
+        return replace(first, others=others)
+
+    baselines = {
+        f"{begin}{name}": scores for begin, search in searches.items() for name, scores in search.baselines().items()
+    }
+    return TaskTest(seeds, len(official.answers), official.truncated, judge, baselines)
+
+
+def _open_search(
+    search: Search, seeds: Sequence[TaskModel], tokenizer: Tokenizer, source: Primary, kept: SourcePassages | None
+) -> PassageSearch:
+    passages: Sequence[str] | SourcePassages = search.passages
+    if search.in_source:
+        is_kept = kept and kept.keys == [*map(digest_of, search.passages)]
+        passages = kept if kept and is_kept else SourcePassages.embedded(seeds, source, search.passages)
+    return PassageSearch.of(
+        seeds=seeds,
+        source=source,
+        tokenizer=tokenizer,
+        queries=search.queries,
+        passages=passages,
+        answers=Answers.of(search.answers),
+    )
+
+
+def _search_of_documents(
+    task: Task,
+    seeds: Sequence[TaskModel],
+    text: Artifact | None,
+    tokenizer: Tokenizer,
+    source: Primary,
+    kept: SourcePassages | None,
+) -> PassageSearch | None:
+    """Look for each paragraph of the test split among the source's, of which one is its translation."""
+    language = tokenizer.language
+    if text is None or kept is None:
+        say(
+            f"task {task.name!r} is not judged in {language!r}: its paragraphs are looked for among those that the "
+            "evaluation of the source keeps, and none was given that judged this task"
+        )
+        return None
+    rows, queries, _ = translated_paragraphs(kept.keys, kept.digests, "test", tokenizer, text)
+    if len(rows) < FEWEST_PAIRS:
+        say(
+            f"task {task.name!r} is not judged in {language!r}: {len(rows)} paragraphs of its test split are parallel "
+            f"to the source's, fewer than {FEWEST_PAIRS}"
+        )
+        return None
+    return PassageSearch.of(
+        seeds=seeds,
+        source=source,
+        tokenizer=tokenizer,
+        queries=queries,
+        passages=kept,
+        answers=Answers.of([{row: 1.0} for row in rows]),
+    )

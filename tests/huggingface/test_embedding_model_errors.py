@@ -1,0 +1,169 @@
+"""An embedding model that a primary and a task cannot compute is refused, with what was wrong and what to do."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from lingraft.artifacts.manifest import Kind
+from lingraft.errors import ArtifactError, TokenizerError
+from lingraft.huggingface.importing import import_hf
+from lingraft.huggingface.weights import CheckpointError
+from tests.huggingface.checkpoints import make_checkpoint
+
+MODULES, BODY, POOLING, DENSE = (
+    "modules.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
+    "2_Dense/config.json",
+)
+PACKAGE = "sentence_transformers"
+TYPES = {
+    "": f"{PACKAGE}.base.modules.transformer.Transformer",
+    "1_Pooling": f"{PACKAGE}.sentence_transformer.modules.pooling.Pooling",
+    "2_Dense": f"{PACKAGE}.base.modules.dense.Dense",
+}
+ENTRIES = [
+    {"idx": place, "name": str(place), "path": path, "type": name} for place, (path, name) in enumerate(TYPES.items())
+]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An embedding model as sentence-transformers writes it, made without the package."""
+    made = make_checkpoint(tmp_path_factory.mktemp("embedding") / "model", "bert")
+    folder = made.folder
+    made.model.bert.save_pretrained(folder)
+    write(folder / MODULES, ENTRIES)
+    write(folder / BODY, {"max_seq_length": 32, "do_lower_case": False})
+    write(folder / POOLING, {"embedding_dimension": 32, "pooling_mode": "mean", "include_prompt": True})
+    activation = "torch.nn.modules.activation.Tanh"
+    write(folder / DENSE, {"in_features": 32, "out_features": 8, "bias": True, "activation_function": activation})
+    save_file(
+        {"linear.weight": torch.ones(8, 32), "linear.bias": torch.ones(8)}, folder / "2_Dense" / "model.safetensors"
+    )
+    write(folder / "config_sentence_transformers.json", {"prompts": {"query": "query: "}, "default_prompt_name": None})
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    """One that a test may damage."""
+    return shutil.copytree(whole, tmp_path / "model")
+
+
+def write(path: Path, value: Any) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(value), encoding="utf-8")
+
+
+def module(path: str, name: str) -> dict[str, str]:
+    return {"path": path, "type": name}
+
+
+def refuse(folder: Path, message: str, error: type[Exception] = CheckpointError) -> None:
+    with pytest.raises(error, match=message):
+        import_hf(str(folder), folder.parent / "primary", "en")
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        (POOLING, {"pooling_mode": "max"}, r"pools by max; a task pools by one of mean, cls, lasttoken\. Take"),
+        (POOLING, {"pooling_mode": "median"}, "pools by median; a task pools by one of"),
+        (POOLING, {"pooling_mode": ["mean", "cls"]}, "pools by mean, cls; a task pools by one of"),
+        (POOLING, {"include_prompt": False}, r"the tokens of the prompt 'query: ' are not pooled.*Take a model"),
+        (POOLING, {"embedding_dimension": 48}, "pools vectors of width 48, but the encoder's are 32 wide"),
+        (DENSE, {"activation_function": "own.Swish"}, r"activation_function = 'own\.Swish'; a task has Tanh, GELU"),
+        (DENSE, {"use_residual": True}, "use_residual = True; it is none that is computed"),
+        (DENSE, {"in_features": 16}, "in_features = 16, but what comes in is of width 32"),
+        (DENSE, {"out_features": 4}, r"has tensors .*'weight': \(8, 32\).*, not .*'weight': \(4, 32\)"),
+        (DENSE, {"out_features": None}, "'out_features': None|no dense layer has"),
+        (DENSE, {"module_input_name": "token_embeddings"}, "module_input_name = 'token_embeddings'; only"),
+        (BODY, {"do_lower_case": True, "max_seq_length": -3}, r"max_seq_length -3, which is no length"),
+        (BODY, {"transformer_task": "fill-mask"}, "transformer_task = 'fill-mask'; only 'feature-extraction'"),
+        (BODY, {"query_expansion": {"length": 32}}, "query_expansion = .* it is none that is computed"),
+        ("tokenizer_config.json", {"truncation_side": "left"}, "truncation_side = 'left'; texts that are too long"),
+        ("adapter_config.json", {"peft_type": "PROMPT_TUNING"}, r"adapter or prompts of its own weights.*peft"),
+        ("config_sentence_transformers.json", {"prompts": ["query: "]}, "prompts .*, which are no texts by name"),
+    ],
+)
+def test_settings_that_are_not_computed_are_refused(
+    folder: Path, file: str, change: dict[str, Any], message: str
+) -> None:
+    path = folder / file
+    write(path, (json.loads(path.read_text()) if path.exists() else {}) | change)
+    refuse(folder, message)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([*ENTRIES, module("3_LayerNorm", f"{PACKAGE}.models.LayerNorm")], "a module LayerNorm, which no task of ours"),
+        ([module("", f"{PACKAGE}.models.CLIPModel")], r"has modules \['CLIPModel'\]; a primary and its task"),
+        ([module("", f"{PACKAGE}.models.Router"), *ENTRIES[1:]], r"has modules \['Router', 'Pooling', 'Dense'\]"),
+        ([ENTRIES[0], module("1_SpladePooling", f"{PACKAGE}.sparse_encoder.models.SpladePooling")], "SpladePooling"),
+        ([module("", "custom_st.Transformer"), *ENTRIES[1:]], r"custom_st\.Transformer, which is code of its own"),
+        ([ENTRIES[0], module("../elsewhere", TYPES["1_Pooling"])], r"'\.\./elsewhere', which leads out of the folder"),
+        ([ENTRIES[0], {"path": "1_Pooling"}], "without a type and a path"),
+        ([], "has no modules"),
+        ({}, "holds no JSON array"),
+    ],
+)
+def test_modules_that_are_not_computed_are_refused(folder: Path, entries: Any, message: str) -> None:
+    write(folder / MODULES, entries)
+    refuse(folder, message)
+
+
+def pickled(folder: Path) -> None:
+    (folder / "2_Dense" / "model.safetensors").rename(folder / "2_Dense" / "pytorch_model.bin")
+
+
+def not_finite(folder: Path) -> None:
+    weights = {"linear.weight": torch.full((8, 32), torch.nan), "linear.bias": torch.ones(8)}
+    save_file(weights, folder / "2_Dense" / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [(pickled, r"only pytorch_model\.bin\. A pickle"), (not_finite, "2_Dense has values that are not finite")],
+)
+def test_weights_of_a_dense_layer_that_cannot_be_read_are_refused(
+    damage: Callable[[Path], None], message: str, folder: Path
+) -> None:
+    damage(folder)
+    refuse(folder, message)
+
+
+def test_a_tokenizer_that_puts_nothing_around_a_text_is_refused(folder: Path) -> None:
+    path = folder / "tokenizer.json"
+    write(path, json.loads(path.read_text(encoding="utf-8")) | {"post_processor": None})
+    refuse(folder, r"puts special pieces \[\] around a text, but .* begin \(2\) and end \(3\)", TokenizerError)
+
+
+def test_a_case_that_the_tokenizer_does_not_lower_is_refused(folder: Path) -> None:
+    path = folder / "tokenizer.json"
+    write(path, json.loads(path.read_text(encoding="utf-8")) | {"normalizer": {"type": "NFC"}})
+    write(folder / BODY, {"do_lower_case": True})
+    refuse(folder, r"do_lower_case is true, but tokenizer\.json does not.*save it")
+
+
+def test_neither_is_written_where_the_task_cannot_be(folder: Path) -> None:
+    (folder.parent / "task").mkdir()
+    (folder.parent / "task" / "file").touch()
+    with pytest.raises(ArtifactError, match="exists already"):
+        import_hf(str(folder), folder.parent / "primary", "en", task_out=folder.parent / "task")
+    assert not (folder.parent / "primary").exists()
+
+
+def test_what_is_left_is_whole(folder: Path) -> None:
+    made = import_hf(str(folder), folder.parent / "primary", "en", task_out=folder.parent / "task")
+    assert made.task
+    assert (made.task.folder, made.task.manifest.kind) == (folder.parent / "task", Kind.TASK)
+    assert made.task.manifest.aligned_with == made.primary.fingerprint

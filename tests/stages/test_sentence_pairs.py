@@ -1,0 +1,189 @@
+"""Learning a language by sentence pairs, alone and beside masked tokens, over the bottom layers and over all."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage
+from lingraft.data.blocks import open_split
+from lingraft.data.parallel_text import Pair, is_held_out
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import RecipeError
+from lingraft.jobs.job import AdaptationJob
+from lingraft.model.encoder import mini_model
+from lingraft.model.flops import step_flops
+from lingraft.model.loading import Embeddings, load_embeddings, load_primary
+from lingraft.model.swap import swap
+from lingraft.search import Inputs, search
+from lingraft.search.space import trial_settings
+from lingraft.signals import Interruption
+from lingraft.stages.adapt import adapt, adaptation_run
+from lingraft.stages.embeddings import initial_rows
+from lingraft.stages.results import load_search
+from lingraft.stages.sentence_pairs import PairData
+from lingraft.training import masked_lm
+from lingraft.training.schedule import MetricsCallback, ignore_metrics
+from tests.made_up import documents
+from tests.workshop import Workshop, same_tensors, stopping_after
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made-up lines in English and German; nothing of them but names is alike."""
+    path = tmp_path_factory.mktemp("parallel") / "en-de.tsv"
+    texts = (
+        [line for document in documents(name, 60) for line in document["text"].split("\n")] for name in ("en", "de")
+    )
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in zip(*texts, strict=True)), encoding="utf-8")
+    return path
+
+
+def recipe_of(shop: Workshop, lines: Path, pairs: dict[str, Any], searches: bool = False, **adaptation: Any) -> Recipe:
+    raw = shop.recipe.model_dump(mode="json") | {"targets": ["de"], "alignment": {"parallel": {"de": str(lines)}}}
+    raw["search"] = {"language": "de", "depths": [1], "steps_at_depth": 12} if searches else None
+    raw["adaptation"] |= {"pairs": {"batch_pairs": 16, **pairs}, "judge_every_steps": 10, **adaptation}
+    return Recipe.parse(raw)
+
+
+def adapted(shop: Workshop, recipe: Recipe, out: Path, watch: MetricsCallback = ignore_metrics) -> Embeddings:
+    adapt(recipe, shop.primary, shop.blocks["de"], shop.tokenizers["de"], recipe.adaptation.depth, out, watch)
+    return load_embeddings(out)
+
+
+def tensors(embeddings: Embeddings) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach() for name, tensor in embeddings.vocabulary.state_dict().items()}
+
+
+@pytest.mark.parametrize("layers", ["bottom", "all"])
+def test_vectors_of_translations_approach_the_sources_and_the_body_stays(
+    workshop: Workshop, lines: Path, layers: str
+) -> None:
+    recipe = recipe_of(workshop, lines, {"layers": layers})
+    source, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
+    body = {name: each.clone() for name, each in source.encoder.state_dict().items() if "vocabulary" not in name}
+    pairs, rows = PairData.load(recipe, source, pieces, [1]), initial_rows(recipe, source, pieces)
+    assert pairs
+    assert pairs.depths == ((3,) if layers == "all" else (1,))
+    step = recipe.steps_over(1)[Stage.ADAPT]
+    blocks = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "train")
+    run = adaptation_run(
+        recipe=recipe,
+        steps=[step],
+        minis=[mini_model(source.encoder, 1)],
+        rows=rows,
+        blocks=blocks,
+        settings=recipe.adaptation,
+        pairs=pairs,
+    )
+    losses = [point.loss for point in run.points]
+    assert losses[-1] < 0.9 * losses[0]
+    after = {name: each for name, each in source.encoder.state_dict().items() if "vocabulary" not in name}
+    assert same_tensors(after, body)
+    vocabulary = source.encoder.vocabulary
+    assert torch.equal(vocabulary.bias_V, rows.bias_V)
+    assert not torch.equal(vocabulary.table_VD, rows.table_VD)
+
+
+def test_the_sources_vectors_are_those_of_its_own_embeddings(workshop: Workshop, lines: Path) -> None:
+    """By hand, of one sentence; held-out pairs are not among those that are learned from."""
+    recipe = recipe_of(workshop, lines, {"pooling": "first"})
+    source, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
+    pairs = PairData.load(recipe, source, pieces, [1, 2, 1])
+    assert pairs
+    read = [Pair(*line.split("\t"), "") for line in lines.read_text(encoding="utf-8").splitlines()]
+    learned = [pair for pair in dict.fromkeys(read) if not is_held_out(pair)]
+    assert 0 < len(pairs) == len(learned) < len(read)
+    special = source.tokenizer.special
+    ids = [special.begin, *source.tokenizer.encode(learned[3].source)[:30], special.end]
+    with torch.no_grad():
+        hidden = source.encoder.eval().hidden_states(torch.tensor([ids]), (1, 2))
+    expected_KD = torch.stack([hidden[depth][0, 0] for depth in (1, 2)])
+    torch.testing.assert_close(pairs.vectors_NKD[3], expected_KD, rtol=0, atol=1e-5)
+    batch = pairs.batch(torch.tensor([3]))
+    assert batch.tokens_BT[0, 1:-1].tolist() == pieces.encode(learned[3].target)[:30]
+
+
+def test_pairs_beside_masked_tokens_are_learned_by_and_an_interrupted_training_goes_on(
+    workshop: Workshop, lines: Path, tmp_path: Path
+) -> None:
+    recipe = recipe_of(workshop, lines, {"layers": "all", "masked_weight": 1.0})
+    whole = tensors(adapted(workshop, recipe, tmp_path / "whole"))
+    with pytest.raises(Interruption):
+        adapted(workshop, recipe, tmp_path / "two", stopping_after(20))
+    assert same_tensors(tensors(adapted(workshop, recipe, tmp_path / "two")), whole)
+    alone = tensors(adapted(workshop, recipe_of(workshop, lines, {"layers": "all"}), tmp_path / "alone"))
+    assert not same_tensors(alone, whole)
+    source, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
+    initial = initial_rows(recipe, source, pieces).bias_V
+    assert torch.equal(alone["bias_V"], initial)
+    assert not torch.equal(whole["bias_V"], initial)
+
+
+def test_a_progressive_adaptation_learns_by_the_vectors_of_each_depth(
+    workshop: Workshop, lines: Path, tmp_path: Path
+) -> None:
+    progressive = {"kind": "fixed", "depths": [1, 3]}
+    recipe = recipe_of(workshop, lines, {}, depth=3, progressive=progressive)
+    learned = adapted(workshop, recipe, tmp_path / "out")
+    phases = learned.manifest.details["phases"]
+    assert [phase["depth"] for phase in phases] == [1, 3]
+    vocabulary, last = len(learned.tokenizer), recipe.steps_over(3)[Stage.ADAPT]
+    each = step_flops(recipe, last, recipe.adaptation, vocabulary)
+    assert sum(phase["flops"] for phase in phases) <= 1.05 * recipe.adaptation.steps * each
+    assert phases[0]["steps"] > 2 * phases[1]["steps"]
+
+
+def test_a_trial_of_a_search_learns_what_an_adaptation_learns(workshop: Workshop, lines: Path, tmp_path: Path) -> None:
+    recipe = recipe_of(workshop, lines, {"masked_weight": 1.0}, searches=True, judge_every_steps=0)
+    search(
+        recipe, Inputs(workshop.primary, workshop.blocks["de"], workshop.tokenizers["de"]), None, tmp_path / "search"
+    )
+    (trial,) = load_search(tmp_path / "search").trials
+    same = recipe.model_copy(update={"adaptation": trial_settings(recipe, {"depth": 1}, trial.steps)})
+    learned = adapted(workshop, same, tmp_path / "de")
+    primary = load_primary(workshop.primary).encoder
+    swap(primary, learned.vocabulary)
+    dev = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev")
+    dev_NT = dev.take(torch.arange(min(same.adaptation.judged_blocks, len(dev))))
+    assert trial.score == pytest.approx(masked_lm.accuracy(primary, dev_NT, (3,))[3], rel=1e-6)
+    assert trial.flops == pytest.approx(learned.manifest.cost.flops)
+
+
+def test_an_update_of_pairs_costs_three_passes_and_masked_tokens_come_on_top(workshop: Workshop, lines: Path) -> None:
+    def flops(**pairs: Any) -> float:
+        recipe = recipe_of(workshop, lines, pairs)
+        return step_flops(recipe, recipe.steps_over(1)[Stage.ADAPT], recipe.adaptation, 120)
+
+    assert flops(layers="all") == 3 * flops()
+    assert flops(batch_pairs=32) == 2 * flops()
+    plain = workshop.recipe
+    masked = step_flops(plain, plain.steps_over(1)[Stage.ADAPT], plain.adaptation, 120)
+    assert flops(masked_weight=0.5) == flops() + masked
+
+
+def test_a_language_without_pairs_is_refused(workshop: Workshop, lines: Path, tmp_path: Path) -> None:
+    recipe = recipe_of(workshop, lines, {})
+    raw = recipe.model_dump(mode="json")
+    with pytest.raises(RecipeError, match=r"adaptation\.pairs needs .* of which \['tr'\] have none\. Add them"):
+        Recipe.parse(raw | {"targets": ["de", "tr"]})
+    with pytest.raises(RecipeError, match=r"translations in 'tr', and .* parallel has some in \['de'\] only"):
+        adapt(recipe, workshop.primary, workshop.blocks["tr"], workshop.tokenizers["tr"], 1, tmp_path, ignore_metrics)
+
+
+def test_the_content_of_the_pairs_decides_whether_an_adaptation_is_made_again(
+    workshop: Workshop, lines: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "en-de.tsv"
+    other.write_text(lines.read_text(encoding="utf-8") + "one\teins\n", encoding="utf-8")
+
+    def outside(recipe: Recipe) -> Any:
+        inputs = {"primary": workshop.primary, "blocks": workshop.blocks["de"], "tokenizer": workshop.tokenizers["de"]}
+        return AdaptationJob(recipe=recipe, out=tmp_path, depth=1, **inputs).outside()
+
+    assert outside(recipe_of(workshop, lines, {})) != outside(recipe_of(workshop, other, {}))
+    assert outside(workshop.recipe) == {}
