@@ -19,7 +19,7 @@ from lingraft.config.cluster import Cluster, StageName
 from lingraft.config.encoder import EncoderShape, TokenizerSettings
 from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, Gate
 from lingraft.config.initialisation import Initialisation
-from lingraft.config.search import Search
+from lingraft.config.search import Metric, Search
 from lingraft.config.section import Language, Name, Section, explain_problem, is_none
 from lingraft.config.systems import Stage, Step, Steps, System, steps_of
 from lingraft.config.tasks import PRIMARY, Task
@@ -87,6 +87,7 @@ class Recipe(Section):
         self._require_tasks()
         self._require_depths()
         self._require_pairs()
+        self._require_whole_batches()
         return self
 
     @property
@@ -121,6 +122,16 @@ class Recipe(Section):
                     f"({settings.micro_batch_blocks or 'absent'}) x the {processes} processes of the stage's profile"
                 )
 
+    def _require_whole_batches(self) -> None:
+        """Retrieval is learned against the other passages of a batch, which must not be divided."""
+        processes = self.cluster.profile_of("finetuning").processes
+        for task in self.tasks:
+            if task.kind == "retrieval" and processes > 1:
+                raise ValueError(
+                    f"task {task.name!r} of kind 'retrieval' is finetuned by one process, whose batch has all passages "
+                    f"to choose from, and the profile of finetuning has {processes}: give the stage a profile with one"
+                )
+
     def _require_tasks(self) -> None:
         names = [task.name for task in self.tasks]
         if len(set(names)) < len(names):
@@ -144,6 +155,11 @@ class Recipe(Section):
             raise ValueError(
                 f"adaptation.pairs needs sentences with their translations, of which {without} have none. Add them to "
                 "[alignment] parallel, or leave adaptation.pairs out"
+            )
+        if self.search and self.search.metric is Metric.MASKED and not self.adaptation.learns_masked_tokens:
+            raise ValueError(
+                "search.metric 'masked' is not what adaptation.pairs with masked_weight 0 learns: set it to "
+                "'alignment', or set masked_weight"
             )
 
     def _require_depths(self) -> None:

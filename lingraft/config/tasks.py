@@ -212,6 +212,11 @@ class Task(Section):
         is_imported = self.kind == "retrieval" and not self.train and not self.dev
         if not self.reads_text and len(given) < 3 and not is_imported:
             raise ValueError(f"kind {self.kind!r} needs train, dev and test, but has only {given}")
+        if self.kind == "retrieval" and self.finetuning.micro_batch_examples:
+            raise ValueError(
+                f"finetuning.micro_batch_examples {self.finetuning.micro_batch_examples} would leave fewer passages to "
+                "choose from, which are those of a batch: leave it out, and set a smaller batch_examples if memory ends"
+            )
         if self.test and not isinstance(self.test, TaskFile | TaskDataset) and self.kind != "retrieval":
             raise ValueError(f"test.kind {self.test.kind!r} is for kind 'retrieval' only, and kind is {self.kind!r}")
         return self

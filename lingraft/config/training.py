@@ -215,6 +215,25 @@ class Adaptation(Training):
             )
         return self
 
+    @pydantic.model_validator(mode="after")
+    def _judges_what_is_learned(self) -> Self:
+        if self.learns_masked_tokens:
+            return self
+        by_masked = ["judge_every_steps"] if self.judge_every_steps else []
+        if self.progressive and self.progressive.kind == "dev_loss":
+            by_masked.append("progressive.kind 'dev_loss'")
+        if by_masked:
+            raise ValueError(
+                f"{' and '.join(by_masked)} would judge by masked tokens, which adaptation.pairs with masked_weight 0 "
+                "does not learn: leave it out, or set masked_weight"
+            )
+        return self
+
+    @property
+    def learns_masked_tokens(self) -> bool:
+        """Whether masked language modelling has a part in the loss."""
+        return self.pairs is None or self.pairs.masked_weight > 0
+
     @property
     def checkpoint_steps(self) -> tuple[int, ...]:
         """Updates after which embeddings are kept: 0 (as initialised) and the last included; none without a curve."""

@@ -9,11 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from lingraft import ranks
 from lingraft.artifacts.artifact import Artifact, Draft
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.text import load_text
+from lingraft.errors import RecipeError
 from lingraft.model.encoder import freeze_except, mini_model
 from lingraft.model.loading import load_primary
 from lingraft.tasks.examples import load_examples
@@ -46,7 +48,8 @@ def finetune(
     read where the task's kind is 'documents'.
 
     Raises:
-        RecipeError: the recipe has no such task, or its [encoder] is not the primary's.
+        RecipeError: the recipe has no such task, its [encoder] is not the primary's, or several processes finetune a
+            task of kind 'retrieval'.
         DepthError: the primary has no MLM head at `layers`.
         TextError: examples are missing, damaged or without the labels they need.
         TrainingError: too many losses or gradients are not finite.
@@ -55,6 +58,11 @@ def finetune(
     """
     require_empty(out, state)
     wanted, source = recipe.task(task), load_primary(primary, recipe.primary_shape)
+    if wanted.kind == "retrieval" and ranks.world_size() > 1:
+        raise RecipeError(
+            f"task {task!r} of kind 'retrieval' is finetuned by one process, whose batch has all passages to choose "
+            f"from, and there are {ranks.world_size()}. Leave --processes out."
+        )
     body = source.encoder if layers is None else mini_model(source.encoder, layers)
     kind, shape, settings = kind_of(wanted), body.shape, wanted.finetuning
     documents = load_text(text, recipe.source) if text else None

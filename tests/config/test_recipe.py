@@ -157,6 +157,15 @@ def test_every_mistake_is_listed_at_once() -> None:
             ["alignment.parallel.de:", "two different files", "given: ['a', 'a']"],
         ),
         ({"alignment.pairs": {}}, ["alignment.pairs: unknown key", "dictionary, parallel"]),
+        ({"adaptation.pairs": {}}, ["adaptation.pairs needs sentences", "['de', 'tr'] have none"]),
+        (
+            {"adaptation.pairs": {}, "adaptation.judge_every_steps": 5},
+            ["judge_every_steps would judge by masked tokens", "masked_weight 0", "set masked_weight"],
+        ),
+        (
+            {"adaptation.pairs": {}, "alignment.parallel": {"de": "de.tsv", "tr": "tr.tsv"}},
+            ["search.metric 'masked' is not what", "set it to 'alignment'"],
+        ),
         ({"tasks.0.name": "My Task"}, ["tasks.0.name:", "lower-case", "given: 'My Task'"]),
         ({"tasks.0.finetuning.seeds": [1, 1]}, ["tasks.0.finetuning:", "seeds [1, 1]", "all different"]),
         (

@@ -50,6 +50,16 @@ def test_a_task_is_found_by_name_which_a_lone_one_needs_not() -> None:
         several.task()
 
 
+def test_a_batch_of_retrieval_is_not_divided() -> None:
+    search = task("search", "retrieval")
+    divided = search | {"finetuning": {"micro_batch_examples": 4}}
+    assert "micro_batch_examples 4 would leave fewer passages to choose from" in refusal(divided)
+    several = TINY | {"cluster": {"stages": {"finetuning": {"nodes": 2}}}}
+    assert Recipe.parse(several | {"tasks": [task()]})
+    with pytest.raises(RecipeError, match=r"'search' of kind 'retrieval' is finetuned by one process.* has 2"):
+        Recipe.parse(several | {"tasks": [search]})
+
+
 def test_two_tasks_of_one_name_are_refused() -> None:
     assert "tasks ['xnli', 'xnli'] must have different names" in refusal(task(), task(kind="texts"))
 

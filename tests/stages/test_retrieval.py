@@ -12,6 +12,7 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.splits import SplitName
 from lingraft.data.text import load_split
+from lingraft.errors import RecipeError
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.stages import source_passages
 from lingraft.stages.alignment_probe import FEWEST_PAIRS
@@ -87,6 +88,15 @@ def searching(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> S
         beir(folder / language, queries, [(name, name, "1") for name in queries])
         corpus(folder / language / "corpus.jsonl", {name: ("", text) for name, text in passages.items()})
     return found
+
+
+def test_several_processes_do_not_finetune_it(
+    searching: Searching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    primary, recipe = searching.shop.primary, searching.recipe(kind="documents")
+    with pytest.raises(RecipeError, match=r"all passages to choose from, and there are 2\. Leave --processes out"):
+        finetune(recipe, "search", primary, None, 1, tmp_path / "task", ignore_metrics)
 
 
 def of_beir(searching: Searching) -> Recipe:
