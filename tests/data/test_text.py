@@ -189,7 +189,7 @@ def test_the_manifest_and_the_log_say_how_files_were_read(tmp_path: Path, capsys
 
 
 _PREPARE = """
-import re, resource, sys
+import re, sys
 from pathlib import Path
 from lingraft.data import preprocessing
 from lingraft.data.cleaning import duplicates
@@ -200,17 +200,17 @@ from tests.text_recipe import text_recipe
 preprocessing.BATCH_CHARACTERS, duplicates._IN_MEMORY = 1 << 14, 1 << 10
 cleaning = Cleaning() if sys.argv[1] == "cleaned" else None
 for source in sys.argv[2:]:
-    recipe = text_recipe({"kind": "folder", "path": source}, threads=2)
+    # In one process: others would start after two seconds only, which slow machines take for the larger text alone.
+    recipe = text_recipe({"kind": "folder", "path": source}, threads=1)
     text = recipe.text.model_copy(update={"cleaning": cleaning})
     prepare(recipe.model_copy(update={"text": text}), "de", Path(source) / "out")
     # Not ru_maxrss, which begins with what the process held that this one was started by.
-    own = int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
-    print(own + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+    print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """
 
 
 def _peak_kilobytes(cleaning: str, sources: list[Path]) -> list[int]:
-    """Of a process that prepares one text after the other, and of the largest of its workers, after each of them."""
+    """Peaks of a process that prepares one text after the other, after each of them."""
     command = [sys.executable, "-c", _PREPARE, cleaning, *map(str, sources)]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], check=True, stdout=subprocess.PIPE, text=True)
     return [int(line) for line in done.stdout.split()]
