@@ -62,7 +62,7 @@ ARMS = {
     "aligned": "aligned rows, untrained",
     "learned": "embeddings learned",
 }
-"""What a question is embedded with, by name in the records."""
+"""Embeddings that a question is embedded with, by their name in the records."""
 
 
 class Accuracy(NamedTuple):
