@@ -1,8 +1,10 @@
 """The demo's index: what it is asked, what it finds, and that asking leaves it as it is."""
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from lingraft.data import text
 from lingraft.data.documents import Document
 from lingraft.data.text import load_split, load_text
 from lingraft.errors import LingraftError
+from lingraft.huggingface.export import export_hf
 from lingraft.jobs.job import LanguageDirs
 from lingraft.model.loading import load_embeddings
 from lingraft.stages.task_tests import task_test
@@ -75,6 +78,25 @@ def test_pages_that_are_searched_are_no_pages_that_were_trained_on(help_search: 
     assert searched == {page.name for page in pages}
     seen = (data / "train.jsonl").read_text() + (data / "dev.jsonl").read_text()
     assert not [page.name for page in pages if page.text.split("\n")[1] in seen]
+
+
+@pytest.mark.integration
+def test_the_guide_asks_the_index_by_an_exported_model(help_search: HelpSearch) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "search-an-index.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    hf, learned = help_search.work / "hf", help_search.learned("de")
+    export_hf(help_search.demo.primary, hf, learned, help_search.model.folder)
+    question = help_search.search("de").queries[0]
+    found: dict[str, Any] = {}
+    exec(
+        code.replace("pages.faiss", str(help_search.index))
+        .replace("work/hf/de", str(hf))
+        .replace("Wie sortiere ich eine Spalte?", question),
+        found,
+    )
+    help_search.model.swap_in(rows := load_embeddings(learned))
+    ours = ask(help_search.index, help_search.vectors([question], rows.tokenizer))
+    assert found["pages"].tolist() == ours.tolist()
 
 
 def test_pages_without_translations_are_refused(workshop: Workshop, tmp_path: Path) -> None:
