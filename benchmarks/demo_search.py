@@ -57,6 +57,7 @@ TASK, SEED = "help-search", 1
 FINETUNING = Finetuning(epochs=3, batch_examples=32, learning_rate=2e-3, seeds=(SEED,))
 LINKS, SEARCHED = 32, 64
 """Neighbours of a vector in the index's graph, and those that a search looks at."""
+_SAMPLES, _SAMPLE_CHARACTERS = 3, 70
 ARMS = {
     "english": "English model as it is",
     "aligned": "aligned rows, untrained",
@@ -79,7 +80,7 @@ class LanguageScores(NamedTuple):
     copied_words: float
     """Accuracy@1 of BM25 over the pieces that both tokenizers share."""
     found: dict[str, Accuracy]
-    """By name of `ARMS`."""
+    """Accuracy by name of `ARMS`."""
 
 
 def training_pairs(page: Document) -> Iterator[tuple[str, str]]:
@@ -267,6 +268,18 @@ class HelpSearch:
         )
         return LanguageScores(len(search.queries), judged.bm25.score, found)
 
+    def samples(self, language: str) -> Iterator[str]:
+        """Ask some questions in a language with what was learned; yield each, and the start of the page found."""
+        search, learned = self.search(language), load_embeddings(self.learned(language))
+        self.model.swap_in(learned)
+        chosen = [len(search.queries) * (2 * number + 1) // (2 * _SAMPLES) for number in range(_SAMPLES)]
+        asked = [search.queries[row] for row in chosen]
+        found_N = ask(self.index, self.vectors(asked, learned.tokenizer), count=1)[:, 0]
+        for row, page in zip(chosen, found_N.tolist(), strict=True):
+            yield search.queries[row][:_SAMPLE_CHARACTERS]
+            right = "right" if page in search.answers[row] else "wrong"
+            yield f"    -> {search.passages[page][:_SAMPLE_CHARACTERS]} ({right})"
+
 
 def table(by_language: Mapping[str, LanguageScores]) -> list[str]:
     """Lines of the table that the last screen shows."""
@@ -304,7 +317,7 @@ def drawing(by_language: Mapping[str, LanguageScores]) -> Drawing:
             axes.set_xticks(range(len(names)), names)
             axes.set_title(f"accuracy@{count}")
             axes.grid(axis="x", visible=False)
-        panels[0].set_ylim(0, 1)
+        panels[0].set_ylim(0, 1.05)
         percent_ticks(panels[0].yaxis)
         legend_above(figure, panels)
 
@@ -338,25 +351,17 @@ def run(search: HelpSearch) -> None:
     before = sha256_of(file)
     pages = search.pages
     width, size = search.model.net.width, megabytes(file.stat().st_size)
-    print(f"{file}: {len(pages)} English test pages, {width} numbers each, {size} MB\nsha256 {before}\n")
+    print(f"\n{file}: {len(pages)} English test pages, {width} numbers each, {size} MB\nsha256 {before}\n")
     by_language = {language: search.scores(language) for language in recipe.targets}
     print(*table(by_language), "", *(f"{arm}: {what}" for arm, what in ARMS.items()), sep="\n")
-    for language, example in search.demo.recipe.tasks[0].examples.items():
-        print(*_answer(search, language, str(example), pages), sep="\n")
+    for language in recipe.targets:
+        print("", f"{name_and_tag(language)}:", *search.samples(language), sep="\n")
     if (after := sha256_of(file)) != before:
         raise LingraftError(f"{file} has changed while it was asked: sha256 {after}. Build it anew.")
     print(f"\nsha256 {after}, as before: no vector was written for a new language.")
     record = {"index_sha256": before, "pages": len(pages), "languages": _as_json(by_language)}
     write_json(search.work / "search.json", record)
     write_picture(search.work / "search.png", drawing(by_language).png())
-
-
-def _answer(search: HelpSearch, language: str, question: str, pages: Sequence[str]) -> Iterator[str]:
-    rows = search.source if language == search.recipe.source else load_embeddings(search.learned(language))
-    search.model.swap_in(rows)
-    yield f"\n{name_and_tag(language)}: {question}"
-    for page in ask(search.index, search.vectors([question], rows.tokenizer), 3)[0].tolist():
-        yield f"    -> {pages[page][:80]}"
 
 
 def _as_json(by_language: Mapping[str, LanguageScores]) -> dict[str, Any]:
