@@ -99,6 +99,7 @@ demo-compare: install ## the demo, and beside it standard adaptation, overlap, a
 	$(if $(text),,$(bin)/python -m benchmarks.demo_compare --out $(demo_dir) --recipe $(recipe))
 
 demo-search: install ## after demo, an index of its English pages is asked in the other languages
+	@test -f $(demo_dir)/mlflow.db || { echo "No $(demo_dir)/mlflow.db: run 'make demo' first." >&2; exit 1; }
 	$(bin)/python -m benchmarks.demo_search --out $(demo_dir) --recipe $(recipe)
 
 demo-check: install ## fail where the demo's results are worse than they must be

@@ -99,6 +99,9 @@ def write_examples(folder: Path, texts: Mapping[str, Path], source: str) -> None
         folder: where to write them.
         texts: text of each language, the source among them.
         source: language of the index.
+
+    Raises:
+        LingraftError: no page of a language is a translation of an English one.
     """
     english = {split: load_split(load_text(texts[source], source), split) for split in ("train", "dev", "test")}
     for split in ("train", "dev"):
@@ -196,7 +199,7 @@ class HelpSearch:
     @cached_property
     def source(self) -> Primary:
         """The demo's primary."""
-        return load_primary(self.demo.primary, self.recipe.primary_shape)
+        return load_primary(self.demo.primary, self.demo.recipe.primary_shape)
 
     @property
     def pages(self) -> Sequence[str]:
@@ -347,6 +350,8 @@ def run(search: HelpSearch) -> None:
     Raises:
         LingraftError: the index's file has changed, or the demo has not run.
     """
+    # Without a demo's primary, this ends before text is prepared.
+    print(f"primary {search.source.fingerprint[:12]} of {search.demo.recipe.name}", flush=True)
     recipe, file = search.recipe, search.index
     before = sha256_of(file)
     pages = search.pages
