@@ -47,8 +47,8 @@ ifeq ($(filter $(accelerator),cpu gpu),)
 $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
 endif
 
-.PHONY: help install demo demo-compare demo-check demo-record demo-is-compared serve ui test test-integration \
-	test-nightly nightly test-all coverage gpu-check soak soak-serving lint format types golden reference docs picture demo-picture images-check pin-images \
+.PHONY: help install demo demo-compare demo-search demo-check demo-record demo-is-compared serve ui test \
+	test-integration test-nightly nightly test-all coverage gpu-check soak soak-serving lint format types golden reference docs picture demo-picture images-check pin-images \
 	system-deps lock clean
 
 help: ## print this list
@@ -97,6 +97,10 @@ demo: install ## the main job, from raw text to a report and served answers, on 
 demo-compare: install ## the demo, and beside it standard adaptation, overlap, and halves that share no page
 	$(demo) --compare
 	$(if $(text),,$(bin)/python -m benchmarks.demo_compare --out $(demo_dir) --recipe $(recipe))
+
+demo-search: install ## after demo, an index of its English pages is asked in the other languages
+	@test -f $(demo_dir)/mlflow.db || { echo "No $(demo_dir)/mlflow.db: run 'make demo' first." >&2; exit 1; }
+	$(bin)/python -m benchmarks.demo_search --out $(demo_dir) --recipe $(recipe)
 
 demo-check: install ## fail where the demo's results are worse than they must be
 	$(bin)/python -m benchmarks.demo_check --out $(demo_dir) --recipe $(recipe)

@@ -84,6 +84,13 @@ def half_vectors(text: Artifact, pieces: Tokenizer, block_tokens: int, half: int
     return vectors_of(blocks, pieces)
 
 
+def fetched(folder: Path, name: str, kind: Kind, alias: str = tracking.CHAMPION) -> Path:
+    """Return the folder that a registered artifact is in, fetched once."""
+    if not folder.exists():
+        tracking.fetch(name, kind, folder, alias)
+    return folder
+
+
 @dataclass(frozen=True)
 class Demo:
     """A demo that has run, and a folder for what is compared with it."""
@@ -94,14 +101,14 @@ class Demo:
     @property
     def primary(self) -> Path:
         """The registered primary, fetched once."""
-        return self._fetched(self.work / "primary", primary_name(self.recipe), Kind.PRIMARY, tracking.CHAMPION)
+        return fetched(self.work / "primary", primary_name(self.recipe), Kind.PRIMARY)
 
     @property
     def tasks(self) -> list[Path]:
         """The task with each finetuning seed."""
         task = self.recipe.task(only_task(self.recipe))
         return [
-            self._fetched(self.work / f"task-{seed}", task_name(self.recipe, task.name), Kind.TASK, f"seed-{seed}")
+            fetched(self.work / f"task-{seed}", task_name(self.recipe, task.name), Kind.TASK, f"seed-{seed}")
             for seed in task.finetuning.seeds
         ]
 
@@ -171,12 +178,6 @@ class Demo:
         lane, source = self.lane(self.recipe.source), self.recipe.source
         pieces, text = Tokenizer.load(lane.tokenizer), load_text(lane.text, source)
         return half_vectors(text, pieces, self.recipe.encoder.block_tokens, SOURCE_HALF)
-
-    @staticmethod
-    def _fetched(folder: Path, name: str, kind: Kind, alias: str) -> Path:
-        if not folder.exists():
-            tracking.fetch(name, kind, folder, alias)
-        return folder
 
 
 def of_records(records: RunRecords, language: str, depth: int, task: str) -> Scores:

@@ -32,6 +32,7 @@ PAGES = (
     "docs/guides/add-a-language.md",
     "docs/guides/import-a-model.md",
     "docs/guides/choose-a-depth.md",
+    "docs/guides/search-an-index.md",
 )
 """Pages whose commands run here, in the order in which their stages need one another."""
 RUN_ELSEWHERE = {
