@@ -55,7 +55,7 @@ def require_finite(vectors_NE: Tensor) -> None:
     wrong = int((~vectors_NE.isfinite().all(1)).sum())
     if wrong:
         raise TrainingError(
-            f"vectors of {wrong:,} of {len(vectors_NE):,} texts are not finite. Check that the weights are; if they are, "
+            f"vectors of {wrong:,} of {len(vectors_NE):,} texts are not finite. Check that the weights are; if so, "
             "compute with precision = 'fp32', or finetune or adapt again with a lower learning_rate."
         )
 
@@ -102,9 +102,7 @@ def _places(scores_BP: Tensor, answers: Answers, rows_B: Tensor) -> Tensor:
     own_BK = scores_BP.gather(1, passages_BK).where(is_answer_BK, -torch.inf)
     # A comparison with NaN is false, so that what is not below an answer counts against it.
     at_least_BK = torch.stack([(~(scores_BP < own_B[:, None])).sum(1) for own_B in own_BK.T], dim=1)
-    answers_at_least_BK = torch.stack(
-        [(~(own_BK < own_B[:, None]) & is_answer_BK).sum(1) for own_B in own_BK.T], dim=1
-    )
+    answers_at_least_BK = torch.stack([(~(own_BK < own_B[:, None]) & is_answer_BK).sum(1) for own_B in own_BK.T], dim=1)
     order_BK = own_BK.argsort(dim=1, descending=True, stable=True).argsort(1)
     return (at_least_BK - answers_at_least_BK + order_BK + 1).double()
 
