@@ -64,7 +64,7 @@ class DepthError(LingraftError):
 
 
 class TrainingError(LingraftError):
-    """Training cannot go on: too little data for one batch, or a loss that is not finite."""
+    """Training cannot go on: too little data for one batch, or a loss or vectors that are not finite."""
 
 
 class PeerLostError(TrainingError):

@@ -462,7 +462,7 @@ def _task_scorer(
     text = load_text(dirs.text, language) if task.reads_text else None
     tokenizer = Tokenizer.load(dirs.tokenizer, language)
     [finetuned] = load_tasks(models.available_folders(task.name, layers)).values()
-    test = task_test(task, finetuned, text, tokenizer, models.load())
+    test = task_test(task=task, seeds=finetuned, text=text, tokenizer=tokenizer, source=models.load())
     if test is None:
         raise ArtifactError(
             f"task {task.name!r} looks for paragraphs among those that the evaluation of the source keeps, which a "

@@ -5,6 +5,7 @@ refused with the key's path and what is allowed.
 """
 
 import hashlib
+import itertools
 import json
 import operator
 import tomllib
@@ -22,10 +23,10 @@ from lingraft.config.initialisation import Initialisation
 from lingraft.config.search import Metric, Search
 from lingraft.config.section import Language, Name, Section, explain_problem, is_none
 from lingraft.config.systems import Stage, Step, Steps, System, steps_of
-from lingraft.config.tasks import PRIMARY, Task
+from lingraft.config.tasks import PRIMARY, ParallelLines, Task
 from lingraft.config.text import Folder, Split, TextSource
 from lingraft.config.training import Adaptation, MiniBuilding, Paper, Pretraining, Training, blocks_per_process
-from lingraft.config.translations import Alignment, is_default
+from lingraft.config.translations import Alignment, ParallelText, is_default
 from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
 
@@ -88,6 +89,7 @@ class Recipe(Section):
         self._require_depths()
         self._require_pairs()
         self._require_whole_batches()
+        self._require_unlearned_tests()
         return self
 
     @property
@@ -161,6 +163,18 @@ class Recipe(Section):
                 "search.metric 'masked' is not what adaptation.pairs with masked_weight 0 learns: set it to "
                 "'alignment', or set masked_weight"
             )
+
+    def _require_unlearned_tests(self) -> None:
+        """Refuse tests on the sentence pairs that a language learns from."""
+        for task, language in itertools.product(self.tasks, self.targets):
+            if not isinstance(task.test, ParallelLines) or not self.judges(task, language):
+                continue
+            tested = task.test.in_language(language)
+            if tested == self.learned_pairs(language):
+                raise ValueError(
+                    f"task {task.name!r} has test.files {tested!r} in {language!r}, from which the language learns "
+                    "([alignment] parallel). Give other pairs for one of the two"
+                )
 
     def _require_depths(self) -> None:
         for system in {self.system, *(self.paper.systems if self.paper else ())}:
@@ -348,12 +362,21 @@ class Recipe(Section):
             )
 
     def _unused_dictionaries(self) -> Iterator[str]:
-        ways = {self.adaptation.initialisation, *(self.search.initialisations if self.search else ())}
         given = self.alignment.dictionary
-        if given and Initialisation.ALIGNED not in ways:
+        if given and not self._aligns_rows:
             yield f"alignment.dictionary is not used: adaptation.initialisation is {self.adaptation.initialisation}."
         elif both := sorted({*given} & {*self.alignment.parallel}):
             yield f"alignment.dictionary of {both} is not used: these languages have parallel text, which is better."
+
+    @property
+    def _aligns_rows(self) -> bool:
+        ways = {self.adaptation.initialisation, *(self.search.initialisations if self.search else ())}
+        return Initialisation.ALIGNED in ways
+
+    def learned_pairs(self, language: str) -> ParallelText | None:
+        """Files of the sentence pairs that a language learns from; pairs that only measure alignment do not count."""
+        learns = self._aligns_rows or self.adaptation.pairs
+        return self.alignment.parallel.get(language) if learns else None
 
     def to_json(self) -> str:
         """Return the recipe as one canonical line of JSON, which components get, and which is hashed."""

@@ -42,6 +42,8 @@ class Exports:
     recipe: Recipe
     primary: Path
     tasks: dict[str, LanguageTask]
+    has_head: bool
+    """Whether the primary has an MLM head."""
     learned: Artifact
     """Embeddings of the language."""
     scores: Artifact
@@ -51,13 +53,13 @@ class Exports:
     out: Path
 
     def checkpoints(self) -> dict[str, Path]:
-        """Export and return folders for transformers by task, and one with the MLM head.
+        """Export and return folders for transformers by task, and one with the MLM head if the primary has one.
 
         Raises:
             ExportError: transformers computes something else.
             ProvenanceMismatchError: a folder exists that was made from something else.
         """
-        tasks: dict[str, LanguageTask | None] = {MASKED_LM: None} | self.tasks
+        tasks: dict[str, LanguageTask | None] = {**({MASKED_LM: None} if self.has_head else {}), **self.tasks}
         return {name: self._checkpoint(self.out / "hf" / name, task) for name, task in tasks.items()}
 
     def _checkpoint(self, folder: Path, task: LanguageTask | None) -> Path:

@@ -178,6 +178,11 @@ def _from_recipe(recipe: Recipe, basis: Basis, wanted: Wanted) -> dict[str, Any]
 
 def _from_primary(basis: Basis, wanted: Wanted) -> dict[str, Any]:
     heads = basis.shape.mlm_heads
+    if not heads and basis.depth is None:
+        raise DepthError(
+            "the primary has no MLM head to learn embeddings with. Train one in a mini-model (`lingraft mini`), and "
+            "give that (--mini)."
+        )
     training = _with_steps({}, _FEWEST_STEPS)
     training |= {"batch_blocks": _BATCH_BLOCKS, "learning_rate": _LEARNING_RATE}
     derived = {
@@ -188,11 +193,10 @@ def _from_primary(basis: Basis, wanted: Wanted) -> dict[str, Any]:
         "precision": _precision(),
         "tokenizer": {"vocabulary": min(basis.vocabulary, _LARGEST_VOCABULARY)},
         "pretraining": training,  # was done elsewhere; a recipe must have it
-        "adaptation": training | {"depth": heads[0] if wanted.depth is None else wanted.depth},
+        "adaptation": training | {"depth": basis.depth or wanted.depth or heads[0]},
     }
     if basis.depth is not None:
         derived |= {"system": System.MINIPOST, "mini": training | {"fresh_layers": basis.fresh_layers}}
-        derived["adaptation"] = training | {"depth": basis.depth}
     return derived
 
 

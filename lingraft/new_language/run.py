@@ -37,7 +37,7 @@ from lingraft.model.loading import load_mini, load_primary
 from lingraft.new_language.exports import CHECKPOINT, Exports
 from lingraft.new_language.recipe import Basis, LanguageRecipe, Wanted, shown
 from lingraft.new_language.stage import run_stage
-from lingraft.new_language.summary import MASKED_LM, AddedLanguage
+from lingraft.new_language.summary import AddedLanguage
 from lingraft.new_language.tasks import LanguageTask, NotJudgedError, open_tasks
 from lingraft.stages.alignment_probe import Reference
 from lingraft.stages.results import load_language
@@ -69,7 +69,8 @@ def add_language(
         language: BCP 47 tag of the language of the text.
         out: folder of all results; stages whose results it holds are skipped.
         tasks: finetunings of the primary, one artifact a task and seed.
-        recipe: recipe of the primary, or its TOML file; brings the settings that `wanted` does not name.
+        recipe: recipe of the primary, or its TOML file; brings the settings that `wanted` does not name, and the test
+            examples of its tasks.
         vectors: static vectors of the source language (`lingraft vectors`), for a recipe with initialisation 'aligned'.
         source_evaluation: artifact from `lingraft evaluate-source`; absent: alignment with the source is not measured.
 
@@ -104,7 +105,7 @@ def add_language(
         language=language,
         out=Path(out),
         settled=settled,
-        tasks=open_tasks([Path(task) for task in tasks], source.fingerprint),
+        tasks=open_tasks([Path(task) for task in tasks], source.fingerprint, base.tasks if base else ()),
     )
     run.require_ready()
     with TotalProgress(run.plan()).shown():
@@ -179,11 +180,16 @@ class _AddedLanguageRun:
     settled: LanguageRecipe
     tasks: dict[str, LanguageTask]
 
+    @property
+    def has_head(self) -> bool:
+        """Whether the primary has an MLM head, and so is exported without a task, too."""
+        return bool(self.settled.recipe.encoder.mlm_heads)
+
     def plan(self) -> list[PlannedStep]:
         """Return all stages for their progress; the time of the training follows from text that is not read yet."""
         light: list[str] = [Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EVALUATION, *len(self.tasks) * [Kind.BUNDLE]]
         light += [_INITIAL] if self.vectors else []
-        checkpoints = (1 + len(self.tasks)) * [CHECKPOINT]
+        checkpoints = (self.has_head + len(self.tasks)) * [CHECKPOINT]
         return [PlannedStep(Kind.EMBEDDINGS, flops=None), *map(PlannedStep, light), *map(PlannedStep, checkpoints)]
 
     def require_ready(self) -> None:
@@ -235,18 +241,23 @@ class _AddedLanguageRun:
             recipe=recipe,
             primary=self.primary,
             tasks=self.tasks,
+            has_head=self.has_head,
             learned=learned,
             scores=scores,
             data=(text.folder, packed.folder),
             out=self.out,
         )
         bundles, unbundled = exports.bundles()
+        checkpoints = exports.checkpoints()
         return AddedLanguage(
             language=self.language,
             embeddings=learned.folder,
             scores=load_language(scores.folder),
-            hf=exports.checkpoints(),
-            loaders={MASKED_LM: "AutoModelForMaskedLM"} | {name: task.auto_class for name, task in self.tasks.items()},
+            hf=checkpoints,
+            loaders={
+                name: self.tasks[name].auto_class if name in self.tasks else "AutoModelForMaskedLM"
+                for name in checkpoints
+            },
             bundles=bundles,
             left_out=left_out | unbundled,
         )

@@ -19,7 +19,7 @@ class AddedLanguage:
     scores: LanguageResult
     """Masked accuracy before and after, zero-shot scores before and after, cost."""
     hf: dict[str, Path]
-    """Checkpoints for transformers: 'masked_lm', and one by each task's name."""
+    """Checkpoints for transformers: 'masked_lm' if the primary has an MLM head, and one by each task's name."""
     loaders: dict[str, str]
     """Class of transformers that loads each of them."""
     bundles: dict[str, Path]

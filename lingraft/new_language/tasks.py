@@ -1,18 +1,19 @@
 """Finetuned tasks that a new language is judged on and exported with, checked before anything is trained."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.config.encoder import EncoderShape
-from lingraft.config.tasks import ParallelDocuments, Task
+from lingraft.config.tasks import ParallelDocuments, Task, TaskKindName
 from lingraft.data.splits import SplitName
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, MissingExtraError, TextError
 from lingraft.huggingface.model import hf_class_of
 from lingraft.stages.evaluate import load_tasks
+from lingraft.tasks.dev_score import dev_score_and_seed
 from lingraft.tasks.examples import load_examples
 from lingraft.tasks.finetuned import TaskModel
 from lingraft.tasks.kinds import kind_of
@@ -72,18 +73,21 @@ class NotJudgedError(TextError):
     """A task cannot be judged in a language; the message is the reason."""
 
 
-def open_tasks(folders: Sequence[Path], primary: str) -> dict[str, LanguageTask]:
+def open_tasks(folders: Sequence[Path], primary: str, tested: Iterable[Task] = ()) -> dict[str, LanguageTask]:
     """Load the tasks, and return them by name.
 
     Args:
         folders: task artifacts, one a task and seed.
         primary: fingerprint of the primary that all must belong to.
+        tested: tasks of a recipe; those of the same name and kind bring test examples and the languages that have some,
+            which an imported task lacks.
 
     Raises:
         ArtifactError: one is no task, is damaged or given twice, or seeds of a task differ in their labels.
         AlignmentError: one was finetuned from another primary.
     """
-    return {name: _without_weights(name, models, primary) for name, models in load_tasks(folders).items()}
+    tests = {(task.name, task.kind): task for task in tested}
+    return {name: _without_weights(name, models, primary, tests) for name, models in load_tasks(folders).items()}
 
 
 def _hash(examples: Sequence[object]) -> str:
@@ -100,7 +104,9 @@ def _require_labels(text: Artifact, language: str) -> None:
         )
 
 
-def _without_weights(name: str, models: Sequence[TaskModel], primary: str) -> LanguageTask:
+def _without_weights(
+    name: str, models: Sequence[TaskModel], primary: str, tests: Mapping[tuple[str, TaskKindName], Task]
+) -> LanguageTask:
     by_seed = {model.seed: model for model in models}
     if len(by_seed) < len(models):
         raise ArtifactError(
@@ -111,9 +117,11 @@ def _without_weights(name: str, models: Sequence[TaskModel], primary: str) -> La
         require_aligned(what, model.aligned_with, primary, "Finetune the task again")
     first = models[0]
     settings = first.settings
+    if test := tests.get((name, settings.kind)):
+        settings = settings.model_copy(update={"test": test.test, "languages": test.languages})
     if settings.reads_text:  # whether the new language has labels is seen in its text
         settings = settings.model_copy(update={"languages": ()})
-    best = max(models, key=lambda model: (model.manifest.detail("dev_score", float), model.seed))
+    best = max(models, key=lambda model: dev_score_and_seed(model.manifest.details))
     return LanguageTask(
         settings=settings,
         labels=first.labels,

@@ -123,7 +123,11 @@ def find_problems(
     part = [language for language, sample in taken.items() if not sample.knows_labels]
     limit = f"; of {', '.join(part)} only a part of about {samples.MAX_CHARACTERS:,} characters or more" if part else ""
     say(f"Checked the text of {', '.join(taken)} in {time.monotonic() - began:.1f} s{limit}.")
-    for warning in (*wrong_text_warnings(taken, detector), *samples.copy_warnings(taken, recipe.source)):
+    for warning in (
+        *wrong_text_warnings(taken, detector),
+        *samples.copy_warnings(taken, recipe.source),
+        *resources.learned_test_warnings(recipe, languages),
+    ):
         say(warning)
     return {language: messages for language, messages in found.items() if messages}
 

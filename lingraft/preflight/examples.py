@@ -85,6 +85,8 @@ def _in_language(
     looked: dict[SplitName, SplitScan] = {}
     if language == recipe.source:
         looked |= {"train": train, "dev": scan_split(task, "dev", language)}
+        if task.train is None:
+            yield "train: there are no examples, which finetuning needs. Name their file or dataset: [[tasks]] train."
         if labels is not None and len(labels) < 2 and task.has_labels:
             yield f"train: two or more labels are needed to tell apart; there are {list(labels)}. Add some with others."
             labels = None

@@ -9,13 +9,14 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, product
 
 from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import ParallelLines
 from lingraft.console import say
 from lingraft.data.bilingual_dictionary import word_pairs_or_errors
 from lingraft.data.language_detection import LanguageDetector
-from lingraft.data.parallel_text import Pair, PairOrError, file_names, filter_pairs, pairs_or_errors
+from lingraft.data.parallel_text import Pair, PairOrError, file_names, filter_pairs, is_held_out, pairs_or_errors
 from lingraft.errors import LingraftError, TextError
 from lingraft.preflight.languages import exchanged_pairs, other_language
 from lingraft.preflight.samples import TextSample
@@ -78,6 +79,29 @@ def resource_problems(
         text = "\n".join(chain.from_iterable(taken[language].texts.values()))
         wrong = dictionary_problems(looked, (recipe.source, language), detector, text)
         yield from ((language, message) for message in [*looked.errors, *wrong])
+
+
+def learned_test_warnings(recipe: Recipe, languages: Iterable[str]) -> Iterator[str]:
+    """Yield tasks some of whose test pairs are among the sentence pairs that a language learns from."""
+    for task, language in product(recipe.tasks, languages):
+        learned = recipe.learned_pairs(language)
+        if learned is None or not isinstance(task.test, ParallelLines) or not recipe.judges(task, language):
+            continue
+        files = task.test.in_language(language)
+        lines = _without_errors(pairs_or_errors(files), PairScan(file_names(files)))
+        tested = {_sides(pair) for pair in lines if not pair.empty}
+        pairs = _without_errors(pairs_or_errors(learned), PairScan(file_names(learned)))
+        both = {_sides(pair) for pair in pairs if not is_held_out(pair) and _sides(pair) in tested}
+        if both:
+            yield (
+                f"{language}: {len(both):,} of {len(tested):,} test pairs of task {task.name!r} are among those that "
+                f"[alignment] parallel learns from. Scores are too good if they stay: remove them from "
+                f"{file_names(learned)}."
+            )
+
+
+def _sides(pair: Pair) -> tuple[str, str]:
+    return pair.source, pair.target
 
 
 def scan_pairs(found: Iterator[PairOrError], origin: str) -> PairScan:

@@ -89,8 +89,9 @@ def evaluate_source(
     compared = sorted({recipe.adaptation.depth, source.encoder.shape.layers})
     parts = {alignment_probe.PART: reference_tensors(source, documents, data, compared)}
     if passages:
-        kept = {key: tensor for name, one in passages.items() for key, tensor in one.tensors(name).items()}
-        parts[source_passages.PART] = kept
+        parts[source_passages.PART] = {
+            key: tensor for name, one in passages.items() for key, tensor in one.tensors(name).items()
+        }
     return results.save(result, out, _facts(result, _hashes(source, documents, data, models)), parts=parts)
 
 
@@ -355,10 +356,11 @@ def _evaluate_task(test: TaskTest, put_in: SwapIn) -> EvaluatedTask:
         labels=first.labels,
         examples=test.examples,
         truncated=test.truncated,
+        truncated_passages=test.truncated_passages,
         baseline=found.baseline,
         score=SeedScores(by_seed={seed: one.score for seed, one in judged.items()}),
         others=others,
-        baselines=dict(test.baselines),
+        baselines=dict(test.baselines()),
         confusion=torch.stack(matrices).sum(0).tolist() if matrices else [],
     )
     return EvaluatedTask(scores, {seed: one.tally for seed, one in judged.items()})

@@ -78,6 +78,9 @@ class TaskScores(Result):
     labels: list[str] = pydantic.Field(description="Empty for question answering.")
     examples: int = pydantic.Field(description="Test examples.")
     truncated: int = pydantic.Field(description="Of these, how many are longer than a block.")
+    truncated_passages: int = pydantic.Field(
+        0, description="Passages that queries are looked for among, of kind 'retrieval', that are longer than a block."
+    )
     baseline: float = pydantic.Field(description="What the best trivial answer scores, such as the majority class.")
     score: SeedScores
     others: dict[str, SeedScores] = pydantic.Field({}, description="Further metrics, such as exact match.")

@@ -22,7 +22,7 @@ from lingraft.stages.alignment_probe import chosen_paragraphs, digest_of
 from lingraft.stages.results import SourceResult, require_result
 from lingraft.tasks.finetuned import TaskModel
 from lingraft.tasks.retrieval import PassageRetrieval, TokenizedTexts, embed
-from lingraft.tasks.searches import load_searches
+from lingraft.tasks.searches import read_texts
 from lingraft.training import precision
 
 PART = "passages"
@@ -41,6 +41,8 @@ class SourcePassages:
     """Ids of each passage's pieces, sorted; no special tokens."""
     vectors: Mapping[int, Tensor]
     """Vectors (P, E) by finetuning seed."""
+    truncated: int
+    """Number of passages of which only a part fits a block."""
 
     @classmethod
     def embedded(
@@ -59,6 +61,7 @@ class SourcePassages:
             digests=digests,
             pieces=[sorted(ids) for ids in source.tokenizer.encode_all(passages)],
             vectors=vectors,
+            truncated=tokens.encoded.truncated,
         )
 
     def tensors(self, task: str) -> dict[str, Tensor]:
@@ -69,6 +72,7 @@ class SourcePassages:
             f"{task}/digests": torch.tensor(self.digests),
             f"{task}/pieces": torch.tensor(flat, dtype=torch.int32),
             f"{task}/lengths": torch.tensor([len(ids) for ids in self.pieces]),
+            f"{task}/truncated": torch.tensor([self.truncated]),
             **{f"{task}/vectors/{seed}": vectors_PE for seed, vectors_PE in self.vectors.items()},
         }
 
@@ -82,6 +86,7 @@ class SourcePassages:
             digests=tensors[f"{task}/digests"].tolist(),
             pieces=[ids.tolist() for ids in pieces_R.split(lengths)],
             vectors={int(name.removeprefix(seeds)): each for name, each in tensors.items() if name.startswith(seeds)},
+            truncated=int(tensors[f"{task}/truncated"]),
         )
 
 
@@ -107,9 +112,9 @@ def embed_source_passages(
                 chosen, _ = chosen_paragraphs(text, "test", source.tokenizer)
                 keys = [each.key for each in chosen]
                 found[name] = SourcePassages.embedded(seeds, source, [each.text for each in chosen], keys)
-            case BeirFolder(source_corpus=str()):
-                first = load_searches(recipe.task(name), recipe.source)[0]
-                found[name] = SourcePassages.embedded(seeds, source, first.passages)
+            case BeirFolder(source_corpus=str() as corpus):
+                passages = read_texts(Path(corpus), recipe.source)
+                found[name] = SourcePassages.embedded(seeds, source, [*passages.values()])
     return found
 
 

@@ -1,7 +1,8 @@
 """Test examples of tasks in one language, ready to judge bodies with any embeddings of the language."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cache
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.config.recipe import Recipe
@@ -31,8 +32,11 @@ class TaskTest:
     """Number of examples of which only a part is seen."""
     judge: Callable[[TaskModel], TaskEvaluation]
     """Judges one of `seeds` with the embeddings that it has."""
-    baselines: Mapping[str, SeedScores] = field(default_factory=dict)
-    """Scores of what needs no embeddings of the language, by name."""
+    truncated_passages: int = 0
+    """Number of passages that queries are looked for among of which only a part is seen."""
+    baselines: Callable[[], Mapping[str, SeedScores]] = dict
+    """Scores, computed once, of what needs no embeddings of the language, by name; bodies may then have the source's.
+    """
 
 
 def task_tests(
@@ -41,7 +45,7 @@ def task_tests(
     text: Artifact | None,
     tokenizer: Tokenizer,
     source: Primary,
-    kept: Mapping[str, SourcePassages] | None = None,
+    embedded: Mapping[str, SourcePassages] | None = None,
 ) -> list[TaskTest]:
     """Load the test examples of every task that is judged in the tokenizer's language.
 
@@ -53,7 +57,7 @@ def task_tests(
         text: text of the language.
         tokenizer: tokenizer of the language.
         source: primary with its own vocabulary.
-        kept: passages that are embedded already, by task.
+        embedded: passages that are embedded already, by task.
 
     Raises:
         RecipeError: the recipe does not have one of the tasks.
@@ -67,10 +71,10 @@ def task_tests(
             text=text,
             tokenizer=tokenizer,
             source=source,
-            kept=(kept or {}).get(name),
+            embedded=(embedded or {}).get(name),
         )
         for name, seeds in tasks.items()
-        if recipe.task(name).name in judged
+        if name in judged
     ]
     return [test for test in tests if test]
 
@@ -81,7 +85,7 @@ def task_test(
     text: Artifact | None,
     tokenizer: Tokenizer,
     source: Primary,
-    kept: SourcePassages | None = None,
+    embedded: SourcePassages | None = None,
 ) -> TaskTest | None:
     """Load a task's test examples; None where too few paragraphs are parallel to tell anything.
 
@@ -89,7 +93,9 @@ def task_test(
         TextError: test examples are missing or damaged, or have labels that the task does not know.
     """
     if task.kind == "retrieval":
-        return _test_of_retrieval(task, seeds, text, tokenizer, source, kept)
+        return _test_of_retrieval(
+            task=task, seeds=seeds, text=text, tokenizer=tokenizer, source=source, embedded=embedded
+        )
     first = seeds[0]
     examples = load_examples(task, "test", tokenizer.language, text)
     data = first.kind.prepare(examples, first.labels, tokenizer, first.shape)
@@ -106,14 +112,16 @@ def _test_of_retrieval(
     text: Artifact | None,
     tokenizer: Tokenizer,
     source: Primary,
-    kept: SourcePassages | None,
+    embedded: SourcePassages | None,
 ) -> TaskTest | None:
     if isinstance(task.test, ParallelDocuments):
-        search = _search_of_documents(task, seeds, text, tokenizer, source, kept)
+        search = _search_of_documents(
+            task=task, seeds=seeds, text=text, tokenizer=tokenizer, source=source, embedded=embedded
+        )
         searches = {"": search} if search else {}
     else:
         found = load_searches(task, tokenizer.language)
-        opened = [_open_search(search, seeds, tokenizer, source, kept) for search in found]
+        opened = [_open_search(search, seeds, tokenizer, source, embedded) for search in found]
         searches = dict(zip(("", f"{WITHIN}_"), opened, strict=False))
     if not searches:
         return None
@@ -127,19 +135,27 @@ def _test_of_retrieval(
             others |= {f"{begin}{name}": score for name, score in {model.kind.metric: one.score, **one.others}.items()}
         return replace(first, others=others)
 
-    baselines = {
-        f"{begin}{name}": scores for begin, search in searches.items() for name, scores in search.baselines().items()
-    }
-    return TaskTest(seeds, len(official.answers), official.truncated, judge, baselines)
+    @cache
+    def baselines() -> Mapping[str, SeedScores]:
+        return {f"{begin}{name}": each for begin, one in searches.items() for name, each in one.baselines().items()}
+
+    return TaskTest(
+        seeds=seeds,
+        examples=len(official.answers),
+        truncated=official.truncated,
+        judge=judge,
+        truncated_passages=official.truncated_passages,
+        baselines=baselines,
+    )
 
 
 def _open_search(
-    search: Search, seeds: Sequence[TaskModel], tokenizer: Tokenizer, source: Primary, kept: SourcePassages | None
+    search: Search, seeds: Sequence[TaskModel], tokenizer: Tokenizer, source: Primary, embedded: SourcePassages | None
 ) -> PassageSearch:
     passages: Sequence[str] | SourcePassages = search.passages
     if search.in_source:
-        is_kept = kept and kept.keys == [*map(digest_of, search.passages)]
-        passages = kept if kept and is_kept else SourcePassages.embedded(seeds, source, search.passages)
+        is_embedded = embedded and embedded.keys == [*map(digest_of, search.passages)]
+        passages = embedded if embedded and is_embedded else SourcePassages.embedded(seeds, source, search.passages)
     return PassageSearch.of(
         seeds=seeds,
         source=source,
@@ -156,17 +172,17 @@ def _search_of_documents(
     text: Artifact | None,
     tokenizer: Tokenizer,
     source: Primary,
-    kept: SourcePassages | None,
+    embedded: SourcePassages | None,
 ) -> PassageSearch | None:
     """Look for each paragraph of the test split among the source's, of which one is its translation."""
     language = tokenizer.language
-    if text is None or kept is None:
+    if text is None or embedded is None:
         say(
             f"task {task.name!r} is not judged in {language!r}: its paragraphs are looked for among those that the "
             "evaluation of the source keeps, and none was given that judged this task"
         )
         return None
-    rows, queries, _ = translated_paragraphs(kept.keys, kept.digests, "test", tokenizer, text)
+    rows, queries, _ = translated_paragraphs(embedded.keys, embedded.digests, "test", tokenizer, text)
     if len(rows) < FEWEST_PAIRS:
         say(
             f"task {task.name!r} is not judged in {language!r}: {len(rows)} paragraphs of its test split are parallel "
@@ -178,6 +194,6 @@ def _search_of_documents(
         source=source,
         tokenizer=tokenizer,
         queries=queries,
-        passages=kept,
+        passages=embedded,
         answers=Answers.of([{row: 1.0} for row in rows]),
     )

@@ -33,11 +33,11 @@ from lingraft.steps.run_job import (
     Scores,
     ScoresAndConfusion,
     confusion_of,
-    dev_score_and_seed,
     promote_version,
     recalls,
     requester,
 )
+from lingraft.tasks.dev_score import dev_score_and_seed
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
 from lingraft.tracking.promotion.evidence import register_judged
 from lingraft.tracking.promotion.gate import refusal_reason
@@ -181,7 +181,8 @@ def _task_parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, flo
 
 
 def _best_seed(recipe: Recipe, tasks: Path, task: str) -> Path:
-    return max((folder for folder in task_folders(recipe, tasks) if folder.parent.name == task), key=dev_score_and_seed)
+    made = [Artifact.load(each, Kind.TASK) for each in task_folders(recipe, tasks) if each.parent.name == task]
+    return max(made, key=lambda each: dev_score_and_seed(each.manifest.details)).folder
 
 
 def _hand_on_champion(stage: tracking.StageRun, name: str, primary: str, chosen: Path, refused: str) -> None:

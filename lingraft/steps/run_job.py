@@ -84,12 +84,6 @@ def _metric_names(labels: Sequence[str]) -> list[str]:
     return [word if words.count(word) == 1 else f"{word} {place}" for place, word in enumerate(words)]
 
 
-def dev_score_and_seed(task: Path) -> tuple[float, int]:
-    """Return dev score and seed of a task; the champion has the highest, so all steps choose the same one."""
-    manifest = Artifact.load(task, Kind.TASK).manifest
-    return manifest.detail("dev_score", float), manifest.detail("seed", int)
-
-
 def requester(stage: tracking.StageRun) -> str:
     """Return the requester of a promotion, for the record of decisions."""
     return f"pipeline, run {stage.run_id}"

@@ -16,10 +16,10 @@ from lingraft.steps.run_job import (
     Scores,
     ScoresAndConfusion,
     confusion_of,
-    dev_score_and_seed,
     recalls,
     require_champion,
 )
+from lingraft.tasks.dev_score import dev_score_and_seed
 from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
 from lingraft.tracking.promotion.promote import languages_to_readapt
 from lingraft.tracking.promotion.registered_source import VECTORS, VECTORS_RUN, download_source
@@ -66,12 +66,14 @@ def register_source(
         champions = {
             primary_name(settings): tracking.register(primary_name(settings), primary, Kind.PRIMARY, stage, evidence)
         }
-        for folder in sorted(tasks, key=dev_score_and_seed):
-            (score, seed) = dev_score_and_seed(folder)
-            name = Artifact.load(folder, Kind.TASK).manifest.detail("task", str)
+        made = [Artifact.load(folder, Kind.TASK) for folder in tasks]
+        for each in sorted(made, key=lambda task: dev_score_and_seed(task.manifest.details)):
+            (score, seed) = dev_score_and_seed(each.manifest.details)
             facts = {"seed": seed, "dev_score": score, **common}
-            model = task_name(settings, name)
-            champions[model] = tracking.register(model, folder, Kind.TASK, stage, facts, aliases=(f"{SEED}{seed}",))
+            model = task_name(settings, each.manifest.detail("task", str))
+            champions[model] = tracking.register(
+                model, each.folder, Kind.TASK, stage, facts, aliases=(f"{SEED}{seed}",)
+            )
         mark = Artifact.load(primary, Kind.PRIMARY).fingerprint
         if settings.builds_mini:
             champions |= _mini_version(stage, mini_name(settings), mark)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from lingraft.errors import TrainingError
 from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.task_kind import TaskEvaluation
 
@@ -45,8 +46,28 @@ class Answers:
         return float(self.passages_NK[self.gains_NK > 0].bincount().max() / len(self))
 
 
+def require_finite(vectors_NE: Tensor) -> None:
+    """Refuse vectors of texts, by which nothing can be ranked, if one has an entry that is NaN or infinite.
+
+    Raises:
+        TrainingError: the message says how many have one.
+    """
+    wrong = int((~vectors_NE.isfinite().all(1)).sum())
+    if wrong:
+        raise TrainingError(
+            f"vectors of {wrong:,} of {len(vectors_NE):,} texts are not finite. Check that the weights are; if so, "
+            "compute with precision = 'fp32', or finetune or adapt again with a lower learning_rate."
+        )
+
+
 def evaluate_vectors(queries_NE: Tensor, passages_PE: Tensor, answers: Answers) -> TaskEvaluation:
-    """Rank passages by the cosine of vectors."""
+    """Rank passages by the cosine of vectors.
+
+    Raises:
+        TrainingError: a vector is not finite.
+    """
+    require_finite(queries_NE)
+    require_finite(passages_PE)
     queries_NE, passages_EP = F.normalize(queries_NE), F.normalize(passages_PE).T
     return evaluate_ranking(lambda rows_B: queries_NE[rows_B] @ passages_EP, answers)
 
@@ -54,7 +75,7 @@ def evaluate_vectors(queries_NE: Tensor, passages_PE: Tensor, answers: Answers) 
 def evaluate_ranking(scores: Callable[[Tensor], Tensor], answers: Answers) -> TaskEvaluation:
     """Evaluate a ranking by scores (B, P), which a function returns of queries by their numbers (B); the highest leads.
 
-    A passage that is no answer counts against the answers whose score it has.
+    A passage that is no answer counts against the answers whose score it has; a score of NaN finds nothing.
     """
     batches = torch.arange(len(answers)).split(_QUERIES_AT_ONCE)
     places_NK = torch.cat([_places(scores(rows_B), answers, rows_B) for rows_B in batches])
@@ -79,8 +100,9 @@ def _places(scores_BP: Tensor, answers: Answers, rows_B: Tensor) -> Tensor:
     """Places from 1 (B, K) of each query's answers, float64."""
     passages_BK, is_answer_BK = answers.passages_NK[rows_B], answers.gains_NK[rows_B] > 0
     own_BK = scores_BP.gather(1, passages_BK).where(is_answer_BK, -torch.inf)
-    at_least_BK = torch.stack([(scores_BP >= own_B[:, None]).sum(1) for own_B in own_BK.T], dim=1)
-    answers_at_least_BK = torch.stack([(own_BK >= own_B[:, None]).sum(1) for own_B in own_BK.T], dim=1)
+    # A comparison with NaN is false, so that what is not below an answer counts against it.
+    at_least_BK = torch.stack([(~(scores_BP < own_B[:, None])).sum(1) for own_B in own_BK.T], dim=1)
+    answers_at_least_BK = torch.stack([(~(own_BK < own_B[:, None]) & is_answer_BK).sum(1) for own_B in own_BK.T], dim=1)
     order_BK = own_BK.argsort(dim=1, descending=True, stable=True).argsort(1)
     return (at_least_BK - answers_at_least_BK + order_BK + 1).double()
 

@@ -19,7 +19,7 @@ from lingraft.model.encoder import Encoder, init_weights
 from lingraft.model.heads import pool
 from lingraft.tasks.pairs import Encoded, encode, pad, pad_types
 from lingraft.tasks.query_passages import QueryPassage
-from lingraft.tasks.ranking import Answers, evaluate_vectors
+from lingraft.tasks.ranking import Answers, evaluate_vectors, require_finite
 from lingraft.tasks.task_kind import TaskEvaluation, by_length
 
 _SCALE = 20.0
@@ -196,11 +196,16 @@ class PassageRetrieval:
 
 @torch.inference_mode()
 def embed(net: TextEmbedder, texts: TokenizedTexts) -> Tensor:
-    """Return the vectors (N, E) of texts, in float32 on the CPU; the net is put into evaluation mode."""
+    """Return the vectors (N, E) of texts, in float32 on the CPU; the net is put into evaluation mode.
+
+    Raises:
+        TrainingError: a vector is not finite.
+    """
     net.eval()
     vectors_NE = torch.empty(len(texts), net.width)
     for chosen in by_length(texts, "embed texts"):
         vectors_NE[chosen] = _vectors(net, texts.batch(chosen)).float().cpu()
+    require_finite(vectors_NE)
     return vectors_NE
 
 

@@ -1,5 +1,6 @@
 """Tests of retrieval: queries of a language, and the passages that they are looked for in; without PyTorch."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,7 @@ def _of_pairs(pairs: Iterable[tuple[str, str]], in_source: bool) -> Search:
 def _of_beir(folder: BeirFolder, language: str) -> list[Search]:
     """Search in the source's corpus, if one is named, then in the language's own, if there is one."""
     place = folder.in_language(language)
-    queries = {_id_of(row): _text(row) for row in _rows(place / "queries.jsonl", language, _TEXTS)}
+    queries = read_texts(place / "queries.jsonl", language)
     judgements = [*_rows(place / "qrels" / "test.tsv", language, _JUDGEMENTS)]
     corpora = [(Path(folder.source_corpus), True)] if folder.source_corpus else []
     own = place / "corpus.jsonl"
@@ -88,7 +89,7 @@ def _judged(
     queries: Mapping[str, str], corpus: Path, judgements: Iterable[Row], language: str, in_source: bool
 ) -> Search:
     """Search by the queries that have an answer."""
-    passages = {_id_of(row): _text(row) for row in _rows(corpus, language, _TEXTS)}
+    passages = read_texts(corpus, language)
     numbers = {name: number for number, name in enumerate(passages)}
     answers: dict[str, dict[int, float]] = {}
     for place, cells in judgements:
@@ -104,12 +105,23 @@ def _judged(
     return Search(asked, tuple(passages.values()), tuple(answers.values()), in_source)
 
 
+def read_texts(path: Path, language: str) -> dict[str, str]:
+    """Read the queries or the corpus of a folder in BEIR's layout, by id.
+
+    Raises:
+        TextError: they cannot be read, or two texts have one id.
+    """
+    texts: dict[str, str] = {}
+    for row in _rows(path, language, _TEXTS):
+        name = text_of(row, find_column(row, ("_id",)))
+        if name in texts:
+            raise TextError(f"{row.place}: id {name!r} is another text's, too. Give each text an id of its own.")
+        texts[name] = _text(row)
+    return texts
+
+
 def _rows(path: Path, language: str, layouts: Layouts) -> Iterable[Row]:
     return raise_errors(rows_or_errors(path, language, layouts))
-
-
-def _id_of(row: Row) -> str:
-    return text_of(row, find_column(row, ("_id",)))
 
 
 def _text(row: Row) -> str:
@@ -120,6 +132,9 @@ def _text(row: Row) -> str:
 
 def _gain(value: Any, place: str) -> float:
     try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise TextError(f"{place}: the score must be a number, not {value!r}. Correct or remove the line.") from error
+        gain = float(value)
+    except (TypeError, ValueError):
+        gain = math.nan
+    if not math.isfinite(gain):
+        raise TextError(f"{place}: the score must be a finite number, not {value!r}. Correct or remove the line.")
+    return gain

@@ -151,3 +151,21 @@ def test_finetuning_is_the_papers_where_a_task_says_nothing() -> None:
     settings = with_tasks(task()).task().finetuning
     found = (settings.epochs, settings.learning_rate, settings.warmup_ratio, settings.seeds)
     assert found == (3, 1e-5, 0.06, (1, 2, 3, 4, 5))
+
+
+def test_the_pairs_that_a_language_learns_from_are_no_test() -> None:
+    """Pairs that only measure alignment may be tested on; so may those of a language that is not judged."""
+    lines = task("search", "retrieval", test={"kind": "parallel", "files": "en-{language}.tsv"})
+    learns = {"pairs": {}} | TINY["adaptation"]
+
+    def parse(wanted: dict[str, Any], adaptation: dict[str, Any], file: str) -> Recipe:
+        alignment = {"parallel": {"de": file, "tr": "other.tsv"}}
+        return Recipe.parse(TINY | {"tasks": [wanted], "alignment": alignment, "adaptation": adaptation})
+
+    message = r"task 'search' has test\.files 'en-de\.tsv' in 'de', from which the language learns"
+    for adaptation in (learns, TINY["adaptation"] | {"initialisation": "aligned"}):
+        with pytest.raises(RecipeError, match=message):
+            parse(lines, adaptation, "en-de.tsv")
+    parse(lines, learns, "more-de.tsv")
+    parse(lines, TINY["adaptation"], "en-de.tsv")
+    parse(lines | {"languages": ["tr"]}, learns, "en-de.tsv")

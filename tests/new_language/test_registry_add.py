@@ -8,13 +8,13 @@ from typer.testing import CliRunner
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.manifest import Kind
+from lingraft.artifacts.manifest import Kind, read_manifest
 from lingraft.bundle.format import bundle_examples
 from lingraft.cli import app
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
 from lingraft.new_language.summary import AddedLanguage
 from lingraft.steps import data, source
-from lingraft.steps.run_job import dev_score_and_seed
+from lingraft.tasks.dev_score import dev_score_and_seed
 from tests.new_language.given import RECIPE, out_of
 from tests.steps import conftest as steps
 from tests.steps.conftest import Registered
@@ -116,7 +116,7 @@ def test_a_language_of_a_primary_that_is_not_registered_is_refused(added: AddedL
 
 
 def test_a_primary_and_its_tasks_enter_a_registry_that_has_nothing(workshop: Workshop, tmp_path: Path) -> None:
-    best, other = sorted(workshop.tasks.values(), key=dev_score_and_seed, reverse=True)
+    other, best = sorted(workshop.tasks.values(), key=lambda folder: dev_score_and_seed(read_manifest(folder).details))
     with sqlite_store(tmp_path):
         with pytest.raises(NotRegisteredError, match="Add that primary first"):
             add(best)

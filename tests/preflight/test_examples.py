@@ -57,6 +57,16 @@ def test_a_label_that_the_training_examples_lack_is_named(project: Recipe) -> No
     assert f"test: {pairs}, line 2 has label '7'; the task knows ['0', '1']" in found
 
 
+def test_retrieval_that_is_to_be_finetuned_needs_training_examples(project: Recipe, tmp_path: Path) -> None:
+    """A language is added to an imported task without them."""
+    (tmp_path / "en-de.tsv").write_text("a cat\tKatze\na dog\tHund\n", encoding="utf-8")
+    test = {"kind": "parallel", "files": f"{tmp_path}/en-{{language}}.tsv"}
+    imported = recipe_on(tmp_path / "text", tasks=[{"name": "search", "kind": "retrieval", "test": test}])
+    [found] = refusal(imported)
+    assert found.startswith("en: task 'search', train: there are no examples, which finetuning needs. Name their file")
+    preflight.require_ready(imported, languages=["de"])
+
+
 def test_a_language_that_a_task_does_not_cover_needs_no_examples(project: Recipe) -> None:
     for task in project.tasks:
         file_of(project, task.kind, "test", "de").unlink()

@@ -9,6 +9,7 @@ import pytest
 from lingraft import preflight
 from lingraft.config.recipe import Recipe
 from lingraft.data.language_detection import LanguageDetector
+from lingraft.data.parallel_text import Pair, is_held_out
 from lingraft.preflight import resources
 from lingraft.preflight.languages import load_detector
 from lingraft.preflight.samples import TextSample
@@ -119,6 +120,25 @@ def test_what_is_left_out_is_said_and_too_much_of_it_is_a_problem(
     columns(pairs, english, ["", *german[1:20], *[""] * 20])
     [message] = problems(aligned(text, parallel={"de": str(pairs)}))
     assert "21 of 40 pairs (52%) have an empty side" in message
+
+
+def test_test_pairs_that_are_learned_from_are_counted(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One in twenty pairs of the learned file is held out, and not learned from."""
+    english, german = lines(ENGLISH), lines(GERMAN)
+    columns(tmp_path / "learned.tsv", english, german)
+    columns(tmp_path / "tested.tsv", [*english[30:], "new", ""], [*german[30:], "neu", ""])
+    test = {"kind": "parallel", "files": str(tmp_path / "tested.tsv")}
+    data = {"kind": "file", "path": str(columns(tmp_path / "en.tsv", english, english))}
+    task = {"name": "search", "kind": "retrieval", "train": data, "dev": data, "test": test}
+    adaptation = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3, "depth": 1, "pairs": {}}
+    parallel = {"parallel": {"de": str(tmp_path / "learned.tsv")}}
+    recipe = recipe_on(text, alignment=parallel, tasks=[task], adaptation=adaptation)
+    preflight.require_ready(recipe)
+    held_out = sum(is_held_out(Pair(source, "", "")) for source in english[30:])
+    expected = f"de: {10 - held_out} of 11 test pairs of task 'search' are among those that [alignment] parallel learns"
+    assert expected in capsys.readouterr().err
 
 
 def test_a_side_in_the_wrong_language_is_named_with_what_it_seems_to_be(text: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from lingraft.errors import TrainingError
 from lingraft.tasks.bm25 import Bm25
 from lingraft.tasks.ranking import Answers, evaluate_ranking, evaluate_vectors
 
@@ -53,6 +54,21 @@ def test_several_graded_answers_are_those_of_the_definition() -> None:
         ndcg.append(dcg / best)
     assert found.score == pytest.approx(sum(first) / 20)
     assert found.others == pytest.approx({"MRR_at_10": sum(reciprocal) / 20, "nDCG_at_10": sum(ndcg) / 20})
+
+
+def test_scores_of_nan_find_nothing() -> None:
+    answers = Answers.of([{row: 1.0} for row in range(12)])
+    found = evaluate_ranking(lambda rows_B: torch.full((len(rows_B), 12), torch.nan), answers)
+    assert (found.score, *found.others.values()) == (0.0, 0.0, 0.0)
+
+
+def test_vectors_that_are_not_finite_are_refused() -> None:
+    broken_PE = torch.eye(3)
+    broken_PE[1, 0], broken_PE[2, 2] = torch.nan, torch.inf
+    answers = Answers.of([{row: 1.0} for row in range(3)])
+    for queries_NE, passages_PE in ((broken_PE, torch.eye(3)), (torch.eye(3), broken_PE)):
+        with pytest.raises(TrainingError, match=r"vectors of 2 of 3 texts are not finite\. Check that the"):
+            evaluate_vectors(queries_NE, passages_PE, answers)
 
 
 def test_bm25_is_that_of_the_formula() -> None:

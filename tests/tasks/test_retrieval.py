@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from lingraft.config.tasks import DenseLayer, NormaliseLayer, Retrieval
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.errors import LingraftError, TextError
+from lingraft.errors import LingraftError, TextError, TrainingError
 from lingraft.tasks.query_passages import QueryPassage, query_passages_of_rows, query_passages_or_errors
 from lingraft.tasks.retrieval import PassageRetrieval, TextEmbedder, embed
 from tests.tasks.little import BERT, ROBERTA, encoder, shape
@@ -60,6 +60,13 @@ def test_a_vector_does_not_depend_on_its_neighbours(pooling: str, family: object
         alone = net(*data.queries.batch(torch.tensor([row])))
         torch.testing.assert_close(alone[0], vectors_NE[row], rtol=0, atol=1e-5)
     assert (vectors_NE[0] - vectors_NE[1]).abs().max() > 0.01
+
+
+def test_weights_that_are_not_finite_embed_nothing(pieces: Tokenizer) -> None:
+    net = task().net(encoder(shape()), [])
+    net.encoder.vocabulary.table_VD.data.fill_(torch.nan)
+    with pytest.raises(TrainingError, match="vectors of 3 of 3 texts are not finite"):
+        embed(net, task().prepare(EXAMPLES, [], pieces, shape()).queries)
 
 
 def test_the_loss_is_that_of_finding_the_passage_among_the_others_of_the_batch(pieces: Tokenizer) -> None:

@@ -75,7 +75,8 @@ def test_the_sources_own_corpus_is_searched_once(tmp_path: Path) -> None:
     [
         ([("q", "z", "1")], r"test\.tsv, line 2: .*corpus\.jsonl has no id 'z'\. Add it, or remove the line"),
         ([("z", "a", "1")], r"test\.tsv, line 2: queries\.jsonl has no id 'z'"),
-        ([("q", "a", "much")], r"test\.tsv, line 2: the score must be a number, not 'much'"),
+        ([("q", "a", "much")], r"test\.tsv, line 2: the score must be a finite number, not 'much'"),
+        ([("q", "a", "inf")], r"test\.tsv, line 2: the score must be a finite number, not 'inf'"),
         ([("q", "a", "0")], r"no query has a passage of .*corpus\.jsonl with a score above 0"),
     ],
 )
@@ -84,6 +85,14 @@ def test_judgements_that_fit_nothing_are_refused(
 ) -> None:
     corpus(beir(tmp_path / "de", {"q": "wer"}, answers) / "corpus.jsonl", {"a": ("", "Katze"), "b": ("", "Hund")})
     with pytest.raises(TextError, match=message):
+        load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de")
+
+
+def test_two_texts_with_one_id_are_refused(tmp_path: Path) -> None:
+    german = beir(tmp_path / "de", {"q": "wer"}, [("q", "a", "1")])
+    own = corpus(german / "corpus.jsonl", {"a": ("", "Katze"), "b": ("", "Hund")})
+    own.write_text(own.read_text().replace('"b"', '"a"'), encoding="utf-8")
+    with pytest.raises(TextError, match=r"corpus\.jsonl, line 2: id 'a' is another text's, too\. Give each"):
         load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de")
 
 

@@ -248,6 +248,12 @@ def task_group(records: RunRecords, task: str) -> Group:
         trivial, meaning = "majority", "Accuracy of always answering with the test examples' most frequent label."
     else:
         trivial, meaning = "trivial", f"{metric} of the best answer that takes no model, such as a constant."
+    cut = Column(
+        "long passages",
+        "Passages looked for that do not fit a block; only a part of each is read.",
+        of(lambda found: found.truncated_passages),
+        count,
+    )
     columns = (
         Column(
             "before",
@@ -271,6 +277,7 @@ def task_group(records: RunRecords, task: str) -> Group:
             of(lambda found: found.truncated),
             count,
         ),
+        *([cut] if any(found.truncated_passages for found in tested) else ()),
     )
     return Group(f"zero-shot {metric_label(scores.metric)}, {task}", columns)
 
@@ -290,6 +297,7 @@ def baseline_summary(task: TaskScores) -> str:
     return (
         f"{baseline_label(task)} {percent(task.baseline)}; {count(task.examples)} test examples, "
         f"{count(task.truncated)} of them cut to fit a block"
+        + (f", and {count(task.truncated_passages)} passages" if task.truncated_passages else "")
     )
 
 

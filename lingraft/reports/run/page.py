@@ -86,7 +86,11 @@ def _context(records: RunRecords) -> dict[str, Any]:
         answers.setdefault(answer.task, []).append(answer)
     words = [_words_section(records, language) for language in records.names]
     words = [section for section in words if section["result"].nearest_words or section["result"].initial_alignment]
-    curves = [pretraining_plot(source), *(finetuning_plot(source, task) for task in source.finetuning_history)]
+    # What was imported has no curve.
+    curves = [pretraining_plot(source)] if source.pretraining_history else []
+    curves += [
+        finetuning_plot(source, task) for task, seeds in source.finetuning_history.items() if any(seeds.values())
+    ]
     adaptation = [
         plot for language in records.names for plot in adaptation_plots(language, records.of_language(language), styles)
     ]

@@ -110,6 +110,7 @@ def finetuning_plot(source: SourceResult, task: str) -> Drawing:
     curves = [
         _LossCurve(f"seed {seed}", points, style, colour)
         for (seed, points), (style, colour) in zip(source.finetuning_history[task].items(), line_styles(), strict=False)
+        if points
     ]
     return Drawing(
         title=f"Finetuning on {task} in {language_name(source.language)}",
@@ -239,7 +240,7 @@ def masked_plot(records: RunRecords) -> Drawing:
             _Dots("mini-model, after", "D", "orange", [r.masked.mini for r in results]),
             _Dots("primary, after", "o", "blue", [r.masked.primary for r in results]),
         ],
-        reference=records.source.masked_by_depth[records.source.layers],
+        reference=records.source.masked_by_depth.get(records.source.layers),
         axis="hidden tokens guessed right",
         title="Masked-token accuracy",
         caption="How far the learned embeddings carry each model from where they started; a line per language and "

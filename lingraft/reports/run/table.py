@@ -66,10 +66,11 @@ def brief_table(records: RunRecords) -> str:
     # Several tasks have a table each: they do not fit beside each other.
     first, *others = [[_brief_group(records, task)] for task in records.tasks if records.tested_on(task)] or [[]]
     groups = [replace(masked_groups()[1], short="masked tokens"), *alignment, *first, cost]
-    top = percent(source.masked_by_depth[max(source.masked_by_depth)])
-    scores = [f"; {task.name}: {task.metric} {spread(task.score)}" for task in source.tasks]
+    top = [score for _, score in sorted(source.masked_by_depth.items())][-1:]  # none where there is no MLM head
+    scores = [f"masked tokens {percent(score)}" for score in top]
+    scores += [f"{task.name}: {task.metric} {spread(task.score)}" for task in source.tasks]
     lines = [
-        f"Source {name_and_tag(source.language)}, {source.layers} layers: masked tokens {top}{''.join(scores)}",
+        f"Source {name_and_tag(source.language)}, {source.layers} layers: {'; '.join(scores)}",
         "",
         *_table_lines(groups, rows, means),
     ]
@@ -150,7 +151,8 @@ def _source_lines(records: RunRecords) -> Iterator[str]:
         f"Source {name_and_tag(source.language)}: {source.layers} layers, {count(source.vocabulary)} pieces, "
         f"{source.precision}, primary {source.primary[:12]}"
     )
-    yield f"  masked-token accuracy by head: {heads}"
+    if heads:
+        yield f"  masked-token accuracy by head: {heads}"
     yield f"  pretraining: {spent(source.pretraining)}"
     for over, cost in records.building_costs.items():
         yield f"  step 1b, {over} layers: {spent(cost)}"

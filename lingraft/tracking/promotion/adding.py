@@ -15,6 +15,7 @@ from lingraft.config.gate import Gate
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
 from lingraft.stages.results import load_language
+from lingraft.tasks.dev_score import dev_score_and_seed
 from lingraft.tracking.client import RetryingClient, retrying_client
 from lingraft.tracking.promotion.bundle_gate import NO_CHANGES, served_content
 from lingraft.tracking.promotion.evidence import register_judged
@@ -197,10 +198,7 @@ class _RegisteredModels:
 
 
 def _best_task(tasks: Sequence[Version]) -> Version:
-    return max(
-        tasks,
-        key=lambda each: (each.is_champion, float(each.tags.get("dev_score", 0)), int(each.tags.get("seed", 0))),
-    )
+    return max(tasks, key=lambda each: (each.is_champion, dev_score_and_seed(each.tags)))
 
 
 def _renew_bundles(

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from lingraft.reports.run.columns import task_group
+from lingraft.reports.run.columns import baseline_summary, task_group
 from lingraft.reports.run.records import RunRecords
 from lingraft.stages.results import SeedScores
 
@@ -34,3 +34,16 @@ def test_baselines_and_scores_that_only_some_languages_have_are_columns(made_up:
         "Accuracy at 1 among the language's own passages of the source's own embeddings, given the pieces of the "
         "source's own tokenizer."
     )
+
+
+def test_passages_that_are_cut_are_told_where_there_are_some(made_up: SimpleNamespace) -> None:
+    plain = made_up.questions(0.6).model_copy(update={"name": "search", "metric": "accuracy_at_1"})
+    cut = plain.model_copy(update={"truncated_passages": 1200})
+    for scores, shown in ((plain, None), (cut, 1200)):
+        german = made_up.language("de", 2, scores)
+        columns = task_group(RunRecords.of(made_up.source(scores), [german]), "search").columns
+        found = {column.title: column.value(german) for column in columns}
+        assert found.get("long passages") == shown
+        assert baseline_summary(scores).endswith(
+            " of them cut to fit a block" + (", and 1,200 passages" if shown else "")
+        )
