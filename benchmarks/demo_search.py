@@ -269,7 +269,7 @@ class HelpSearch:
             passages=self.embedded,
             answers=answers,
         )
-        return LanguageScores(len(search.queries), judged.bm25.score, found)
+        return LanguageScores(len(search.queries), judged.by_shared_pieces().score, found)
 
     def samples(self, language: str) -> Iterator[str]:
         """Ask some questions in a language with what was learned; yield each, and the start of the page found."""

@@ -68,7 +68,7 @@ def test_an_index_that_is_asked_in_other_languages_finds_what_judging_finds_and_
         assert test
         help_search.model.swap_in(learned)
         assert scores["found"]["learned"]["at_1"] == pytest.approx(test.judge(help_search.model).score)
-        assert scores["found"]["english"]["at_1"] == pytest.approx(test.baselines["source_tokenizer"].mean)
+        assert scores["found"]["english"]["at_1"] == pytest.approx(test.baselines()["source_tokenizer"].mean)
         assert scores["found"]["learned"]["at_1"] < scores["found"]["learned"]["at_10"] < 1
 
 
