@@ -49,8 +49,9 @@ _ACTIVATIONS = {
     "torch.nn.modules.activation.Sigmoid": "sigmoid",
     "torch.nn.modules.linear.Identity": "identity",
 }
-_QUERY_PROMPT = "query"
-_PASSAGE_PROMPTS = ("document", "passage", "corpus")
+_COSINE = "cosine"
+_SIMILARITIES = ("dot", "euclidean", "manhattan")
+"""Their similarities beside the cosine; one that is unknown is the cosine, as in the package."""
 
 
 class EmbeddingModel(NamedTuple):
@@ -92,8 +93,9 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
     settings = _settings_of(transformer.folder, _TRANSFORMER_CONFIGS)
     _require_plain(transformer.folder, settings)
     _require_tokenizer_fits(transformer.folder, settings)
-    query_prefix, passage_prefix, notes = _prefixes(folder)
-    pooling, width = _pooling(others[0].folder, query_prefix or passage_prefix)
+    of_model = _settings_of(folder, (hub.SENTENCE_TRANSFORMERS_CONFIG,))
+    prompts, notes = _prompts(folder, of_model)
+    pooling, width = _pooling(others[0].folder, next(filter(None, prompts.values()), ""))
     body_width = hub.read_config(transformer.folder).get("hidden_size")
     if width != body_width:
         raise CheckpointError(
@@ -118,11 +120,27 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
                 f"{folder / hub.MODULES} has a module {module.kind}, which no task of ours has: behind the pooling, it "
                 "has Dense and Normalize. Take a model with these."
             )
+    similarity = of_model.get("similarity_fn_name")
+    values = {
+        "pooling": pooling,
+        "layers": tuple(layers),
+        "query_prefix": prompts.pop("query"),
+        "passage_prefix": prompts.pop("document"),
+        "prompts": prompts,
+        "default_prompt": of_model.get("default_prompt_name"),
+        "similarity": similarity if similarity in _SIMILARITIES else None,
+    }
+    try:
+        retrieval = Retrieval.model_validate(values)
+    except pydantic.ValidationError as error:
+        problems = "; ".join(
+            ": ".join((*map(str, each["loc"]), each["msg"].removeprefix("Value error, "))) for each in error.errors()
+        )
+        path = folder / hub.SENTENCE_TRANSFORMERS_CONFIG
+        raise CheckpointError(f"{path} fits no task: {problems}. Correct it, or take another model.") from error
     return EmbeddingModel(
         body=transformer.folder,
-        settings=Retrieval(
-            pooling=pooling, layers=tuple(layers), query_prefix=query_prefix, passage_prefix=passage_prefix
-        ),
+        settings=retrieval,
         tensors=tensors,
         longest=_longest(transformer.folder, settings),
         notes=notes,
@@ -159,8 +177,11 @@ def write_modules(folder: Path, net: TextEmbedder) -> None:
         for place, kind in enumerate(kinds)
     ]
     write_json(folder / hub.MODULES, entries)
-    prompts = {_QUERY_PROMPT: settings.query_prefix} | dict.fromkeys(_PASSAGE_PROMPTS[:2], settings.passage_prefix)
-    of_model = {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    of_model = {
+        "prompts": settings.named_prompts,
+        "default_prompt_name": settings.default_prompt,
+        "similarity_fn_name": settings.similarity or _COSINE,
+    }
     write_json(folder / hub.SENTENCE_TRANSFORMERS_CONFIG, of_model)
 
 
@@ -254,19 +275,21 @@ def _longest(folder: Path, settings: Mapping[str, Any]) -> int | None:
     return int(found)
 
 
-def _prefixes(folder: Path) -> tuple[str, str, list[str]]:
-    """Texts before queries and passages: the prompts of their names, else the default one; and notes on others."""
-    path = folder / hub.SENTENCE_TRANSFORMERS_CONFIG
-    config = hub.read_json_object(path) if path.is_file() else {}
-    prompts = config.get("prompts") or {}
-    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
-        raise CheckpointError(f"{path} has prompts {prompts!r}, which are no texts by name. Fetch it anew.")
-    default = prompts.get(str(config.get("default_prompt_name"))) or ""
-    query = prompts.get(_QUERY_PROMPT) or default
-    passage = next((prompts[name] for name in _PASSAGE_PROMPTS if prompts.get(name)), default)
-    others = sorted(name for name, text in prompts.items() if text and text not in (query, passage))
-    notes = [f"prompts {others} are left out; a task has one for queries and one for passages"] if others else []
-    return query, passage, notes
+def _prompts(folder: Path, of_model: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Return the prompts as the package has them once it is loaded, 'query' and 'document' among them, and notes."""
+    found = of_model.get("prompts") or {}
+    if not isinstance(found, dict) or not all(isinstance(text, str | None) for text in found.values()):
+        path = folder / hub.SENTENCE_TRANSFORMERS_CONFIG
+        raise CheckpointError(f"{path} has prompts {found!r}, which are no texts by name. Fetch it anew.")
+    prompts = {"query": "", "document": ""} | {name: text or "" for name, text in found.items()}
+    if prompts.get("passage") == prompts["document"]:
+        del prompts["passage"]
+    passed_over = sorted(name for name in ("passage", "corpus") if prompts.get(name) and not prompts["document"])
+    notes = [
+        f"prompt {name!r} stands before no passage, as encode_document takes 'document' alone; name it so if it should"
+        for name in passed_over
+    ]
+    return prompts, notes
 
 
 def _pooling(folder: Path, prefix: str) -> tuple[Any, Any]:

@@ -23,6 +23,7 @@ MODULES, BODY, POOLING, DENSE = (
     "2_Dense/config.json",
 )
 PACKAGE = "sentence_transformers"
+OF_MODEL = "config_sentence_transformers.json"
 TYPES = {
     "": f"{PACKAGE}.base.modules.transformer.Transformer",
     "1_Pooling": f"{PACKAGE}.sentence_transformer.modules.pooling.Pooling",
@@ -47,7 +48,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_file(
         {"linear.weight": torch.ones(8, 32), "linear.bias": torch.ones(8)}, folder / "2_Dense" / "model.safetensors"
     )
-    write(folder / "config_sentence_transformers.json", {"prompts": {"query": "query: "}, "default_prompt_name": None})
+    write(folder / OF_MODEL, {"prompts": {"query": "query: "}, "default_prompt_name": None})
     return folder
 
 
@@ -91,7 +92,10 @@ def refuse(folder: Path, message: str, error: type[Exception] = CheckpointError)
         (BODY, {"query_expansion": {"length": 32}}, "query_expansion = .* it is none that is computed"),
         ("tokenizer_config.json", {"truncation_side": "left"}, "truncation_side = 'left'; texts that are too long"),
         ("adapter_config.json", {"peft_type": "PROMPT_TUNING"}, r"adapter or prompts of its own weights.*peft"),
-        ("config_sentence_transformers.json", {"prompts": ["query: "]}, "prompts .*, which are no texts by name"),
+        (OF_MODEL, {"prompts": ["query: "]}, "prompts .*, which are no texts by name"),
+        (OF_MODEL, {"default_prompt_name": "search"}, r"default_prompt is 'search', but prompts are \['document'"),
+        (OF_MODEL, {"similarity_fn_name": "dot"}, "similarity 'dot' ranks as the cosine does.*last layer normalises"),
+        (OF_MODEL, {"similarity_fn_name": "manhattan"}, "similarity: Input should be 'dot' or 'euclidean'"),
     ],
 )
 def test_settings_that_are_not_computed_are_refused(

@@ -22,7 +22,7 @@ from tests.serving.shared import SharedServer
 from tests.tiny import Tiny
 
 PATH = "/v1/embeddings"
-PREFIXES = {"none": "", "query": "ba de ", "passage": "ki lo ", "document": "ki lo "}
+PREFIXES = {"default": "pe ", "none": "", "query": "ba de ", "passage": "ki lo ", "document": "ki lo "}
 TEXTS = [sentences(language, (4,))[0] for language in LANGUAGES]
 
 
@@ -143,7 +143,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "other width": ({"dimensions": 8}, 400, f"dimensions is 8, and the model's vectors have {WIDTH}. Leave it out"),
     "unknown format": ({"output_dtype": "int4"}, 400, "['float', 'int8', 'uint8', 'binary', 'ubinary']"),
     "unknown encoding": ({"encoding_format": "hex"}, 400, "'float' or 'base64'"),
-    "unknown prefix": ({"input_type": "question"}, 400, "['none', 'query', 'passage', 'document']"),
+    "unknown prefix": ({"input_type": "question"}, 400, "['default', 'none', 'query', 'passage', 'document']"),
     "unknown field": ({"languages": "de"}, 400, "languages: Extra inputs are not permitted"),
     "prefix of a model without": ({"model": "embeddings", "input_type": "query"}, 400, "there are ['normalize', 'trun"),
     "8 bits without ranges": ({"model": "embeddings", "output_dtype": "int8"}, 400, "export the bundle with --ranges"),
