@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from lingraft.artifacts.files import write_json
+from lingraft.config.encoder import MIN_BLOCK_TOKENS
 from lingraft.config.tasks import DenseLayer, NormaliseLayer, Retrieval, VectorLayer
 from lingraft.huggingface import hub
 from lingraft.huggingface.weights import CheckpointError
@@ -59,6 +60,8 @@ class EmbeddingModel(NamedTuple):
 
     body: Path
     """Folder of the encoder and its tokenizer."""
+    weighted: tuple[Path, ...]
+    """Folders of the modules that have weights."""
     settings: Retrieval
     tensors: dict[str, Tensor]
     """Tensors of the dense layers, by the names of `lingraft.tasks.retrieval.TextEmbedder`."""
@@ -104,6 +107,7 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
         )
     layers: list[VectorLayer] = []
     tensors: dict[str, Tensor] = {}
+    weighted = [transformer.folder]
     for module in others[1:]:
         if module.kind == "Normalize":
             _require_settings(module.folder, _settings_of(module.folder), _SENTENCE)
@@ -112,6 +116,7 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
             dense, found = _dense(module.folder, width)
             tensors |= {f"layers.{len(layers)}.0.{name}": tensor for name, tensor in found.items()}
             layers.append(dense)
+            weighted.append(module.folder)
             width = dense.width
         elif module.kind == "Dropout":
             notes.append(f"{module.folder.name} is left out: vectors are computed without dropout")
@@ -140,6 +145,7 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
         raise CheckpointError(f"{path} fits no task: {problems}. Correct it, or take another model.") from error
     return EmbeddingModel(
         body=transformer.folder,
+        weighted=tuple(weighted),
         settings=retrieval,
         tensors=tensors,
         longest=_longest(transformer.folder, settings),
@@ -270,8 +276,11 @@ def _longest(folder: Path, settings: Mapping[str, Any]) -> int | None:
     found = settings.get("max_seq_length") or _tokenizer_setting(folder, "model_max_length")
     if found is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, int | float) or found < 1:
-        raise CheckpointError(f"{folder} has max_seq_length {found!r}, which is no length. Correct it.")
+    if isinstance(found, bool) or not isinstance(found, int | float) or not found >= MIN_BLOCK_TOKENS:
+        raise CheckpointError(
+            f"{folder} has max_seq_length {found!r}; a primary's longest input has {MIN_BLOCK_TOKENS} tokens or more. "
+            "Correct it, or take another model."
+        )
     return int(found)
 
 

@@ -140,11 +140,23 @@ def test_a_folder_of_the_older_generation_comes_in(tmp_path: Path) -> None:
         for place, name in enumerate(names)
     ]
     write(folder / "modules.json", entries)
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n", encoding="utf-8")
     task, primary = imported(tmp_path)
+    assert primary.manifest.record["origin"]["licence"] == "apache-2.0"
     theirs.max_seq_length = 24
     assert_same(vectors(task, primary, TEXTS), theirs.encode(TEXTS))
     again = SentenceTransformer(str(folder), device="cpu")
     assert np.abs(again.encode(TEXTS) - theirs.encode(TEXTS)).max() < CLOSE
+
+
+def test_the_origin_s_hash_tells_dense_layers_apart(tmp_path: Path) -> None:
+    hashes = set()
+    for number, modules in enumerate([[dense(16)], [dense(16, bias=False)], []]):
+        made = tmp_path / str(number)
+        make_embedding_model(made, "bert", modules=modules)
+        _, primary = imported(made)
+        hashes.add(primary.manifest.record["origin"]["sha"])
+    assert len(hashes) == 3
 
 
 def test_weights_with_an_mlm_head_keep_it(tmp_path: Path) -> None:
