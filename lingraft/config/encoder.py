@@ -27,6 +27,8 @@ class TokenizerSettings(Section):
     )
 
 
+MIN_BLOCK_TOKENS = 8
+"""Tokens of the shortest block."""
 Activation = Literal["gelu", "gelu_tanh", "relu"]
 
 
@@ -114,7 +116,7 @@ class EncoderShape(Section):
         description="Layers that carry an MLM head. The last layer must; each other one is a mini-model's depth. "
         "Empty for an encoder that was imported without a head, whose mini-models `lingraft mini` builds."
     )
-    block_tokens: int = Field(ge=8, description="Tokens of a block, T; also the longest input.")
+    block_tokens: int = Field(ge=MIN_BLOCK_TOKENS, description="Tokens of a block, T; also the longest input.")
     feedforward: PositiveInt | None = Field(
         None,
         description="Width of the feed-forward layer. Absent: 4 x width, or, where it is gated, 8/3 x width, which has "

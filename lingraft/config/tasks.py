@@ -86,6 +86,51 @@ class Retrieval(Section):
     )
     query_prefix: str = Field("", description="Text before every query, such as 'query: '.")
     passage_prefix: str = Field("", description="Text before every passage, such as 'passage: '.")
+    prompts: dict[str, str] = Field(
+        {},
+        exclude_if=operator.not_,
+        description="Further texts to stand before a text, by name, for default_prompt and for exported folders. "
+        "'query' and 'document' are the two prefixes.",
+    )
+    default_prompt: str | None = Field(
+        None,
+        exclude_if=is_none,
+        description="Name of the prompt before a text that is embedded as neither query nor passage; none if absent.",
+    )
+    similarity: Literal["dot", "euclidean"] | None = Field(
+        None,
+        exclude_if=is_none,
+        description="Similarity that exported folders compute, of vectors of length 1, which it ranks as their cosine "
+        "does; the cosine if absent.",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _prompts_are_named(self) -> Self:
+        if taken := sorted({"query", "document"} & set(self.prompts)):
+            raise ValueError(f"prompts cannot have {taken}; set query_prefix and passage_prefix")
+        if self.default_prompt is not None and self.default_prompt not in self.named_prompts:
+            raise ValueError(f"default_prompt is {self.default_prompt!r}, but prompts are {sorted(self.named_prompts)}")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _vectors_are_ranked_by_cosine(self) -> Self:
+        if self.similarity and not (self.layers and isinstance(self.layers[-1], NormaliseLayer)):
+            raise ValueError(
+                f"similarity {self.similarity!r} ranks as the cosine does, by which tasks are judged, only where the "
+                "last layer normalises; add such a layer"
+            )
+        return self
+
+    @property
+    def named_prompts(self) -> dict[str, str]:
+        """All prompts by name, as sentence-transformers has them."""
+        passage = self.passage_prefix
+        return {"query": self.query_prefix, "document": passage, "passage": passage, **self.prompts}
+
+    @property
+    def default_prefix(self) -> str:
+        """Text before a text that is embedded as neither query nor passage."""
+        return "" if self.default_prompt is None else self.named_prompts[self.default_prompt]
 
     def vector_width(self, body_width: int) -> int:
         """Return the width of vectors above a body."""

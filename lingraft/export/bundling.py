@@ -108,7 +108,8 @@ def _load_ranges(file: Path, exported: ExportedModel) -> Tensor:
             "out."
         )
     try:
-        vectors_NE = np.load(file, allow_pickle=False)
+        with file.open("rb") as stream:
+            vectors_NE = np.lib.format.read_array(stream, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise ExportError(f"{file} is no array of numbers: {error}. Write it with numpy.save.") from error
     if vectors_NE.ndim != 2 or vectors_NE.shape[1] != exported.net.width or len(vectors_NE) < 2:
@@ -116,12 +117,14 @@ def _load_ranges(file: Path, exported: ExportedModel) -> Tensor:
             f"{file} has the shape {vectors_NE.shape}, but vectors of {exported.name!r} are {exported.net.width} wide. "
             "Give two or more of its vectors, or their smallest and largest values, as (vectors, width)."
         )
-    ranges_2E = torch.from_numpy(np.stack([vectors_NE.min(0), vectors_NE.max(0)]).astype(np.float32))
-    if vectors_NE.dtype.kind != "f" or not ranges_2E.isfinite().all():
+    if vectors_NE.dtype.kind != "f":
         raise ExportError(
-            f"{file} holds {vectors_NE.dtype}, or values that are not finite. Give vectors of finite floating-point "
-            "numbers, as they were before they were quantised."
+            f"{file} holds {vectors_NE.dtype}. Give vectors of floating-point numbers, as they were before they were "
+            "quantised."
         )
+    ranges_2E = torch.from_numpy(np.stack([vectors_NE.min(0), vectors_NE.max(0)]).astype(np.float32))
+    if not ranges_2E.isfinite().all():
+        raise ExportError(f"{file} has values that are not finite. Give vectors of finite numbers.")
     return ranges_2E
 
 

@@ -261,18 +261,14 @@ def _scores(model: CardSubject, judged: SourceResult | LanguageResult | None) ->
 
 
 def _task_scores(scores: TaskScores, seed: int, language: str) -> str:
-    every = scores.score
-    rows = [(f"{scores.metric}, best trivial answer", f"{scores.baseline:.1%}")]
+    every, metric = scores.score, scores.metric.replace("_", " ")
+    rows = [(f"{metric}, best trivial answer", f"{scores.baseline:.1%}")]
     if seed in every.by_seed:
-        rows.insert(0, (f"{scores.metric}, this model (seed {seed})", f"{every.by_seed[seed]:.1%}"))
+        rows.insert(0, (f"{metric}, this model (seed {seed})", f"{every.by_seed[seed]:.1%}"))
     if len(every.by_seed) > 1:
-        rows.append(
-            (f"{scores.metric}, mean of {len(every.by_seed)} seeds", f"{every.mean:.1%} ± {every.deviation:.1%}")
-        )
+        rows.append((f"{metric}, mean of {len(every.by_seed)} seeds", f"{every.mean:.1%} ± {every.deviation:.1%}"))
     rows += [(f"{name.replace('_', ' ')}, mean of seeds", f"{found.mean:.1%}") for name, found in scores.others.items()]
-    rows += [
-        (f"{scores.metric}, {name.replace('_', ' ')}", f"{found.mean:.1%}") for name, found in scores.baselines.items()
-    ]
+    rows += [(f"{metric}, {name.replace('_', ' ')}", f"{found.mean:.1%}") for name, found in scores.baselines.items()]
     return markdown_table((f"{scores.examples:,} test examples in `{language}`", "score"), rows)
 
 

@@ -6,7 +6,7 @@ Only settings, safetensors and tokenizer files are fetched and read. A pickle ca
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -166,12 +166,15 @@ def licence(folder: Path) -> str | None:
     return str(header["license"]) if header.get("license") else None
 
 
-def content_hash(folder: Path) -> str:
-    """Return the SHA-256 of the weight files, for a checkpoint that has no commit."""
+def content_hash(folders: Sequence[Path]) -> str:
+    """Return the SHA-256 of the weight files in folders, for a checkpoint that has no commit."""
+    hashes = [sha256_of(path) for folder in folders for path in _weight_files(folder)]
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+def _weight_files(folder: Path) -> list[Path]:
     names = [WEIGHTS] if (folder / WEIGHTS).is_file() else sorted(set(_weight_map(folder).values()))
-    if len(names) == 1:
-        return sha256_of(folder / names[0])
-    return hashlib.sha256("".join(sha256_of(folder / name) for name in names).encode()).hexdigest()
+    return [folder / name for name in names]
 
 
 def _read_shards(folder: Path) -> dict[str, "Tensor"]:

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import require_new
 from lingraft.artifacts.manifest import Kind
-from lingraft.config.encoder import EncoderShape
+from lingraft.config.encoder import MIN_BLOCK_TOKENS, EncoderShape
 from lingraft.config.section import Language
 from lingraft.config.tasks import Task
 from lingraft.console import say
@@ -66,7 +67,8 @@ def import_hf(
 
     Raises:
         CheckpointError: it cannot be had, is a pickle, of another architecture, or lacks or exceeds its tensors; its
-            modules compute what no task does; or `block_tokens` is not from 8 to the checkpoint's longest input.
+            modules compute what no task does; `block_tokens` is not from 8 to the checkpoint's longest input; or
+            `task_out` is given for a checkpoint that has no task, or lies in `out`.
         TokenizerError: its tokenizer is missing or damaged, has more pieces than the token table rows, or another
             pad id than the configuration, or lacks a special piece.
         MissingExtraError: the extra 'huggingface' is not installed.
@@ -76,19 +78,20 @@ def import_hf(
     _require_language(language)
     found = hub.locate_checkpoint(source, revision)
     embedding = read_embedding_model(found.folder) if is_embedding_model(found.folder) else None
+    _require_place_of_task(out, task_out, source, embedding)
     task_out = task_out or out.with_name(f"{out.name}-retrieval")
     if embedding:
         require_new(task_out)
-        found = found._replace(folder=embedding.body)
-    settings = parse_config(hub.read_config(found.folder))
+    folder = embedding.body if embedding else found.folder
+    settings = parse_config(hub.read_config(folder))
     longest = min(settings.shape.block_tokens, embedding.longest or settings.shape.block_tokens) if embedding else None
     _require_block_tokens(longest or settings.shape.block_tokens, block_tokens)
     block_tokens = block_tokens or longest
-    weights = hub.read_weights(found.folder)
+    weights = hub.read_weights(folder)
     if not has_mlm_head(weights, settings.model_type):
         settings = settings._replace(shape=settings.shape.cut(settings.shape.layers, ()))
-    with tempfile.TemporaryDirectory() as folder:
-        kept = import_tokenizer(found.folder, settings.model_type, language, Path(folder))
+    with tempfile.TemporaryDirectory() as temporary:
+        kept = import_tokenizer(folder, settings.model_type, language, Path(temporary))
         _require_rows(kept.tokenizer, settings.vocabulary, source)
         _require_pad(kept.tokenizer, settings, source)
         if embedding:
@@ -104,7 +107,8 @@ def import_hf(
         converted = _trim_vocabulary(converted, len(kept.tokenizer))
         if block_tokens:
             settings, converted = _shortened(settings, converted, block_tokens)
-        primary = _save_primary(out, settings, converted, kept.tokenizer, found)
+        weighted = embedding.weighted if embedding else (folder,)
+        primary = _save_primary(out, settings, converted, kept.tokenizer, _origin(found, settings.model_type, weighted))
     task = _save_task(task_out, primary, settings.shape, converted, embedding) if embedding else None
     for note in (*settings.notes, *converted.notes, *kept.notes, *(embedding.notes if embedding else ())):
         say(f"{source}: {note}")
@@ -135,10 +139,22 @@ def _require_language(language: str) -> None:
         raise CheckpointError(f"language {language!r} is no BCP 47 tag. Give one such as 'en' or 'pt-BR'.") from error
 
 
-def _require_block_tokens(longest: int, block_tokens: int | None) -> None:
-    if block_tokens is not None and not 8 <= block_tokens <= longest:
+def _require_place_of_task(out: Path, task_out: Path | None, source: str, embedding: EmbeddingModel | None) -> None:
+    if task_out is None:
+        return
+    if embedding is None:
         raise CheckpointError(
-            f"block_tokens {block_tokens} must be from 8 to {longest}, the longest input of the checkpoint."
+            f"{source} is an encoder alone, without a task for {task_out}. Leave the task's folder (--task-out) out."
+        )
+    if task_out.resolve().is_relative_to(out.resolve()):
+        raise CheckpointError(f"the task's folder {task_out} lies in {out}, which is the primary's. Give another.")
+
+
+def _require_block_tokens(longest: int, block_tokens: int | None) -> None:
+    if block_tokens is not None and not MIN_BLOCK_TOKENS <= block_tokens <= longest:
+        raise CheckpointError(
+            f"block_tokens {block_tokens} must be from {MIN_BLOCK_TOKENS} to {longest}, the longest input of the "
+            "checkpoint."
         )
 
 
@@ -197,17 +213,21 @@ def _require_template(tokenizer: Tokenizer, source: str) -> None:
         )
 
 
-def _save_primary(
-    out: Path, settings: HfConfig, converted: ConvertedWeights, tokenizer: Tokenizer, found: HfCheckpoint
-) -> Artifact:
-    tensors = converted.tensors
-    origin = {
-        "model_type": settings.model_type,
+def _origin(found: HfCheckpoint, model_type: str, weighted: Sequence[Path]) -> dict[str, Any]:
+    """Where a primary is from; `weighted` are the folders of weights, in a module's folder of which no card is."""
+    return {
+        "model_type": model_type,
         "name": found.name,
         "revision": found.revision,
-        "sha": found.sha or hub.content_hash(found.folder),
+        "sha": found.sha or hub.content_hash(weighted),
         "licence": hub.licence(found.folder),
     }
+
+
+def _save_primary(
+    out: Path, settings: HfConfig, converted: ConvertedWeights, tokenizer: Tokenizer, origin: dict[str, Any]
+) -> Artifact:
+    tensors = converted.tensors
     vocabulary = make_vocabulary(tensors["vocabulary.table_VD"], tensors["vocabulary.bias_V"], tokenizer.special)
     with artifact.create(out, Kind.PRIMARY) as draft:
         draft.tensors("body", {name: t for name, t in tensors.items() if not name.startswith("vocabulary.")})
@@ -228,9 +248,12 @@ def _save_task(
     """Write the task, whose body is the primary's own."""
     settings = Task(name=_TASK, kind="retrieval", retrieval=embedding.settings)
     kind = kind_of(settings)
-    net = kind.net(Encoder(shape, 0), [])
-    body = {f"encoder.{name}": t for name, t in converted.tensors.items() if not name.startswith("vocabulary.")}
-    net.load_state_dict({**net.state_dict(), **body, **embedding.tensors})
+    encoder = Encoder(shape, 0)
+    net = kind.net(encoder, [])
+    body = {name: tensor for name, tensor in converted.tensors.items() if not name.startswith("vocabulary.")}
+    # A task has no vocabulary; of all else, none may be missing and stay random.
+    body |= {f"vocabulary.{name}": tensor for name, tensor in encoder.vocabulary.state_dict().items()}
+    net.load_state_dict({f"encoder.{name}": tensor for name, tensor in body.items()} | embedding.tensors)
     with artifact.create(out, Kind.TASK) as draft:
         save_task(draft, net)
         write_curve(draft, ())

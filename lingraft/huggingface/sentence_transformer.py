@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from lingraft.artifacts.files import write_json
+from lingraft.config.encoder import MIN_BLOCK_TOKENS
 from lingraft.config.tasks import DenseLayer, NormaliseLayer, Retrieval, VectorLayer
 from lingraft.huggingface import hub
 from lingraft.huggingface.weights import CheckpointError
@@ -49,8 +50,9 @@ _ACTIVATIONS = {
     "torch.nn.modules.activation.Sigmoid": "sigmoid",
     "torch.nn.modules.linear.Identity": "identity",
 }
-_QUERY_PROMPT = "query"
-_PASSAGE_PROMPTS = ("document", "passage", "corpus")
+_COSINE = "cosine"
+_SIMILARITIES = ("dot", "euclidean", "manhattan")
+"""Their similarities beside the cosine; one that is unknown is the cosine, as in the package."""
 
 
 class EmbeddingModel(NamedTuple):
@@ -58,6 +60,8 @@ class EmbeddingModel(NamedTuple):
 
     body: Path
     """Folder of the encoder and its tokenizer."""
+    weighted: tuple[Path, ...]
+    """Folders of the modules that have weights."""
     settings: Retrieval
     tensors: dict[str, Tensor]
     """Tensors of the dense layers, by the names of `lingraft.tasks.retrieval.TextEmbedder`."""
@@ -92,8 +96,9 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
     settings = _settings_of(transformer.folder, _TRANSFORMER_CONFIGS)
     _require_plain(transformer.folder, settings)
     _require_tokenizer_fits(transformer.folder, settings)
-    query_prefix, passage_prefix, notes = _prefixes(folder)
-    pooling, width = _pooling(others[0].folder, query_prefix or passage_prefix)
+    of_model = _settings_of(folder, (hub.SENTENCE_TRANSFORMERS_CONFIG,))
+    prompts, notes = _prompts(folder, of_model)
+    pooling, width = _pooling(others[0].folder, next(filter(None, prompts.values()), ""))
     body_width = hub.read_config(transformer.folder).get("hidden_size")
     if width != body_width:
         raise CheckpointError(
@@ -102,6 +107,7 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
         )
     layers: list[VectorLayer] = []
     tensors: dict[str, Tensor] = {}
+    weighted = [transformer.folder]
     for module in others[1:]:
         if module.kind == "Normalize":
             _require_settings(module.folder, _settings_of(module.folder), _SENTENCE)
@@ -110,6 +116,7 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
             dense, found = _dense(module.folder, width)
             tensors |= {f"layers.{len(layers)}.0.{name}": tensor for name, tensor in found.items()}
             layers.append(dense)
+            weighted.append(module.folder)
             width = dense.width
         elif module.kind == "Dropout":
             notes.append(f"{module.folder.name} is left out: vectors are computed without dropout")
@@ -118,11 +125,28 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
                 f"{folder / hub.MODULES} has a module {module.kind}, which no task of ours has: behind the pooling, it "
                 "has Dense and Normalize. Take a model with these."
             )
+    similarity = of_model.get("similarity_fn_name")
+    values = {
+        "pooling": pooling,
+        "layers": tuple(layers),
+        "query_prefix": prompts.pop("query"),
+        "passage_prefix": prompts.pop("document"),
+        "prompts": prompts,
+        "default_prompt": of_model.get("default_prompt_name"),
+        "similarity": similarity if similarity in _SIMILARITIES else None,
+    }
+    try:
+        retrieval = Retrieval.model_validate(values)
+    except pydantic.ValidationError as error:
+        problems = "; ".join(
+            ": ".join((*map(str, each["loc"]), each["msg"].removeprefix("Value error, "))) for each in error.errors()
+        )
+        path = folder / hub.SENTENCE_TRANSFORMERS_CONFIG
+        raise CheckpointError(f"{path} fits no task: {problems}. Correct it, or take another model.") from error
     return EmbeddingModel(
         body=transformer.folder,
-        settings=Retrieval(
-            pooling=pooling, layers=tuple(layers), query_prefix=query_prefix, passage_prefix=passage_prefix
-        ),
+        weighted=tuple(weighted),
+        settings=retrieval,
         tensors=tensors,
         longest=_longest(transformer.folder, settings),
         notes=notes,
@@ -159,8 +183,11 @@ def write_modules(folder: Path, net: TextEmbedder) -> None:
         for place, kind in enumerate(kinds)
     ]
     write_json(folder / hub.MODULES, entries)
-    prompts = {_QUERY_PROMPT: settings.query_prefix} | dict.fromkeys(_PASSAGE_PROMPTS[:2], settings.passage_prefix)
-    of_model = {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    of_model = {
+        "prompts": settings.named_prompts,
+        "default_prompt_name": settings.default_prompt,
+        "similarity_fn_name": settings.similarity or _COSINE,
+    }
     write_json(folder / hub.SENTENCE_TRANSFORMERS_CONFIG, of_model)
 
 
@@ -249,24 +276,29 @@ def _longest(folder: Path, settings: Mapping[str, Any]) -> int | None:
     found = settings.get("max_seq_length") or _tokenizer_setting(folder, "model_max_length")
     if found is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, int | float) or found < 1:
-        raise CheckpointError(f"{folder} has max_seq_length {found!r}, which is no length. Correct it.")
+    if isinstance(found, bool) or not isinstance(found, int | float) or not found >= MIN_BLOCK_TOKENS:
+        raise CheckpointError(
+            f"{folder} has max_seq_length {found!r}; a primary's longest input has {MIN_BLOCK_TOKENS} tokens or more. "
+            "Correct it, or take another model."
+        )
     return int(found)
 
 
-def _prefixes(folder: Path) -> tuple[str, str, list[str]]:
-    """Texts before queries and passages: the prompts of their names, else the default one; and notes on others."""
-    path = folder / hub.SENTENCE_TRANSFORMERS_CONFIG
-    config = hub.read_json_object(path) if path.is_file() else {}
-    prompts = config.get("prompts") or {}
-    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
-        raise CheckpointError(f"{path} has prompts {prompts!r}, which are no texts by name. Fetch it anew.")
-    default = prompts.get(str(config.get("default_prompt_name"))) or ""
-    query = prompts.get(_QUERY_PROMPT) or default
-    passage = next((prompts[name] for name in _PASSAGE_PROMPTS if prompts.get(name)), default)
-    others = sorted(name for name, text in prompts.items() if text and text not in (query, passage))
-    notes = [f"prompts {others} are left out; a task has one for queries and one for passages"] if others else []
-    return query, passage, notes
+def _prompts(folder: Path, of_model: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Return the prompts as the package has them once it is loaded, 'query' and 'document' among them, and notes."""
+    found = of_model.get("prompts") or {}
+    if not isinstance(found, dict) or not all(isinstance(text, str | None) for text in found.values()):
+        path = folder / hub.SENTENCE_TRANSFORMERS_CONFIG
+        raise CheckpointError(f"{path} has prompts {found!r}, which are no texts by name. Fetch it anew.")
+    prompts = {"query": "", "document": ""} | {name: text or "" for name, text in found.items()}
+    if prompts.get("passage") == prompts["document"]:
+        del prompts["passage"]
+    passed_over = sorted(name for name in ("passage", "corpus") if prompts.get(name) and not prompts["document"])
+    notes = [
+        f"prompt {name!r} stands before no passage, as encode_document takes 'document' alone; name it so if it should"
+        for name in passed_over
+    ]
+    return prompts, notes
 
 
 def _pooling(folder: Path, prefix: str) -> tuple[Any, Any]:

@@ -19,7 +19,7 @@ from lingraft.serving.handlers.classification import LABEL, PROBABILITY
 from lingraft.serving.handlers.handler import LANGUAGE
 from lingraft.serving.handlers.question_answering import ANSWER
 from lingraft.serving.handlers.tagging import ENTITY, KIND, SCORE
-from lingraft.serving.handlers.text_vectors import INPUT_TYPE, NO_PREFIX, OPENAI_PATH
+from lingraft.serving.handlers.text_vectors import INPUT_TYPE, OPENAI_PATH
 
 try:
     import httpx
@@ -90,25 +90,44 @@ def _post_query(client: httpx.Client, name: str, query: Query) -> QueryResult:
 
 
 def embed(
-    url: str, texts: Sequence[str], language: str | Sequence[str], model: str, input_type: str = NO_PREFIX
+    url: str, texts: Sequence[str], language: str | Sequence[str], model: str, input_type: str | None = None
 ) -> NDArray[np.float32]:
-    """Return the vectors (N, E) that a model of a running server gives texts.
+    """Return the vectors (N, E) that a model of a running server gives texts, in as many requests as it wants.
 
     Args:
         language: that of all texts, or of each.
-        input_type: 'query', 'passage' or 'document', whose prefix stands before each text; 'none' for none.
+        input_type: 'query', 'passage' or 'document', whose prefix stands before each text; 'none' for none; the
+            model's default prompt if absent.
 
     Raises:
         RequestError: the server refused the texts; the message has its reason.
     """
-    fields = {"model": model, "input": list(texts), LANGUAGE: language, "encoding_format": "base64"}
+    languages = [language] if isinstance(language, str) else language
     with httpx.Client(base_url=url, timeout=_ANSWER_S, trust_env=False) as client:
-        response = client.post(OPENAI_PATH, json=fields | {INPUT_TYPE: input_type})
+        most = _answered(client.get(f"/v2/models/{model}"))["parameters"]["max_texts"]
+        # No texts make a request as well, which the server refuses.
+        starts = range(0, max(len(texts), len(languages), 1), most)
+        found = []
+        for start in starts:
+            spoken = languages if len(languages) == 1 else languages[start : start + most]
+            found.append(_embed(client, texts[start : start + most], spoken, model, input_type))
+        return np.concatenate(found)
+
+
+def _embed(
+    client: httpx.Client, texts: Sequence[str], languages: Sequence[str], model: str, input_type: str | None
+) -> NDArray[np.float32]:
+    fields = {"model": model, "input": [*texts], LANGUAGE: [*languages], INPUT_TYPE: input_type}
+    body = _answered(client.post(OPENAI_PATH, json=fields | {"encoding_format": "base64"}))
+    return np.stack([np.frombuffer(base64.b64decode(each["embedding"]), "<f4") for each in body["data"]])
+
+
+def _answered(response: httpx.Response) -> dict[str, Any]:
     body: dict[str, Any] = response.json()
     if response.is_error:
         error = body["error"]
         raise RequestError(f"the endpoint refused the texts: {error['message'] if isinstance(error, dict) else error}")
-    return np.stack([np.frombuffer(base64.b64decode(each["embedding"]), "<f4") for each in body["data"]])
+    return body
 
 
 def _predictions(outputs: dict[str, list[Any]]) -> Iterator[Prediction]:

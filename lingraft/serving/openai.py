@@ -13,13 +13,16 @@ import pydantic
 from numpy.typing import NDArray
 
 from lingraft.errors import RequestError, UnknownModelError
+from lingraft.serving.bundle import Bundle
 from lingraft.serving.endpoint import Endpoint, InferResponse
 from lingraft.serving.handlers.handler import LANGUAGE, TEXT, TRUNCATE
-from lingraft.serving.handlers.text_vectors import EMBEDDING, INPUT_TYPE, QUANTISED, output_name
+from lingraft.serving.handlers.text_vectors import EMBEDDING, INPUT_TYPE, NO_PREFIX, QUANTISED, output_name
 from lingraft.serving.languages import AUTO
+from lingraft.serving.request_guard import printable
 from lingraft.serving.requests import InferRequest, InputTensor, OutputTensor, refuse_invalid
 from lingraft.serving.served_models import ServedModel
 
+MODELS_PATH = "/v1/models"
 FLOAT = "float"
 _SEPARATOR = ":"
 
@@ -29,13 +32,13 @@ class EmbeddingsRequest(pydantic.BaseModel, strict=True, frozen=True, extra="for
 
     input: Any
     model: str
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
     user: str | None = None
     language: Any = None
     input_type: str | None = None
-    output_dtype: str = FLOAT
-    truncate: bool = False
+    output_dtype: str | None = None
+    truncate: bool | None = None
 
 
 class Embeddings(NamedTuple):
@@ -61,6 +64,18 @@ def embedding_models(endpoint: Endpoint) -> dict[str, ServedModel]:
     }
 
 
+def model_names(endpoint: Endpoint) -> list[str]:
+    """Return the names of models that give embeddings, alone and with each of their languages."""
+    spoken = {name: sorted(endpoint.served[each.bundle].languages) for name, each in embedding_models(endpoint).items()}
+    return [*spoken, *(with_language(name, tag) for name, tags in spoken.items() for tag in tags)]
+
+
+def models_response(endpoint: Endpoint) -> dict[str, Any]:
+    """Return the models that give embeddings in OpenAI's shape, for clients that ask for them first."""
+    facts = {"object": "model", "created": 0, "owned_by": "lingraft"}
+    return {"object": "list", "data": [{"id": name, **facts} for name in model_names(endpoint)]}
+
+
 def parse_embeddings(endpoint: Endpoint, body: bytes) -> Embeddings:
     """Parse a request; texts and languages are validated where those of all requests are.
 
@@ -81,9 +96,11 @@ def parse_embeddings(endpoint: Endpoint, body: bytes) -> Embeddings:
         raise RequestError(f"{LANGUAGE} is given, and the model {asked.model[:80]!a} names one, too. Give one of both.")
     languages = _strings(LANGUAGE, suffix if separator else asked.language, _languages_hint(endpoint, name))
     _require_dimensions(asked.dimensions, bundle.sizes.width)
-    output = _output(asked.output_dtype, has_ranges=bundle.sizes.has_ranges)
-    parameters: dict[str, Any] = {TRUNCATE: asked.truncate}
-    if asked.input_type is not None:
+    output = _output(asked.output_dtype or FLOAT, bundle)
+    parameters: dict[str, Any] = {TRUNCATE: bool(asked.truncate)}
+    # A model without prefixes puts none before a text, which may be said.
+    has_prefixes = INPUT_TYPE in models[name].handler.parameters
+    if asked.input_type is not None and (has_prefixes or asked.input_type != NO_PREFIX):
         parameters[INPUT_TYPE] = asked.input_type
     inputs = [
         InputTensor(name=key, datatype="BYTES", shape=[len(values)], data=values)
@@ -109,9 +126,11 @@ def embeddings_response(embeddings: Embeddings, response: InferResponse) -> dict
     }
 
 
-def error_body(reason: str) -> Mapping[str, Any]:
+def error_body(error: RequestError) -> Mapping[str, Any]:
     """Return the body of a refusal in OpenAI's shape."""
-    return {"error": {"message": reason, "type": "invalid_request_error", "param": None, "code": None}}
+    code = "model_not_found" if isinstance(error, UnknownModelError) else None
+    message = printable(str(error))
+    return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
 
 
 def _base64(vector_E: NDArray[Any]) -> str:
@@ -146,14 +165,15 @@ def _require_dimensions(dimensions: int | None, width: int) -> None:
         )
 
 
-def _output(dtype: str, *, has_ranges: bool) -> str:
+def _output(dtype: str, bundle: Bundle) -> str:
     if dtype == FLOAT:
         return EMBEDDING
     if dtype not in QUANTISED:
         raise RequestError(f"output_dtype is {dtype[:40]!a}; it must be one of {[FLOAT, *QUANTISED]}.")
-    if dtype.endswith("int8") and not has_ranges:
+    if dtype.endswith("int8") and not bundle.sizes.has_ranges:
+        export = ", or export the bundle with --ranges and vectors of your index" if bundle.retrieval else ""
         raise RequestError(
             f"output_dtype is {dtype!r}, but the bundle has no ranges to quantise between. Ask for {FLOAT!r} or "
-            "'binary', or export the bundle with --ranges and vectors of your index."
+            f"'binary'{export}."
         )
     return output_name(dtype)

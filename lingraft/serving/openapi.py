@@ -12,7 +12,7 @@ from lingraft._version import __version__
 from lingraft.serving import openai
 from lingraft.serving.endpoint import WARNING, Endpoint
 from lingraft.serving.handlers.handler import LANGUAGE, RequestParameter
-from lingraft.serving.handlers.text_vectors import INPUT_TYPE, OPENAI_PATH, QUANTISED, RETRIEVAL
+from lingraft.serving.handlers.text_vectors import INPUT_TYPE, NO_PREFIX, OPENAI_PATH, QUANTISED, RETRIEVAL
 from lingraft.serving.languages import AUTO
 from lingraft.serving.request_guard import OPEN_PATHS
 from lingraft.serving.requests import MAX_ID, MAX_PARTS
@@ -61,6 +61,9 @@ def openapi_description(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
         paths[f"{path}/infer"] = {"post": _infer(endpoint, name, model)}
     if models := openai.embedding_models(endpoint):
         paths[OPENAI_PATH] = {"post": _embeddings(endpoint, models)}
+        entry = _object({"id": {"type": "string"}, "object": {"const": "model"}, "created": {}, "owned_by": {}})
+        listed = {"object": {"const": "list"}, "data": _list(entry)}
+        paths[openai.MODELS_PATH] = _get("Names of the models that give embeddings, in OpenAI's shape.", listed)
     for path, methods in paths.items():
         if locked and path not in OPEN_PATHS:
             for operation in methods.values():
@@ -106,7 +109,8 @@ def _embeddings(endpoint: Endpoint, models: Mapping[str, ServedModel]) -> dict[s
     """Describe OpenAI's request for embeddings."""
     settings = endpoint.settings
     spoken = {name: sorted(endpoint.served[model.bundle].languages) for name, model in models.items()}
-    names = [*spoken, *(openai.with_language(name, tag) for name, tags in spoken.items() for tag in tags)]
+    names = openai.model_names(endpoint)
+    prefixed = [name for name, model in models.items() if INPUT_TYPE in model.handler.parameters]
     text = {"type": "string", "minLength": 1, "maxLength": settings.characters}
     language = {
         "enum": [*sorted({tag for tags in spoken.values() for tag in tags}), *([AUTO] if settings.detect else [])]
@@ -114,11 +118,14 @@ def _embeddings(endpoint: Endpoint, models: Mapping[str, ServedModel]) -> dict[s
     schema = _object(
         {"input": _one_or_list(text, settings.texts), "model": {"enum": names}},
         language={"anyOf": [{"type": "null"}, *_one_or_list(language, settings.texts)["anyOf"]]},
-        input_type={"enum": [*RETRIEVAL.parameters[INPUT_TYPE].choices, None]},
-        encoding_format={"enum": ["float", "base64"]},
-        output_dtype={"enum": [openai.FLOAT, *QUANTISED]},
+        input_type={
+            "enum": [*(RETRIEVAL.parameters[INPUT_TYPE].choices if prefixed else [NO_PREFIX]), None],
+            "description": f"Other values than {NO_PREFIX} are for {', '.join(prefixed) or 'no model here'}.",
+        },
+        encoding_format={"enum": ["float", "base64", None]},
+        output_dtype={"enum": [openai.FLOAT, *QUANTISED, None]},
         dimensions={"type": ["integer", "null"], "minimum": 1},
-        truncate={"type": "boolean"},
+        truncate={"type": ["boolean", "null"]},
         user={"type": ["string", "null"]},
     )
     vector = {"anyOf": [_list({"type": "number"}), {"type": "string", "contentEncoding": "base64"}]}

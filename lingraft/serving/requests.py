@@ -137,7 +137,7 @@ def _require_texts(texts: Mapping[str, Sequence[str]], settings: ServingSettings
     if len(set(counts.values())) > 1:
         raise RequestError(f"inputs have {counts} texts; send as many of each.")
     if (count := max(counts.values())) > settings.texts:
-        raise RequestError(f"the request has {count} texts; send at most {settings.texts} at once.")
+        raise RequestError(f"the request has {count} texts; send at most {settings.texts} at once (server: --texts).")
     for name, values in texts.items():
         for place, text in enumerate(values):
             _require_text(f"{name} {place}", text, settings.characters)

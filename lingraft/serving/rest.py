@@ -20,7 +20,6 @@ from lingraft.serving.request_guard import (
     error_response,
     error_status,
     json_error,
-    printable,
 )
 from lingraft.serving.requests import InferRequest, parse_json
 
@@ -63,6 +62,7 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
         gets[f"/v2/models/{name}/ready"] = _ready(endpoint, {"name": name})
         posts[f"/v2/models/{name}/infer"] = _handle(endpoint, partial(_infer, name), error_response)
     if openai.embedding_models(endpoint):
+        gets[openai.MODELS_PATH] = _json_handler(partial(openai.models_response, endpoint))
         posts[OPENAI_PATH] = _handle(endpoint, partial(_embed, endpoint), _openai_error)
     # FastAPI has routes of its own for some of these paths. Its `add_api_route` would cost each request 85 µs more.
     app.router.routes.clear()
@@ -115,7 +115,7 @@ def _embed(endpoint: Endpoint, body: bytes) -> _Question:
 
 def _openai_error(error: RequestError) -> Response:
     status = error_status(error)
-    return JSONResponse(openai.error_body(printable(str(error))), status.code, status.headers)
+    return JSONResponse(openai.error_body(error), status.code, status.headers)
 
 
 def _handle(

@@ -131,8 +131,10 @@ def test_vectors_are_pytorch_s_in_every_precision(
             r"shape \(4, 31\), but vectors of 'a-retrieval' are 32 wide",
         ),
         (np.zeros((1, 32), np.float32), "Give two or more of its vectors, or their smallest and largest"),
-        (np.zeros((4, 32), np.int8), "holds int8, or values that are not finite"),
-        (np.full((4, 32), np.nan, np.float32), "Give vectors of finite floating-point numbers"),
+        (np.zeros((4, 32), np.int8), r"holds int8\. Give vectors of floating-point"),
+        (np.full((4, 32), "a"), r"holds <U1\. Give vectors of floating-point"),
+        (np.zeros((4, 32), [("a", "f4")]), r"holds \[\('a', '<f4'\)\]\. Give vectors of floating-point"),
+        (np.full((4, 32), np.nan, np.float32), "has values that are not finite"),
         (np.array([["a"]], object), "is no array of numbers"),
     ],
 )
@@ -146,6 +148,15 @@ def test_ranges_of_other_vectors_are_refused(
     with pytest.raises(ExportError, match="this is of kind 'documents'"):
         export(tiny.primary, tiny.task, [], tmp_path / "bundle", ranges=tmp_path / "index.npy")
     assert not (tmp_path / "bundle").exists()
+
+
+def test_ranges_in_files_of_other_kinds_are_refused(pieces: Pieces, tiny: Tiny, tmp_path: Path) -> None:
+    task = task_of("retrieval", pieces, tiny, tmp_path)
+    (tmp_path / "empty.npy").touch()
+    np.savez(tmp_path / "several.npz", index=np.zeros((4, 32), np.float32))
+    for name in ("empty.npy", "several.npz", "absent.npy"):
+        with pytest.raises(ExportError, match=r"is no array of numbers: .*Write it with numpy\.save"):
+            export(tiny.primary, task, [], tmp_path / "bundle", ranges=tmp_path / name)
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)

@@ -23,6 +23,7 @@ def make_embedding_model(
     prompts: Mapping[str, str] | None = None,
     default_prompt: str | None = None,
     longest: int | None = None,
+    similarity: Any = None,
     **settings: Any,
 ) -> SentenceTransformer:
     """Save a model whose encoder is a random checkpoint's, under a pooling and further modules."""
@@ -30,7 +31,11 @@ def make_embedding_model(
     transformer = Transformer(str(body), max_seq_length=longest)
     parts = [transformer, Pooling(WIDTH, pooling_mode=pooling), *modules]
     made = SentenceTransformer(
-        modules=parts, prompts=dict(prompts or {}), default_prompt_name=default_prompt, device="cpu"
+        modules=parts,
+        prompts=dict(prompts or {}),
+        default_prompt_name=default_prompt,
+        similarity_fn_name=similarity,
+        device="cpu",
     )
     made.save(str(folder / "model"), create_model_card=False)
     return made.eval()

@@ -164,6 +164,15 @@ def test_scores_are_those_of_this_seed_and_their_mean(workshop: Workshop, german
             assert "no score of it is stated" not in card
 
 
+def test_metrics_are_named_in_words(workshop: Workshop, german: Path, tmp_path: Path) -> None:
+    result = load_language(german)
+    searched = result.model_copy(update={"tasks": (result.tasks[0].model_copy(update={"metric": "accuracy_at_1"}),)})
+    results.save(searched, tmp_path / "searched", {"language": "de", "aligned_with": result.primary})
+    table = section(model_card.model_card(model_of(workshop, "de", seed=1), tmp_path / "searched"), "Scores")
+    assert "| accuracy at 1, this model (seed 1) |" in table
+    assert "accuracy_at_1" not in table
+
+
 def test_a_class_that_is_never_found_is_among_the_limits(workshop: Workshop, german: Path, tmp_path: Path) -> None:
     result = load_language(german)
     (scores,) = result.tasks

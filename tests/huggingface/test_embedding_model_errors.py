@@ -23,6 +23,7 @@ MODULES, BODY, POOLING, DENSE = (
     "2_Dense/config.json",
 )
 PACKAGE = "sentence_transformers"
+OF_MODEL = "config_sentence_transformers.json"
 TYPES = {
     "": f"{PACKAGE}.base.modules.transformer.Transformer",
     "1_Pooling": f"{PACKAGE}.sentence_transformer.modules.pooling.Pooling",
@@ -47,7 +48,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_file(
         {"linear.weight": torch.ones(8, 32), "linear.bias": torch.ones(8)}, folder / "2_Dense" / "model.safetensors"
     )
-    write(folder / "config_sentence_transformers.json", {"prompts": {"query": "query: "}, "default_prompt_name": None})
+    write(folder / OF_MODEL, {"prompts": {"query": "query: "}, "default_prompt_name": None})
     return folder
 
 
@@ -86,12 +87,20 @@ def refuse(folder: Path, message: str, error: type[Exception] = CheckpointError)
         (DENSE, {"out_features": 4}, r"has tensors .*'weight': \(8, 32\).*, not .*'weight': \(4, 32\)"),
         (DENSE, {"out_features": None}, "'out_features': None|no dense layer has"),
         (DENSE, {"module_input_name": "token_embeddings"}, "module_input_name = 'token_embeddings'; only"),
-        (BODY, {"do_lower_case": True, "max_seq_length": -3}, r"max_seq_length -3, which is no length"),
+        (
+            BODY,
+            {"do_lower_case": True, "max_seq_length": -3},
+            r"max_seq_length -3; a primary's longest input",
+        ),
+        (BODY, {"max_seq_length": 5}, r"max_seq_length 5; a primary's longest input has 8 tokens or more"),
         (BODY, {"transformer_task": "fill-mask"}, "transformer_task = 'fill-mask'; only 'feature-extraction'"),
         (BODY, {"query_expansion": {"length": 32}}, "query_expansion = .* it is none that is computed"),
         ("tokenizer_config.json", {"truncation_side": "left"}, "truncation_side = 'left'; texts that are too long"),
         ("adapter_config.json", {"peft_type": "PROMPT_TUNING"}, r"adapter or prompts of its own weights.*peft"),
-        ("config_sentence_transformers.json", {"prompts": ["query: "]}, "prompts .*, which are no texts by name"),
+        (OF_MODEL, {"prompts": ["query: "]}, "prompts .*, which are no texts by name"),
+        (OF_MODEL, {"default_prompt_name": "search"}, r"default_prompt is 'search', but prompts are \['document'"),
+        (OF_MODEL, {"similarity_fn_name": "dot"}, "similarity 'dot' ranks as the cosine does.*last layer normalises"),
+        (OF_MODEL, {"similarity_fn_name": "manhattan"}, "similarity: Input should be 'dot' or 'euclidean'"),
     ],
 )
 def test_settings_that_are_not_computed_are_refused(
@@ -158,6 +167,20 @@ def test_neither_is_written_where_the_task_cannot_be(folder: Path) -> None:
     (folder.parent / "task").mkdir()
     (folder.parent / "task" / "file").touch()
     with pytest.raises(ArtifactError, match="exists already"):
+        import_hf(str(folder), folder.parent / "primary", "en", task_out=folder.parent / "task")
+    assert not (folder.parent / "primary").exists()
+
+
+@pytest.mark.parametrize("place", ["primary", "primary/task"])
+def test_a_task_is_not_written_into_the_primary(place: str, folder: Path) -> None:
+    with pytest.raises(CheckpointError, match="which is the primary's"):
+        import_hf(str(folder), folder.parent / "primary", "en", task_out=folder.parent / place)
+    assert not (folder.parent / "primary").exists()
+
+
+def test_an_encoder_alone_has_no_task_to_write(folder: Path) -> None:
+    (folder / MODULES).unlink()
+    with pytest.raises(CheckpointError, match=r"an encoder alone, without a task for .*task\. Leave .*--task-out"):
         import_hf(str(folder), folder.parent / "primary", "en", task_out=folder.parent / "task")
     assert not (folder.parent / "primary").exists()
 

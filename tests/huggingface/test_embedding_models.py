@@ -72,28 +72,34 @@ def test_modules_in_any_order_compute_the_same(modules: list[nn.Module], tmp_pat
     assert_same(vectors(task, primary, TEXTS), theirs.encode(TEXTS))
 
 
-def test_prompts_are_the_prefixes_of_queries_and_passages(tmp_path: Path) -> None:
-    prompts = {"query": "the harbour: ", "document": "a garden: "}
-    theirs = make_embedding_model(tmp_path, "bert", prompts=prompts)
+@pytest.mark.parametrize(
+    ("prompts", "default"),
+    [
+        ({"query": "the harbour: ", "document": "a garden: "}, None),
+        ({"query": "the harbour: ", "passage": "a garden: "}, None),
+        ({"search": "bread ", "query": "the boats ", "other": "kitchen "}, "search"),
+        ({"query": "the boats "}, "query"),
+        ({"corpus": "bread "}, "document"),
+    ],
+)
+def test_prompts_stand_where_sentence_transformers_puts_them(
+    prompts: dict[str, str], default: str | None, tmp_path: Path
+) -> None:
+    theirs = make_embedding_model(tmp_path, "bert", prompts=prompts, default_prompt=default)
     task, primary = imported(tmp_path)
     settings = task.settings.retrieval
     assert settings
-    assert (settings.query_prefix, settings.passage_prefix) == ("the harbour: ", "a garden: ")
     assert_same(vectors(task, primary, TEXTS, settings.query_prefix), theirs.encode_query(TEXTS))
     assert_same(vectors(task, primary, TEXTS, settings.passage_prefix), theirs.encode_document(TEXTS))
+    assert_same(vectors(task, primary, TEXTS, settings.default_prefix), theirs.encode(TEXTS))
 
 
-def test_a_default_prompt_stands_before_what_has_none_of_its_own(
+def test_a_prompt_of_passages_that_stands_before_none_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prompts = {"search": "bread ", "query": "the boats ", "other": "kitchen "}
-    theirs = make_embedding_model(tmp_path, "bert", prompts=prompts, default_prompt="search")
-    task, primary = imported(tmp_path)
-    settings = task.settings.retrieval
-    assert settings
-    assert (settings.query_prefix, settings.passage_prefix) == ("the boats ", "bread ")
-    assert_same(vectors(task, primary, TEXTS, settings.passage_prefix), theirs.encode(TEXTS))
-    assert "prompts ['other'] are left out" in capsys.readouterr().err
+    make_embedding_model(tmp_path, "bert", prompts={"query": "the boats ", "passage": "bread "})
+    imported(tmp_path)
+    assert "prompt 'passage' stands before no passage, as encode_document takes 'document'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("longest", [12, 999])
@@ -134,11 +140,24 @@ def test_a_folder_of_the_older_generation_comes_in(tmp_path: Path) -> None:
         for place, name in enumerate(names)
     ]
     write(folder / "modules.json", entries)
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n", encoding="utf-8")
     task, primary = imported(tmp_path)
+    assert primary.manifest.record["origin"]["licence"] == "apache-2.0"
     theirs.max_seq_length = 24
     assert_same(vectors(task, primary, TEXTS), theirs.encode(TEXTS))
     again = SentenceTransformer(str(folder), device="cpu")
     assert np.abs(again.encode(TEXTS) - theirs.encode(TEXTS)).max() < CLOSE
+
+
+def test_the_origin_s_hash_tells_dense_layers_apart(tmp_path: Path) -> None:
+    make_embedding_model(tmp_path, "bert", modules=[dense(16)])
+    weights = tmp_path / "model" / "2_Dense" / "model.safetensors"
+    hashes = []
+    for factor in (1, 1, 2):
+        save_file({name: tensor * factor for name, tensor in load_file(weights).items()}, weights)
+        made = import_hf(str(tmp_path / "model"), tmp_path / f"primary-{len(hashes)}", "en").primary
+        hashes.append(made.manifest.record["origin"]["sha"])
+    assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_weights_with_an_mlm_head_keep_it(tmp_path: Path) -> None:

@@ -76,6 +76,27 @@ def test_an_embedding_model_comes_out_as_it_went_in(
     assert_same(model.encode(TEXTS, prompt_name="passage"), theirs.encode_document(TEXTS))
 
 
+@pytest.mark.parametrize("similarity", [None, "dot", "euclidean"])
+def test_prompts_and_similarity_come_out_as_they_went_in(
+    similarity: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    prompts = {"query": "the boats ", "passage": "bread ", "search": "kitchen "}
+    theirs = make_embedding_model(
+        tmp_path, modules=[Normalize()], prompts=prompts, default_prompt="search", similarity=similarity
+    )
+    import_hf(str(tmp_path / "model"), tmp_path / "primary", "en")
+    export_hf(tmp_path / "primary", tmp_path / "out", task=tmp_path / "primary-retrieval")
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert_same(model.encode(TEXTS), theirs.encode(TEXTS))
+    for name in prompts:
+        assert_same(model.encode(TEXTS, prompt_name=name), theirs.encode(TEXTS, prompt_name=name))
+    assert_same(model.encode_document(TEXTS), theirs.encode_document(TEXTS))
+    assert model.similarity_fn_name == theirs.similarity_fn_name
+    import_hf(str(tmp_path / "out"), tmp_path / "again", "en")
+    first, again = (load_task(tmp_path / f"{name}-retrieval").settings.retrieval for name in ("primary", "again"))
+    assert first == again
+
+
 @pytest.mark.parametrize("pooling", ["mean", "last"])
 def test_another_language_gives_our_vectors_with_its_own_tokenizer(
     pooling: Any, foreign: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture

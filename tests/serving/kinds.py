@@ -26,6 +26,8 @@ SETTINGS: dict[TaskKindName, dict[str, Any]] = {
             layers=(DenseLayer(kind="dense", width=WIDTH, activation="tanh"), NormaliseLayer(kind="normalise")),
             query_prefix="ba de ",
             passage_prefix="ki lo ",
+            prompts={"topic": "pe "},
+            default_prompt="topic",
         )
     }
 }

@@ -36,6 +36,27 @@ def test_vectors_of_several_languages_come_back_as_an_array(open_server: SharedS
         embed(open_server.url, ["kilo"], "fr", "search")
 
 
+def test_more_texts_than_a_request_may_have_are_sent_in_several(open_server: SharedServer) -> None:
+    texts = [f"kilo {'ba ' * (number % 5)}" for number in range(150)]
+    languages = [("de", "tr")[number % 2] for number in range(150)]
+    found = embed(open_server.url, texts, languages, "search", "query")
+    assert found.shape == (150, WIDTH)
+    for number in (0, 63, 64, 149):
+        (alone,) = embed(open_server.url, [texts[number]], languages[number], "search", "query")
+        np.testing.assert_allclose(found[number], alone, rtol=0, atol=1e-6)
+    assert embed(open_server.url, texts, "de", "search").shape == (150, WIDTH)
+    with pytest.raises(RequestError, match="refused the texts"):
+        embed(open_server.url, texts, languages[:64], "search")
+    with pytest.raises(RequestError, match="refused the texts: input must be"):
+        embed(open_server.url, [], "de", "search")
+
+
+@pytest.mark.parametrize("input_type", [None, "none"])
+def test_the_client_embeds_by_a_primary_as_well(input_type: str | None, open_server: SharedServer) -> None:
+    (vector,) = embed(open_server.url, ["kilo"], "de", "embeddings", input_type)
+    assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
+
+
 def test_a_server_that_cannot_start_is_reported_with_its_log(bundle: Path, tmp_path: Path) -> None:
     shutil.copytree(bundle, tmp_path / "bundle")
     (tmp_path / "bundle" / "body.onnx").unlink()

@@ -22,7 +22,7 @@ from tests.serving.shared import SharedServer
 from tests.tiny import Tiny
 
 PATH = "/v1/embeddings"
-PREFIXES = {"none": "", "query": "ba de ", "passage": "ki lo ", "document": "ki lo "}
+PREFIXES = {"default": "pe ", "none": "", "query": "ba de ", "passage": "ki lo ", "document": "ki lo "}
 TEXTS = [sentences(language, (4,))[0] for language in LANGUAGES]
 
 
@@ -143,10 +143,11 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "other width": ({"dimensions": 8}, 400, f"dimensions is 8, and the model's vectors have {WIDTH}. Leave it out"),
     "unknown format": ({"output_dtype": "int4"}, 400, "['float', 'int8', 'uint8', 'binary', 'ubinary']"),
     "unknown encoding": ({"encoding_format": "hex"}, 400, "'float' or 'base64'"),
-    "unknown prefix": ({"input_type": "question"}, 400, "['none', 'query', 'passage', 'document']"),
+    "unknown prefix": ({"input_type": "question"}, 400, "['default', 'none', 'query', 'passage', 'document']"),
     "unknown field": ({"languages": "de"}, 400, "languages: Extra inputs are not permitted"),
     "prefix of a model without": ({"model": "embeddings", "input_type": "query"}, 400, "there are ['normalize', 'trun"),
-    "8 bits without ranges": ({"model": "embeddings", "output_dtype": "int8"}, 400, "export the bundle with --ranges"),
+    "8 bits of a primary": ({"model": "embeddings", "output_dtype": "int8"}, 400, "Ask for 'float' or 'binary'."),
+    "too many": ({"input": ["kilo"] * 65, "language": "de"}, 400, "at most 64 at once (server: --texts)"),
 }
 
 
@@ -158,6 +159,30 @@ def test_refusals_say_what_to_do_in_openai_s_shape(send: Send, name: str) -> Non
     error = response.json()["error"]
     assert reason in error["message"]
     assert error["type"] == "invalid_request_error"
+    assert error["code"] == ("model_not_found" if status == 404 else None)
+
+
+def test_optional_fields_may_be_null(send: Send) -> None:
+    names = ("encoding_format", "dimensions", "user", "input_type", "output_dtype", "truncate")
+    np.testing.assert_array_equal(vectors(openai(send, **dict.fromkeys(names))), vectors(openai(send)))
+
+
+def test_models_that_embed_are_listed_as_openai_lists_them(send: Send) -> None:
+    listed = send("GET", "/v1/models").json()
+    assert listed["object"] == "list"
+    names = [each["id"] for each in listed["data"]]
+    assert names == ["search", "embeddings", *(f"{name}:{tag}" for name in names[:2] for tag in ("de", "en", "tr"))]
+    assert openai(send, model=names[-1], language=None).is_success
+
+
+def test_prefixes_are_offered_only_where_a_model_has_them(send: Send, bundles: list[Path]) -> None:
+    def offered(sent: Send) -> Any:
+        path = sent("GET", "/openapi.json").json()["paths"][PATH]
+        return path["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]["input_type"]
+
+    assert offered(send)["description"] == "Other values than none are for search."
+    with sending([bundles[-1]], detect=False) as sent:
+        assert offered(sent)["enum"] == ["none", None]
 
 
 def test_a_long_text_is_cut_where_that_is_asked_for(send: Send) -> None:

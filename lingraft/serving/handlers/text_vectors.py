@@ -29,6 +29,7 @@ EMBEDDING = "embedding"
 INPUT_TYPE = "input_type"
 OPENAI_PATH = "/v1/embeddings"
 NO_PREFIX = "none"
+_DEFAULT_PREFIX = "default"
 _NORMALIZE = "normalize"
 _STEPS = 255
 
@@ -88,7 +89,8 @@ def _encode_retrieval(bundle: Bundle, request: TaskInput) -> EncodedRequest:
     assert bundle.retrieval is not None  # its kind has them
     passage = bundle.retrieval.passage_prefix
     prefixes = {"query": bundle.retrieval.query_prefix, "passage": passage, "document": passage}
-    prefix = prefixes.get(request.parameters[INPUT_TYPE], "")
+    prefixes |= {_DEFAULT_PREFIX: bundle.retrieval.default_prefix, NO_PREFIX: ""}
+    prefix = prefixes[request.parameters[INPUT_TYPE]]
     prefixed = request._replace(texts={TEXT: [prefix + text for text in request.texts[TEXT]]})
 
     def decode(outputs: Sequence[RowOutputs]) -> ResponseTensors:
@@ -113,9 +115,10 @@ RETRIEVAL = TaskHandler(
     {
         TRUNCATE: TRUNCATE_PARAMETER,
         INPUT_TYPE: RequestParameter(
-            NO_PREFIX,
-            "whether the task's prefix of queries, that of passages (or documents), or none stands before each text",
-            choices=(NO_PREFIX, "query", "passage", "document"),
+            _DEFAULT_PREFIX,
+            "whether the task's default prompt, if it has one, its prefix of queries, that of passages (or documents), "
+            "or none stands before each text",
+            choices=(_DEFAULT_PREFIX, NO_PREFIX, "query", "passage", "document"),
         ),
     },
 )
