@@ -63,10 +63,10 @@ def task_tests(
         RecipeError: the recipe does not have one of the tasks.
         TextError: test examples are missing or damaged, or have labels that the task does not know.
     """
-    judged = {task.name for task in recipe.tasks_in(tokenizer.language)}
+    wanted = {name: recipe.task(name) for name in tasks}
     tests = [
         task_test(
-            task=recipe.task(name),
+            task=wanted[name],
             seeds=seeds,
             text=text,
             tokenizer=tokenizer,
@@ -74,7 +74,7 @@ def task_tests(
             embedded=(embedded or {}).get(name),
         )
         for name, seeds in tasks.items()
-        if name in judged
+        if recipe.judges(wanted[name], tokenizer.language)
     ]
     return [test for test in tests if test]
 

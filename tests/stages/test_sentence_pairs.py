@@ -46,7 +46,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recipe_of(shop: Workshop, lines: Path, pairs: dict[str, Any], searches: bool = False, **adaptation: Any) -> Recipe:
     raw = shop.recipe.model_dump(mode="json") | {"targets": ["de"], "alignment": {"parallel": {"de": str(lines)}}}
     raw["search"] = {"language": "de", "depths": [1], "steps_at_depth": 12} if searches else None
-    raw["adaptation"] |= {"pairs": {"batch_pairs": 16, **pairs}, "judge_every_steps": 10, **adaptation}
+    raw["adaptation"] |= {"pairs": {"batch_pairs": 16, **pairs}, "judge_every_steps": 0, **adaptation}
     return Recipe.parse(raw)
 
 
@@ -139,7 +139,7 @@ def test_a_progressive_adaptation_learns_by_the_vectors_of_each_depth(
 
 
 def test_a_trial_of_a_search_learns_what_an_adaptation_learns(workshop: Workshop, lines: Path, tmp_path: Path) -> None:
-    recipe = recipe_of(workshop, lines, {"masked_weight": 1.0}, searches=True, judge_every_steps=0)
+    recipe = recipe_of(workshop, lines, {"masked_weight": 1.0}, searches=True)
     search(
         recipe, Inputs(workshop.primary, workshop.blocks["de"], workshop.tokenizers["de"]), None, tmp_path / "search"
     )
