@@ -207,7 +207,7 @@ class TotalProgress:
         lefts = [self._left_of(step) for step in self._running]
         for kind, count in self._waiting.items():
             expected_s = self._expected_s(kind)
-            lefts += [None if expected_s is None else count * expected_s] if count else []
+            lefts += [None if expected_s is None else count * expected_s * self._alone(kind)] if count else []
         known = [left_s for left_s in lefts if left_s is not None]
         is_partial = len(known) < len(lefts)
         if not known or (is_partial and not self._has_trained):
@@ -216,12 +216,18 @@ class TotalProgress:
 
     def _left_of(self, step: RunningStep) -> float | None:
         now_s = self._clock()
-        at_once = self._at_once.get(step.kind, 1)
+        at_once, alone = self.at_once(step.kind), self._alone(step.kind)
         if step.told:
             told_at_s, left_s, _ = step.told
-            return max(0.0, left_s - (now_s - told_at_s)) / at_once
+            return max(0.0, left_s - (now_s - told_at_s)) / at_once * alone
         expected_s = self._expected_s(step.kind)
-        return None if expected_s is None else max(0.0, expected_s - (now_s - step.started_s) / at_once)
+        return None if expected_s is None else max(0.0, expected_s - (now_s - step.started_s) / at_once) * alone
+
+    def _alone(self, kind: str) -> float:
+        """Return how many times its share a step takes: more than 1 where fewer are left than run at once."""
+        at_once = self.at_once(kind)
+        left = self._waiting[kind] + sum(step.kind == kind for step in self._running)
+        return at_once / max(1, min(at_once, left))
 
     def _expected_s(self, kind: str) -> float | None:
         """Expected seconds of a step of a kind; None if unknown."""

@@ -108,6 +108,19 @@ def test_steps_that_run_at_once_share_their_time(clock: Clock) -> None:
     assert progress.start("finetune", "finetune").headline == "step 6 of 6: finetune, about 4 min left"
 
 
+def test_the_last_of_an_odd_number_takes_as_long_alone_as_two_at_once(clock: Clock) -> None:
+    progress = TotalProgress(3 * [PlannedStep("adapt", flops=None, at_once=2)], clock)
+    two = [progress.start("adapt", "adapt") for _ in range(2)]
+    clock.now_s += 300
+    for step in two:
+        progress.end(step)
+    assert progress.left() == "about 5 min left"
+    last = progress.start("adapt", "adapt")
+    clock.now_s += 60
+    assert progress.left() == "about 4 min left"
+    assert "about 3 min" in progress.train(last, left_s=180, total_s=300)
+
+
 def test_a_step_that_was_not_planned_makes_the_total_one_more(clock: Clock) -> None:
     progress = TotalProgress([PlannedStep("adapt")], clock)
     done(progress, clock, "adapt", 1)

@@ -33,6 +33,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.text import Folder
 from lingraft.console import say
 from lingraft.data.text import load_text
+from lingraft.errors import LingraftError
 from lingraft.jobs.job import LanguageDirs, language_jobs
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
@@ -180,4 +181,7 @@ def _sizes(comparison: Comparison) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LingraftError as error:
+        sys.exit(f"error: {error}")

@@ -10,7 +10,7 @@ from lingraft.artifacts.manifest import read_manifest
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison
 from lingraft.comparison.records import load_eval_result
 from lingraft.comparison.runner import evaluation_dir, initial_dir, vectors_dir
-from lingraft.errors import ArtifactError
+from lingraft.errors import ArtifactError, LingraftError
 from lingraft.reports.paper.records import Cell
 
 _DIGITS = 4
@@ -62,7 +62,7 @@ def read(path: Path, sizes: dict[str, Any]) -> dict[str, Any]:
     """Read what earlier runs have found; nothing if there is no file.
 
     Raises:
-        ValueError: those runs were of other sizes, so that their records cannot stand in one table with new ones.
+        LingraftError: those runs were of other sizes, so that their records cannot stand in one table with new ones.
     """
     if not path.exists():
         return {"runs": [], "sizes": sizes, "records": []}
@@ -70,7 +70,7 @@ def read(path: Path, sizes: dict[str, Any]) -> dict[str, Any]:
     other = {name: (found["sizes"].get(name), size) for name, size in sizes.items()}
     other = {name: pair for name, pair in other.items() if pair[0] != pair[1] and name != "adaptation"}
     if other:
-        raise ValueError(f"{path} has results of other sizes: {other} (there, now). Give another file as --json.")
+        raise LingraftError(f"{path} has results of other sizes: {other} (there, now). Give another file as --json.")
     return found
 
 

@@ -38,7 +38,13 @@ def main() -> None:
     command = shlex.join(["python", "-m", "benchmarks.serving", *sys.argv[1:]])
     found = records.found.get("parts", {})
     told = page.Told(
-        command=command, plan=str(plan), machine=machine(), commit=commit(), bound_ms=given.bound_ms, found=found
+        command=command,
+        plan=str(plan),
+        machine=machine(),
+        commit=commit(),
+        bound_ms=given.bound_ms,
+        found=found,
+        name="serving" if given.family == "roberta" else f"serving-{given.family}",
     )
     page.write(told, given.page)
 

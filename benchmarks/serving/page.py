@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NAME = "serving"
 _NOT_RUN = "Not run."
 
 
 def write(told: Told, folder: Path) -> None:
     """Write page, records and plot."""
-    write_page(folder / NAME, told._asdict(), page(told), plot(told).png())
+    write_page(folder / told.name, told._asdict(), page(told), plot(told).png())
 
 
 def page(told: Told) -> str:
@@ -37,7 +36,7 @@ def page(told: Told) -> str:
         f"{told.commit or 'outside a repository'}.",
         _verdict(made),
         _aims(made),
-        f"![Memory, throughput and latency]({NAME}.png)",
+        f"![Memory, throughput and latency]({told.name}.png)",
     ]
     for name, (title, section) in SECTIONS.items():
         parts += [f"## {title}", section(told) if name in told.found else _NOT_RUN]
@@ -69,7 +68,7 @@ def plot(told: Told) -> Drawing:
             draw(axes, told.found[name])
 
     alt = "Bars and lines: memory, throughput, rates."
-    return Drawing(title="Serving", caption="", alt=alt, paint=paint, height_in=2.8, file=NAME)
+    return Drawing(title="Serving", caption="", alt=alt, paint=paint, height_in=2.8, file=told.name)
 
 
 def _draw_memory(axes: "Axes", one: dict[str, Any]) -> None:

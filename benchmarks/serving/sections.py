@@ -21,6 +21,8 @@ class Told(NamedTuple):
     bound_ms: float
     found: dict[str, Any]
     """Measurements by part; each has the load of the machine as `load_average`, before and after."""
+    name: str = "serving"
+    """Name of the page's files."""
 
 
 def _memory(told: Told) -> str:

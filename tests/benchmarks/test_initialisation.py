@@ -15,6 +15,7 @@ from benchmarks.initialisation.page import Costs, page
 from benchmarks.initialisation.resources import dictionary
 from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.artifacts.files import write_text
+from lingraft.errors import LingraftError
 from tests.made_up import write
 
 RECORDS = f"initialisation{RECORD_SUFFIX}"
@@ -53,7 +54,7 @@ def test_results_of_other_sizes_do_not_enter_a_table(tmp_path: Path) -> None:
     found = read_record(_DOCS / "benchmarks" / RECORDS)
     write_record(tmp_path / RECORDS, found)
     assert table.read(tmp_path / RECORDS, found["sizes"]) == found
-    with pytest.raises(ValueError, match=r"other sizes: .'width': .128, 64"):
+    with pytest.raises(LingraftError, match=r"other sizes: .'width': .128, 64"):
         table.read(tmp_path / RECORDS, found["sizes"] | {"width": 64})
 
 
