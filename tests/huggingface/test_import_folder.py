@@ -42,7 +42,7 @@ def difference(made: Made, primary: Primary) -> float:
     return float((theirs_MV[:, : len(made.tokenizer)] - ours_MV).abs().max())
 
 
-@pytest.mark.parametrize("model_type", ["roberta", "bert"])
+@pytest.mark.parametrize("model_type", ["roberta", "bert", "modernbert"])
 def test_rows_that_pad_the_token_table_are_left_out_and_logits_of_pieces_stay(
     model_type: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,7 +54,7 @@ def test_rows_that_pad_the_token_table_are_left_out_and_logits_of_pieces_stay(
     assert difference(made, primary) < CLOSE
 
 
-@pytest.mark.parametrize("model_type", ["roberta", "modernbert"])
+@pytest.mark.parametrize("model_type", ["roberta", "bert", "modernbert"])
 def test_a_primary_may_be_for_shorter_inputs_than_the_checkpoint(model_type: str, tmp_path: Path) -> None:
     made = make_checkpoint(tmp_path / "checkpoint", model_type)
     whole = imported(made, tmp_path / "whole")
