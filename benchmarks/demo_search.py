@@ -204,7 +204,7 @@ class HelpSearch:
     @property
     def pages(self) -> Sequence[str]:
         """English test pages, which are the same for the questions of every language."""
-        return self.search(self.recipe.targets[0]).passages
+        return self.searches[self.recipe.targets[0]].passages
 
     @cached_property
     def embedded(self) -> SourcePassages:
@@ -225,9 +225,10 @@ class HelpSearch:
             VectorsJob(recipe=self.recipe, blocks=lane.blocks, tokenizer=lane.tokenizer, out=out).get_or_make().folder
         )
 
-    def search(self, language: str) -> Search:
-        """Questions in a language, the English pages, and which page answers which question."""
-        return load_searches(self.recipe.task(TASK), language)[0]
+    @cached_property
+    def searches(self) -> dict[str, Search]:
+        """Questions in each language, the English pages, and which page answers which question."""
+        return {language: load_searches(self.recipe.task(TASK), language)[0] for language in self.recipe.targets}
 
     def initial(self, language: str) -> Path:
         """Embeddings of a language as they are before training."""
@@ -254,7 +255,7 @@ class HelpSearch:
 
     def scores(self, language: str) -> LanguageScores:
         """Ask the index in a language: with the English model, with aligned rows, and with what was learned."""
-        search, found = self.search(language), {}
+        search, found = self.searches[language], {}
         answers = Answers.of(search.answers)
         aligned, learned = load_embeddings(self.initial(language)), load_embeddings(self.learned(language))
         arms: tuple[Primary | Embeddings, ...] = (self.source, aligned, learned)
@@ -273,7 +274,7 @@ class HelpSearch:
 
     def samples(self, language: str) -> Iterator[str]:
         """Ask some questions in a language with what was learned; yield each, and the start of the page found."""
-        search, learned = self.search(language), load_embeddings(self.learned(language))
+        search, learned = self.searches[language], load_embeddings(self.learned(language))
         self.model.swap_in(learned)
         chosen = [len(search.queries) * (2 * number + 1) // (2 * _SAMPLES) for number in range(_SAMPLES)]
         asked = [search.queries[row] for row in chosen]

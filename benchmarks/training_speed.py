@@ -24,8 +24,8 @@ from benchmarks.speed.table import table
 
 _HEAP_ROUNDS = 2
 _PAGES = {
-    family: Path("docs/benchmarks") / name
-    for family, name in (("roberta", "training-speed"), ("modern", "training-speed-modern"))
+    "roberta": Path("docs/benchmarks/training-speed"),
+    "modern": Path("docs/benchmarks/training-speed-modern"),
 }
 
 
@@ -39,14 +39,14 @@ def measure(cell: Cell, records: Records, rounds: int, heap: bool, plain: bool) 
         records.get("heap", cell.name, lambda: compared(cell, reused, _HEAP_ROUNDS, product))
     if plain and cell.training.step.heads:
         loop = Settings(plain_loop=True)
-        records.get("plain", cell.name, lambda: compared(cell, loop, rounds, product, peer_cell=cell))
+        records.get("plain", cell.name, lambda: compared(cell, loop, rounds, product))
 
 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="comparisons whose name has this in it; all if absent")
-    parser.add_argument("--family", choices=("roberta", "modern"), default="roberta", help="of the encoders")
+    parser.add_argument("--family", choices=tuple(_PAGES), default="roberta", help="of the encoders")
     parser.add_argument("--rounds", type=int, default=5, help="of both sides, in turns")
     parser.add_argument("--tokens", type=int, default=4096, help="of an update")
     parser.add_argument("--heap", action="store_true", help="also run Trainer with its freed memory reused, on a CPU")

@@ -51,24 +51,18 @@ def _trial(cell: Cell, settings: Settings, tries: int) -> dict[str, Any]:
 
 
 def compared(
-    cell: Cell,
-    settings: Settings,
-    rounds: int,
-    product: Product,
-    round_s: float = _ROUND_S,
-    peer_cell: Cell | None = None,
+    cell: Cell, settings: Settings, rounds: int, product: Product, round_s: float = _ROUND_S
 ) -> dict[str, Any]:
     """Both sides in turns, each in a process of its own.
 
     Args:
-        cell: cell that lingraft trains; the peer trains what it can in its place.
+        cell: cell that lingraft trains; the peer trains what it can in its place, a plain loop the same.
         settings: the peer's.
         rounds: number of rounds of both.
         product: the matrix product whose rate, measured between rounds, is the machine's peak.
         round_s: a round is as many steps as take about so many seconds.
-        peer_cell: what the peer trains; `cell.peer` if absent.
     """
-    with Side(cell) as own, Side(peer_cell or cell.peer, settings) as peer:
+    with Side(cell) as own, Side(cell if settings.plain_loop else cell.peer, settings) as peer:
         sides = (own, peer)
         firsts = [_warmed_up(side) for side in sides]
         steps = [_steps_of_a_round(side, _LEAST_STEPS, round_s) for side in sides]

@@ -104,9 +104,10 @@ def embed(
     """
     languages = [language] if isinstance(language, str) else language
     with httpx.Client(base_url=url, timeout=_ANSWER_S, trust_env=False) as client:
-        most = _answered(client.get(f"/v2/models/{model}"))["parameters"]["max_texts"]
-        # No texts make a request as well, which the server refuses.
-        starts = range(0, max(len(texts), len(languages), 1), most)
+        # No texts make a request as well, which the server refuses. A lone text fits any limit, so none is asked for.
+        count = max(len(texts), len(languages), 1)
+        most = 1 if count == 1 else _answered(client.get(f"/v2/models/{model}"))["parameters"]["max_texts"]
+        starts = range(0, count, most)
         found = []
         for start in starts:
             spoken = languages if len(languages) == 1 else languages[start : start + most]

@@ -86,7 +86,7 @@ def test_the_guide_asks_the_index_by_an_exported_model(help_search: HelpSearch) 
     (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     hf, learned = help_search.work / "hf", help_search.learned("de")
     export_hf(help_search.demo.primary, hf, learned, help_search.model.folder)
-    question = help_search.search("de").queries[0]
+    question = help_search.searches["de"].queries[0]
     found: dict[str, Any] = {}
     exec(
         code.replace("pages.faiss", str(help_search.index))
