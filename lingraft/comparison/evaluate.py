@@ -39,7 +39,7 @@ from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, PART, Reference, probe_of, reference_tensors
 from lingraft.stages.evaluate import load_tasks, masked_test_blocks
 from lingraft.stages.results import SeedScores
-from lingraft.stages.task_tests import task_test
+from lingraft.stages.task_tests import TaskInputs, task_test
 from lingraft.training import masked_lm, precision
 
 Found = TypeVar("Found")
@@ -462,7 +462,7 @@ def _task_scorer(
     text = load_text(dirs.text, language) if task.reads_text else None
     tokenizer = Tokenizer.load(dirs.tokenizer, language)
     [finetuned] = load_tasks(models.available_folders(task.name, layers)).values()
-    test = task_test(task=task, seeds=finetuned, text=text, tokenizer=tokenizer, source=models.load())
+    test = task_test(TaskInputs(task, finetuned, text, tokenizer, models.load()))
     if test is None:
         raise ArtifactError(
             f"task {task.name!r} looks for paragraphs among those that the evaluation of the source keeps, which a "

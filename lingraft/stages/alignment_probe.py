@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from lingraft.artifacts.artifact import Artifact, require_aligned
+from lingraft.artifacts.artifact import Artifact
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.data.blocks import open_split as blocks_of
@@ -31,7 +31,7 @@ from lingraft.model.encoder import Encoder
 from lingraft.model.initialisation.initial_rows import shared_pieces
 from lingraft.model.initialisation.piece_classes import PieceClass, classes_of
 from lingraft.model.loading import Primary
-from lingraft.stages.results import AlignmentBasis, SourceResult, require_result
+from lingraft.stages.results import AlignmentBasis, load_source_tensors
 from lingraft.stages.transfer_metrics import RetrievalResult, context_states, mean_states, retrieve
 from lingraft.training import precision
 
@@ -78,12 +78,8 @@ class Reference:
             ArtifactError: not an evaluation of a source, or damaged.
             AlignmentError: it is of another primary.
         """
-        found = require_result(evaluation, SourceResult)
-        again = "Evaluate the source again (`lingraft evaluate-source`)"
-        require_aligned(f"the evaluation {evaluation}", found.manifest.aligned_with, primary.fingerprint, again)
-        if PART not in found.manifest.fingerprints:
-            return None
-        return cls(found.tensors(PART), found.manifest.fingerprint_of(PART))
+        found, tensors = load_source_tensors(evaluation, PART, primary.fingerprint)
+        return cls(tensors, found.manifest.fingerprint_of(PART)) if tensors else None
 
     @property
     def depths(self) -> tuple[int, ...]:

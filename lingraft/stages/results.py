@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pydantic
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.errors import ArtifactError
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality
@@ -410,6 +410,27 @@ def require_result(folder: Path, model: type[Result]) -> Artifact:
             f"{folder} holds the evaluation of a {actual}, but that of a {of} is needed here. Give its folder."
         )
     return found
+
+
+def load_source_tensors(evaluation: Path, part: str, source_fingerprint: str) -> "tuple[Artifact, dict[str, Tensor]]":
+    """Open tensors that a source's evaluation keeps for languages.
+
+    Args:
+        evaluation: folder of the evaluation.
+        part: name of the tensors.
+        source_fingerprint: fingerprint of the primary that languages are learned for.
+
+    Returns:
+        The evaluation, and its tensors by name; none if it was made without them.
+
+    Raises:
+        ArtifactError: not an evaluation of a source, or damaged.
+        AlignmentError: it is of another primary.
+    """
+    found = require_result(evaluation, SourceResult)
+    again = "Evaluate the source again (`lingraft evaluate-source`)"
+    require_aligned(f"the evaluation {evaluation}", found.manifest.aligned_with, source_fingerprint, again)
+    return found, found.tensors(part) if part in found.manifest.fingerprints else {}
 
 
 def _load(folder: Path, model: type[AnyResult]) -> AnyResult:

@@ -14,12 +14,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from lingraft.artifacts.artifact import Artifact, require_aligned
+from lingraft.artifacts.artifact import Artifact
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import BeirFolder, ParallelDocuments
 from lingraft.model.loading import Primary
 from lingraft.stages.alignment_probe import chosen_paragraphs, digest_of
-from lingraft.stages.results import SourceResult, require_result
+from lingraft.stages.results import load_source_tensors
 from lingraft.tasks.finetuned import TaskModel
 from lingraft.tasks.retrieval import PassageRetrieval, TokenizedTexts, embed
 from lingraft.tasks.searches import read_texts
@@ -127,12 +127,8 @@ def load_source_passages(
         ArtifactError: not an evaluation of a source, or damaged.
         AlignmentError: it is of another primary.
     """
-    found = require_result(evaluation, SourceResult)
-    again = "Evaluate the source again (`lingraft evaluate-source`)"
-    require_aligned(f"the evaluation {evaluation}", found.manifest.aligned_with, primary.fingerprint, again)
-    if PART not in found.manifest.fingerprints:
-        return {}
-    tensors, judged = found.tensors(PART), found.manifest.data_hashes
+    found, tensors = load_source_tensors(evaluation, PART, primary.fingerprint)
+    judged = found.manifest.data_hashes
     return {
         name: SourcePassages.of_tensors(tensors, name)
         for name, seeds in tasks.items()

@@ -39,6 +39,36 @@ class TaskTest:
     """
 
 
+@dataclass(frozen=True, eq=False)
+class TaskInputs:
+    """Everything that a task's test in one language is made of."""
+
+    task: Task
+    seeds: Sequence[TaskModel]
+    """Finetuned bodies, one a seed."""
+    text: Artifact | None
+    """Text of the language."""
+    tokenizer: Tokenizer
+    """Tokenizer of the language."""
+    source: Primary
+    """Primary with its own vocabulary."""
+    embedded: SourcePassages | None = None
+    """The source's passages, where they are embedded already."""
+
+    def passage_search(
+        self, queries: Sequence[str], passages: Sequence[str] | SourcePassages, answers: Answers
+    ) -> PassageSearch:
+        """Search among passages by queries in the language."""
+        return PassageSearch.of(
+            seeds=self.seeds,
+            source=self.source,
+            tokenizer=self.tokenizer,
+            queries=queries,
+            passages=passages,
+            answers=answers,
+        )
+
+
 def task_tests(
     recipe: Recipe,
     tasks: Mapping[str, Sequence[TaskModel]],
@@ -66,12 +96,14 @@ def task_tests(
     wanted = {name: recipe.task(name) for name in tasks}
     tests = [
         task_test(
-            task=wanted[name],
-            seeds=seeds,
-            text=text,
-            tokenizer=tokenizer,
-            source=source,
-            embedded=(embedded or {}).get(name),
+            TaskInputs(
+                task=wanted[name],
+                seeds=seeds,
+                text=text,
+                tokenizer=tokenizer,
+                source=source,
+                embedded=(embedded or {}).get(name),
+            )
         )
         for name, seeds in tasks.items()
         if recipe.judges(wanted[name], tokenizer.language)
@@ -79,50 +111,31 @@ def task_tests(
     return [test for test in tests if test]
 
 
-def task_test(
-    task: Task,
-    seeds: Sequence[TaskModel],
-    text: Artifact | None,
-    tokenizer: Tokenizer,
-    source: Primary,
-    embedded: SourcePassages | None = None,
-) -> TaskTest | None:
+def task_test(inputs: TaskInputs) -> TaskTest | None:
     """Load a task's test examples; None where too few paragraphs are parallel to tell anything.
 
     Raises:
         TextError: test examples are missing or damaged, or have labels that the task does not know.
     """
-    if task.kind == "retrieval":
-        return _test_of_retrieval(
-            task=task, seeds=seeds, text=text, tokenizer=tokenizer, source=source, embedded=embedded
-        )
-    first = seeds[0]
-    examples = load_examples(task, "test", tokenizer.language, text)
-    data = first.kind.prepare(examples, first.labels, tokenizer, first.shape)
+    if inputs.task.kind == "retrieval":
+        return _test_of_retrieval(inputs)
+    first, language = inputs.seeds[0], inputs.tokenizer.language
+    examples = load_examples(inputs.task, "test", language, inputs.text)
+    data = first.kind.prepare(examples, first.labels, inputs.tokenizer, first.shape)
 
     def judge(model: TaskModel) -> TaskEvaluation:
-        return model.kind.judge(model.net.to(precision.device()), data, tokenizer.language)
+        return model.kind.judge(model.net.to(precision.device()), data, language)
 
-    return TaskTest(seeds, len(examples), data.truncated, judge)
+    return TaskTest(inputs.seeds, len(examples), data.truncated, judge)
 
 
-def _test_of_retrieval(
-    task: Task,
-    seeds: Sequence[TaskModel],
-    text: Artifact | None,
-    tokenizer: Tokenizer,
-    source: Primary,
-    embedded: SourcePassages | None,
-) -> TaskTest | None:
-    if isinstance(task.test, ParallelDocuments):
-        search = _search_of_documents(
-            task=task, seeds=seeds, text=text, tokenizer=tokenizer, source=source, embedded=embedded
-        )
+def _test_of_retrieval(inputs: TaskInputs) -> TaskTest | None:
+    if isinstance(inputs.task.test, ParallelDocuments):
+        search = _search_of_documents(inputs)
         searches = {"": search} if search else {}
     else:
-        found = load_searches(task, tokenizer.language)
-        opened = [_open_search(search, seeds, tokenizer, source, embedded) for search in found]
-        searches = dict(zip(("", f"{WITHIN}_"), opened, strict=False))
+        found = load_searches(inputs.task, inputs.tokenizer.language)
+        searches = dict(zip(("", f"{WITHIN}_"), [_open_search(inputs, search) for search in found], strict=False))
     if not searches:
         return None
     official = searches[""]
@@ -140,7 +153,7 @@ def _test_of_retrieval(
         return {f"{begin}{name}": each for begin, one in searches.items() for name, each in one.baselines().items()}
 
     return TaskTest(
-        seeds=seeds,
+        seeds=inputs.seeds,
         examples=len(official.answers),
         truncated=official.truncated,
         judge=judge,
@@ -149,51 +162,30 @@ def _test_of_retrieval(
     )
 
 
-def _open_search(
-    search: Search, seeds: Sequence[TaskModel], tokenizer: Tokenizer, source: Primary, embedded: SourcePassages | None
-) -> PassageSearch:
+def _open_search(inputs: TaskInputs, search: Search) -> PassageSearch:
     passages: Sequence[str] | SourcePassages = search.passages
     if search.in_source:
-        is_embedded = embedded and embedded.keys == [*map(digest_of, search.passages)]
-        passages = embedded if embedded and is_embedded else SourcePassages.embedded(seeds, source, search.passages)
-    return PassageSearch.of(
-        seeds=seeds,
-        source=source,
-        tokenizer=tokenizer,
-        queries=search.queries,
-        passages=passages,
-        answers=Answers.of(search.answers),
-    )
+        known = inputs.embedded
+        if known is None or known.keys != [*map(digest_of, search.passages)]:
+            known = SourcePassages.embedded(inputs.seeds, inputs.source, search.passages)
+        passages = known
+    return inputs.passage_search(search.queries, passages, Answers.of(search.answers))
 
 
-def _search_of_documents(
-    task: Task,
-    seeds: Sequence[TaskModel],
-    text: Artifact | None,
-    tokenizer: Tokenizer,
-    source: Primary,
-    embedded: SourcePassages | None,
-) -> PassageSearch | None:
+def _search_of_documents(inputs: TaskInputs) -> PassageSearch | None:
     """Look for each paragraph of the test split among the source's, of which one is its translation."""
-    language = tokenizer.language
-    if text is None or embedded is None:
+    task, language, embedded = inputs.task, inputs.tokenizer.language, inputs.embedded
+    if inputs.text is None or embedded is None:
         say(
             f"task {task.name!r} is not judged in {language!r}: its paragraphs are looked for among those that the "
             "evaluation of the source keeps, and none was given that judged this task"
         )
         return None
-    rows, queries, _ = translated_paragraphs(embedded.keys, embedded.digests, "test", tokenizer, text)
+    rows, queries, _ = translated_paragraphs(embedded.keys, embedded.digests, "test", inputs.tokenizer, inputs.text)
     if len(rows) < FEWEST_PAIRS:
         say(
             f"task {task.name!r} is not judged in {language!r}: {len(rows)} paragraphs of its test split are parallel "
             f"to the source's, fewer than {FEWEST_PAIRS}"
         )
         return None
-    return PassageSearch.of(
-        seeds=seeds,
-        source=source,
-        tokenizer=tokenizer,
-        queries=queries,
-        passages=embedded,
-        answers=Answers.of([{row: 1.0} for row in rows]),
-    )
+    return inputs.passage_search(queries, embedded, Answers.of([{row: 1.0} for row in rows]))

@@ -21,7 +21,7 @@ from lingraft.errors import LingraftError
 from lingraft.huggingface.export import export_hf
 from lingraft.jobs.job import LanguageDirs
 from lingraft.model.loading import load_embeddings
-from lingraft.stages.task_tests import task_test
+from lingraft.stages.task_tests import TaskInputs, task_test
 from lingraft.tasks.ranking import Answers
 from tests.made_up import write
 from tests.workshop import Workshop
@@ -64,7 +64,9 @@ def test_an_index_that_is_asked_in_other_languages_finds_what_judging_finds_and_
 
     for language, scores in record["languages"].items():
         learned = load_embeddings(workshop.embeddings[language])
-        test = task_test(help_search.recipe.task(), [help_search.model], None, learned.tokenizer, help_search.source)
+        test = task_test(
+            TaskInputs(help_search.recipe.task(), [help_search.model], None, learned.tokenizer, help_search.source)
+        )
         assert test
         help_search.model.swap_in(learned)
         assert scores["found"]["learned"]["at_1"] == pytest.approx(test.judge(help_search.model).score)

@@ -19,7 +19,7 @@ from lingraft.stages.alignment_probe import FEWEST_PAIRS
 from lingraft.stages.evaluate import evaluate_language, evaluate_source
 from lingraft.stages.finetune import finetune
 from lingraft.stages.results import LanguageResult, TaskScores, load_items, load_language, load_source, task_item
-from lingraft.stages.task_tests import task_test
+from lingraft.stages.task_tests import TaskInputs, task_test
 from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.ranking import Answers, evaluate_vectors
 from lingraft.tasks.retrieval import TokenizedTexts, embed
@@ -187,13 +187,8 @@ def test_nothing_is_ranked_by_shared_pieces_where_no_baseline_is_asked_for(
     monkeypatch.setattr(passage_search, "Bm25", refuse)
     shop, model = searching.shop, load_task(searching.tasks[0])
     learned = load_embeddings(shop.embeddings["de"])
-    test = task_test(
-        task=of_beir(searching).task("search"),
-        seeds=[model],
-        text=None,
-        tokenizer=learned.tokenizer,
-        source=load_primary(shop.primary),
-    )
+    task, source = of_beir(searching).task("search"), load_primary(shop.primary)
+    test = task_test(TaskInputs(task, [model], None, learned.tokenizer, source))
     assert test
     model.swap_in(learned)
     assert 0 <= test.judge(model).score <= 1
