@@ -30,12 +30,12 @@ from tests.huggingface.models import LABELS, LANGUAGE, write_language, write_own
 from tests.huggingface.scripts import lines_of, trained
 
 CLOSE = 1e-5
-OWN, OWN_MODERN, MODERNBERT = "own", "own modern", "modernbert"
+OWN, OWN_MODERN, MODERNBERT, MMBERT = "own", "own modern", "modernbert", "mmbert"
 SHAPE = EncoderShape(width=32, layers=3, attention_heads=4, mlm_heads=(2, 3), block_tokens=40, feedforward=48)
 SHORT_SIGHTED = PreNorm(global_every=2, local_tokens=8)
 MODERN = SHAPE.model_copy(update={"family": Family(position_offset=0, separators=1, pre_norm=SHORT_SIGHTED)})
 OWN_SHAPES = {OWN: SHAPE, OWN_MODERN: MODERN}
-FAMILIES = (*OWN_SHAPES, *MODEL_TYPES, MODERNBERT)
+FAMILIES = (*OWN_SHAPES, *MODEL_TYPES, MODERNBERT, MMBERT)
 MODERN_BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True)
 CLASSES = {
     "masked": transformers.AutoModelForMaskedLM,
@@ -55,6 +55,7 @@ DIFFERENT = {
     *itertools.product((OWN_MODERN,), ("masked", "pairs"), ("target",)),
     *itertools.product((MODERNBERT,), ("masked", "pairs", "questions", "tags"), ("source",)),
     (MODERNBERT, "masked", "target"),
+    (MMBERT, "masked", "source"),
 }
 """Family, kind and place of a text in which an export can fail by itself: heads are named by family and by kind."""
 TEXTS = [("the harbour was quiet",), ("a garden", "of herbs and bread"), (LINES[3],), ("Hafen " * 60, "still"), ("a",)]
@@ -70,9 +71,12 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
 
 @pytest.fixture(scope="session")
 def originals(checkpoints: dict[str, Made], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
-    """A checkpoint of every model type, ModernBERT's with biases."""
-    folder = tmp_path_factory.mktemp("modernbert") / "checkpoint"
-    return checkpoints | {MODERNBERT: make_checkpoint(folder, MODERNBERT, **MODERN_BIASES)}
+    """A checkpoint of every model type; ModernBERT's with biases, and one with Gemma's pieces, which mmBERT is."""
+    folder = tmp_path_factory.mktemp("modernbert")
+    return checkpoints | {
+        MODERNBERT: make_checkpoint(folder / MODERNBERT, MODERNBERT, **MODERN_BIASES),
+        MMBERT: make_checkpoint(folder / MMBERT, MODERNBERT, pieces="gemma"),
+    }
 
 
 @pytest.fixture(scope="session")
@@ -168,7 +172,7 @@ def shape_of(net: Any) -> EncoderShape:
 
 
 @pytest.mark.usefixtures("silent")
-@pytest.mark.parametrize("model_type", ["roberta", "bert", "modernbert"])
+@pytest.mark.parametrize("model_type", ["roberta", "bert", MODERNBERT, MMBERT])
 def test_an_imported_checkpoint_comes_out_as_it_went_in(
     model_type: str, originals: dict[str, Made], primaries: dict[str, Path], tmp_path: Path
 ) -> None:
