@@ -215,11 +215,14 @@ class Task(Section):
     name: Name = Field(description="Name of the task in the registry and at the endpoint.")
     kind: TaskKindName = Field(
         description="documents: the recipe's own labelled text; texts or pairs: classification of one text or two "
-        "(XNLI, PAWS-X); questions: extractive answers (XQuAD, MLQA); tags: named entities (PAN-X, CoNLL); retrieval: "
-        "queries and their passages, for the vectors of a search."
+        "(XNLI, PAWS-X); questions: extractive answers (XQuAD, MLQA); tags: named entities (PAN-X, CoNLL), or parts of "
+        "speech (UD); retrieval: queries and their passages, for the vectors of a search."
     )
-    evaluation: Literal["squad", "mlqa"] = Field(
-        "squad", description="Metric of kind 'questions': mlqa for MLQA, squad for SQuAD, XQuAD and TyDiQA."
+    evaluation: Literal["squad", "mlqa", "words"] = Field(
+        "squad",
+        description="Of kind 'questions' the metric: mlqa for MLQA, squad for SQuAD, XQuAD and TyDiQA. Of kind 'tags' "
+        "words for the accuracy of every word's tag, as of parts of speech; without it, tags are judged by the F1 of "
+        "the named entities that they stand for.",
     )
     labels: tuple[str, ...] = Field((), description="The task's labels, in order; those of the training set if empty.")
     label_names: dict[str, str] = Field(
@@ -277,9 +280,10 @@ class Task(Section):
             )
         if labels and (unknown := sorted(set(self.label_names) - set(labels))):
             raise ValueError(f"label_names has {unknown}, but the labels are {labels}")
-        if self.evaluation != "squad" and self.kind != "questions":
+        of_kind = {"mlqa": "questions", "words": "tags"}.get(self.evaluation, self.kind)
+        if self.kind != of_kind:
             raise ValueError(
-                f"evaluation {self.evaluation!r} is for kind 'questions' only, and kind is {self.kind!r}. Leave it out"
+                f"evaluation {self.evaluation!r} is for kind {of_kind!r} only, and kind is {self.kind!r}. Leave it out"
             )
         if self.retrieval and self.kind != "retrieval":
             raise ValueError(f"retrieval is for kind 'retrieval' only, and kind is {self.kind!r}. Leave it out")

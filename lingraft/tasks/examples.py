@@ -10,12 +10,25 @@ from lingraft.data.huggingface import load_rows
 from lingraft.data.splits import SplitName
 from lingraft.data.text import load_split
 from lingraft.errors import LingraftError, TextError, raise_errors
-from lingraft.tasks.labelled_texts import Example, documents_as_examples, examples_of_rows, examples_or_errors
+from lingraft.tasks.labelled_texts import (
+    LABEL_COLUMNS,
+    Example,
+    documents_as_examples,
+    examples_of_rows,
+    examples_or_errors,
+)
 from lingraft.tasks.query_passages import QueryPassage, query_passages_of_rows, query_passages_or_errors
 from lingraft.tasks.rows import Row, class_names, in_language
 from lingraft.tasks.squad import Question, questions_of_rows, questions_or_errors
 from lingraft.tasks.squad_metric import Evaluation
-from lingraft.tasks.tagged_sentences import Sentence, sentences_of_rows, sentences_or_errors, without_prefix
+from lingraft.tasks.tagged_sentences import (
+    ENTITY_COLUMNS,
+    WORD_TAG_COLUMNS,
+    Sentence,
+    sentences_of_rows,
+    sentences_or_errors,
+    without_prefix,
+)
 
 AnyExample = Example | Sentence | Question | QueryPassage
 
@@ -77,7 +90,7 @@ def _read_file(task: Task, path: Path, language: str) -> Iterator[AnyExample | L
         case "questions":
             return questions_or_errors(path)
         case "tags":
-            return sentences_or_errors(path)
+            return sentences_or_errors(path, task.evaluation != "words")
         case "retrieval":
             return query_passages_or_errors(path, language)
         case unknown:
@@ -88,14 +101,15 @@ def _read_dataset(task: Task, source: TaskDataset, language: str) -> Iterator[An
     dataset = load_rows(source, language, f"task {task.name!r}")
     origin = f"dataset {source.dataset.replace('{language}', language)!r} in {language!r}"
     rows = (row.cells for row in raise_errors(in_language((Row(origin, cells) for cells in dataset), language, origin)))
-    names = class_names(dataset.features)
     match task.kind:
         case "documents" | "texts" | "pairs":
-            return examples_of_rows(rows, origin, names, task.kind == "pairs")
+            return examples_of_rows(rows, origin, class_names(dataset.features, LABEL_COLUMNS), task.kind == "pairs")
         case "questions":
             return questions_of_rows(rows, origin)
         case "tags":
-            return sentences_of_rows(rows, origin, names)
+            named_entities = task.evaluation != "words"
+            names = class_names(dataset.features, ENTITY_COLUMNS if named_entities else WORD_TAG_COLUMNS)
+            return sentences_of_rows(rows, origin, names, named_entities)
         case "retrieval":
             return query_passages_of_rows(rows, origin)
         case unknown:

@@ -17,12 +17,13 @@ from lingraft.data.documents import Document
 from lingraft.errors import LingraftError, TextError
 from lingraft.tasks.rows import Layouts, Row, class_of, find_column, rows_or_errors, text_of
 
-_LABEL = ("gold_label", "label")
+LABEL_COLUMNS = ("gold_label", "label")
+"""Columns that hold labels."""
 _UNDECIDED = "-"
 """SNLI's and MultiNLI's gold_label where the annotators did not agree."""
-_TEXTS = Layouts((("text",), _LABEL), (("text", "label"),))
+_TEXTS = Layouts((("text",), LABEL_COLUMNS), (("text", "label"),))
 _PAIRS = Layouts(
-    (("premise", "sentence1"), ("hypothesis", "hypo", "sentence2"), _LABEL),
+    (("premise", "sentence1"), ("hypothesis", "hypo", "sentence2"), LABEL_COLUMNS),
     (("sentence1", "sentence2", "label"), ("id", "sentence1", "sentence2", "label")),
 )
 

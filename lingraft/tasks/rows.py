@@ -12,8 +12,6 @@ from lingraft.errors import LingraftError, TextError
 _TABLES, _OBJECTS = (".tsv", ".txt"), ".jsonl"
 _LANGUAGE = "language"
 """A column of this name tells the languages of one file apart, as in XNLI's own files."""
-_CLASS_COLUMNS = ("gold_label", "label", "ner_tags", "tags")
-"""Columns of datasets whose class numbers have names."""
 
 
 class Row(NamedTuple):
@@ -143,9 +141,9 @@ def class_of(value: Any, place: str, names: Sequence[str]) -> str:
     )
 
 
-def class_names(features: Any) -> list[str]:
-    """Return the names of the class numbers in a dataset's column of labels or tags; none if it stores the names."""
-    for column in _CLASS_COLUMNS:
+def class_names(features: Any, columns: Sequence[str]) -> list[str]:
+    """Return the names of the class numbers in the first of some columns that is there; none if it stores names."""
+    for column in columns:
         feature = features.get(column)
         names = getattr(getattr(feature, "feature", feature), "names", None)
         if names:

@@ -1,7 +1,8 @@
 """Spans of named entities from the tags of words, and their F1: as seqeval by default, and so as conlleval.
 
 What IOB1, IOB2 and IOBES share is read leniently: a span begins wherever a tag other than O does not continue the one
-before it, also with I- after O (as IOB1 writes it, and as models predict it).
+before it, also with I- after O (as IOB1 writes it, and as models predict it). A tag without a dash, such as a part of
+speech, is that of one word.
 """
 
 from collections import Counter
@@ -34,7 +35,7 @@ def spans(tags: Sequence[str]) -> set[Span]:
     """Return the entities of one sentence.
 
     Args:
-        tags: "O", or one of B I E S (beginning, inside, end, single), a dash, and the kind of entity.
+        tags: "O"; one of B I E S (beginning, inside, end, single), a dash, and the kind of entity; or a word's own tag.
     """
     found: list[Span] = []
     for place, (before, tag) in enumerate(pairwise([OUTSIDE, *tags])):
@@ -69,11 +70,11 @@ def span_tally(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 
 
 def _continues(before: str, tag: str) -> bool:
-    return before[0] in "BI" and tag[0] in "IE" and _kind(before) == _kind(tag)
+    return before[:2] in ("B-", "I-") and tag[:2] in ("I-", "E-") and _kind(before) == _kind(tag)
 
 
 def _kind(tag: str) -> str:
-    return tag[2:]
+    return tag[2:] if tag[1:2] == "-" else tag
 
 
 def _share(part: int, whole: int) -> float:

@@ -1,4 +1,4 @@
-"""Sentences whose words carry tags: PAN-X (WikiANN), CoNLL-2002 and 2003, and rows of Hugging Face datasets.
+"""Sentences whose words carry tags: PAN-X (WikiANN), CoNLL-2002 and 2003, parts of speech; files and datasets.
 
 A file has a word a line, its first column the word and its last the tag, divided by tabs or spaces; blank lines stand
 between sentences; CoNLL's -DOCSTART- lines are no words. WikiANN's own files write "de:Berlin" for "Berlin".
@@ -18,7 +18,10 @@ from lingraft.tasks.rows import Row, class_of, find_column
 _DOCUMENT_START = "-DOCSTART-"
 _TAG = re.compile(r"O|[BIES]-.+")
 _PREFIX = re.compile(r"([a-z]{2,3}(?:-[a-z-]+)?):.")
-_WORDS, _TAGS = ("tokens", "words"), ("ner_tags", "tags")
+_WORDS = "tokens", "words"
+ENTITY_COLUMNS = "ner_tags", "tags"
+WORD_TAG_COLUMNS = "upos", "pos_tags", "tags"
+"""Columns of datasets that hold tags of named entities, and of words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +34,20 @@ class Sentence:
     tags: tuple[str, ...]
 
 
-def sentences_or_errors(path: Path) -> Iterator[Sentence | LingraftError]:
-    """Yield the sentences of a file as they stand there, and an error in place of each that is none."""
+def sentences_or_errors(path: Path, named_entities: bool = True) -> Iterator[Sentence | LingraftError]:
+    """Yield the sentences of a file as they stand there, and an error in place of each that is none.
+
+    Args:
+        path: the file.
+        named_entities: whether tags must be those of named entities; else they may be any.
+    """
     empty = True
     try:
         lines = enumerate(read_lines(path), start=1)
         for filled, group in groupby(lines, key=_is_word):
             if filled:
                 empty = False
-                yield _sentence_or_error(list(group), path)
+                yield _sentence_or_error(list(group), path, named_entities)
     except LingraftError as error:
         yield error
         return
@@ -49,18 +57,27 @@ def sentences_or_errors(path: Path) -> Iterator[Sentence | LingraftError]:
         )
 
 
-def sentences_of_rows(rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str]) -> Iterator[Sentence]:
-    """Yield sentences from a dataset's rows with words in 'tokens' (or 'words') and tags in 'ner_tags' (or 'tags').
+def sentences_of_rows(
+    rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str], named_entities: bool = True
+) -> Iterator[Sentence]:
+    """Yield sentences from a dataset's rows with words in 'tokens' (or 'words') and tags in one of `ENTITY_COLUMNS`, or
+    of `WORD_TAG_COLUMNS`.
 
-    `names` are those of its tag numbers; empty where it stores the tags themselves.
+    Args:
+        rows: cells by column.
+        origin: name of the dataset, for messages.
+        names: names of its tag numbers; empty where it stores the tags themselves.
+        named_entities: whether tags must be those of named entities; else they may be any.
 
     Raises:
         TextError: a column is missing, words and tags differ in number, or a tag is unknown.
     """
+    columns = ENTITY_COLUMNS if named_entities else WORD_TAG_COLUMNS
     for number, cells in enumerate(rows):
         row = Row(f"{origin}, row {number}", cells)
         words = [_word(word, row.place) for word in cells[find_column(row, _WORDS)]]
-        tags = [_tag(class_of(tag, row.place, names), row.place) for tag in cells[find_column(row, _TAGS)]]
+        found = [class_of(tag, row.place, names) for tag in cells[find_column(row, columns)]]
+        tags = [_tag(tag, row.place, named_entities) for tag in found]
         if len(words) != len(tags):
             raise TextError(f"{row.place}: {len(words)} words, but {len(tags)} tags. Give each word one tag.")
         yield Sentence(row.place, tuple(words), tuple(tags))
@@ -87,7 +104,7 @@ def _is_word(numbered_line: tuple[int, str]) -> bool:
     return bool(line.strip()) and not line.startswith(_DOCUMENT_START)
 
 
-def _sentence_or_error(lines: list[tuple[int, str]], path: Path) -> Sentence | LingraftError:
+def _sentence_or_error(lines: list[tuple[int, str]], path: Path, named_entities: bool) -> Sentence | LingraftError:
     words, tags = [], []
     try:
         for number, line in lines:
@@ -98,18 +115,20 @@ def _sentence_or_error(lines: list[tuple[int, str]], path: Path) -> Sentence | L
                     f"{place}: {line[:40]!r} has no tag. Expected a word, then a tab or a space, then its tag."
                 )
             words.append(cells[0].strip())
-            tags.append(_tag(cells[-1].strip(), place))
+            tags.append(_tag(cells[-1].strip(), place, named_entities))
     except TextError as error:
         return error
     return Sentence(f"{path}, line {lines[0][0]}", tuple(words), tuple(tags))
 
 
-def _tag(tag: str, place: str) -> str:
-    if not _TAG.fullmatch(tag):
+def _tag(tag: str, place: str, named_entities: bool) -> str:
+    if named_entities and not _TAG.fullmatch(tag):
         raise TextError(
             f"{place}: {tag!r} is no tag of a named entity: 'O', or B-, I-, E- or S- and a kind, such as 'B-PER'. "
-            "Convert the tags, or check which column they are in."
+            "Convert the tags, or check which column they are in; parts of speech need evaluation = 'words'."
         )
+    if not tag:
+        raise TextError(f"{place}: a word has an empty tag. Give it one, or remove the sentence.")
     return tag
 
 

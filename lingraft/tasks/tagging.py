@@ -1,12 +1,15 @@
-"""Named entities (PAN-X, CoNLL): a linear layer at each token, span F1.
+"""Tags of words: a linear layer at each token; named entities (PAN-X, CoNLL) by span F1, parts of speech by accuracy.
 
 The first piece of each word carries its tag; further pieces are not predicted.
 
 Legend: B batch, T tokens, D width, C tags, N tokens of a whole batch.
 """
 
+import operator
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -18,6 +21,7 @@ from lingraft.data.masking import NOT_PREDICTED
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, init_weights
 from lingraft.model.heads import token_layers
+from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.pairs import pad, word_pieces
 from lingraft.tasks.spans import OUTSIDE, span_scores, span_tally
 from lingraft.tasks.tagged_sentences import Sentence
@@ -87,9 +91,15 @@ class Tagged:
 
 
 class Tagging:
-    """The kind of task that finds the named entities of sentences given as words; implements `TaskKind`."""
+    """The kind of task that tags the words of sentences; implements `TaskKind`.
 
-    metric = "F1"
+    Args:
+        judges_words: whether every word's tag is judged, rather than the named entities that tags stand for.
+    """
+
+    def __init__(self, judges_words: bool = False) -> None:
+        self._judges_words = judges_words
+        self.metric = "accuracy" if judges_words else "F1"
 
     def labels(self, examples: Sequence[Sentence]) -> list[str]:
         """Return the tags of a training set; see `TaskKind`."""
@@ -134,9 +144,11 @@ class Tagging:
         return F.cross_entropy(logits_NC, labels_N, reduction="sum") / (labels_N != NOT_PREDICTED).sum().clamp(min=1)
 
     def judge(self, net: Tagger, data: Tagged, language: str) -> TaskEvaluation:
-        """Return span F1 as seqeval has it, beside that of the best constant tag."""
+        """Return the accuracy of words, or span F1 as seqeval has it, beside that of the best constant tag."""
         true = [sentence.tags for sentence in data.sentences]
         predicted = predicted_tags(net, data)
+        if self._judges_words:
+            return _word_accuracy(true, predicted)
         found = span_scores(true, predicted)
         return TaskEvaluation(
             score=found.f1,
@@ -144,6 +156,13 @@ class Tagging:
             tally=span_tally(true, predicted),
             others={"precision": found.precision, "recall": found.recall},
         )
+
+
+def _word_accuracy(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> TaskEvaluation:
+    right = [sum(map(operator.eq, tags, found)) for tags, found in zip(true, predicted, strict=True)]
+    tally = ItemCounts.of(right, [*map(len, true)])
+    most_frequent = max(Counter(chain.from_iterable(true)).values())
+    return TaskEvaluation(score=tally.score, baseline=most_frequent / sum(map(len, true)), tally=tally)
 
 
 @torch.inference_mode()

@@ -110,6 +110,12 @@ def test_mlqas_evaluation_is_for_questions_only(kind: str) -> None:
     assert with_tasks(task(kind="questions", evaluation="mlqa")).task().evaluation == "mlqa"
 
 
+def test_every_word_is_judged_of_tags_only() -> None:
+    message = refusal(task(kind="questions", evaluation="words"))
+    assert "tasks.0: evaluation 'words' is for kind 'tags' only, and kind is 'questions'. Leave it out." in message
+    assert with_tasks(task(kind="tags", evaluation="words")).task().evaluation == "words"
+
+
 def test_a_language_that_the_project_lacks_is_ignored_unless_it_is_the_only_one() -> None:
     asked = {language: {"text": "a", "text_pair": "b"} for language in ("de", "fr")}
     made = with_tasks(task(languages=["de", "fr"], examples=asked)).task()

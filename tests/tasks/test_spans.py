@@ -16,6 +16,10 @@ from lingraft.tasks.spans import Span, span_scores, spans
         ("B-PER I-LOC", {Span("PER", 0, 1), Span("LOC", 1, 2)}),
         ("B-PER I-PER E-PER S-PER", {Span("PER", 0, 3), Span("PER", 3, 4)}),
         ("B-work-of-art I-work-of-art", {Span("work-of-art", 0, 2)}),
+        (
+            "NOUN INTJ INTJ B I E",
+            {Span(tag, place, place + 1) for place, tag in enumerate(["NOUN", "INTJ", "INTJ", "B", "I", "E"])},
+        ),
     ],
 )
 def test_spans_begin_where_a_tag_does_not_continue_the_one_before(tags: str, expected: set[Span]) -> None:

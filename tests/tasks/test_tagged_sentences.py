@@ -62,6 +62,18 @@ def test_a_word_without_a_proper_tag_is_named(tmp_path: Path, text: str, message
         found(write(tmp_path / "dev.tsv", text))
 
 
+def test_parts_of_speech_are_taken_where_every_word_is_judged(tmp_path: Path) -> None:
+    path = write(tmp_path / "test.tsv", "Köln\tPROPN\nist\tAUX\n")
+    [sentence] = raise_errors(sentences_or_errors(path, named_entities=False))
+    assert sentence.tags == ("PROPN", "AUX")
+    with pytest.raises(TextError, match=r"'PROPN' is no tag of a named entity.* evaluation = 'words'"):
+        found(path)
+    with pytest.raises(TextError, match="line 1: a word has an empty tag"):
+        list(raise_errors(sentences_or_errors(write(tmp_path / "empty.tsv", "Köln\t\n"), named_entities=False)))
+    rows = [{"tokens": ["Köln"], "ner_tags": ["B-LOC"], "pos_tags": ["PROPN"]}]
+    assert [each.tags for each in sentences_of_rows(rows, "set", [], named_entities=False)] == [("PROPN",)]
+
+
 @pytest.mark.parametrize("columns", [("tokens", "ner_tags"), ("words", "tags")])
 def test_tag_numbers_of_a_dataset_become_tags(columns: tuple[str, str]) -> None:
     rows = [

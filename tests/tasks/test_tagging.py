@@ -76,6 +76,18 @@ def test_words_that_do_not_fit_a_block_are_judged_as_outside_and_their_sentence_
     assert 0 < seen < 41
 
 
+def test_parts_of_speech_are_judged_by_the_words_that_are_right(pieces: Tokenizer) -> None:
+    task, tags = Tagging(judges_words=True), LABELS
+    long = sentence("ba " * 40 + "ba", "B-LOC " * 40 + "B-LOC")
+    data = task.prepare([long, sentence("ba de", "B-LOC O")], tags, pieces, shape(block_tokens=12))
+    judged = task.judge(constant("B-LOC"), data, "de")
+    seen = sum(label != NOT_PREDICTED for label in data.labels[0])
+    assert (task.metric, judged.score) == ("accuracy", pytest.approx((seen + 1) / 43))
+    assert judged.baseline == pytest.approx(42 / 43)
+    assert judged.tally.found_N.tolist() == [seen, 1]
+    assert judged.tally.out_of_N.tolist() == [41, 2]
+
+
 def test_a_tag_that_the_task_does_not_know_is_refused_with_those_it_does(pieces: Tokenizer) -> None:
     with pytest.raises(
         TextError, match=r"row 0: a word has tag 'B-ORG'; the task knows \['B-LOC', .*Correct the tag, or"

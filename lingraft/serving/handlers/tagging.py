@@ -1,4 +1,4 @@
-"""Named entities of texts, with offsets into the text as it was sent.
+"""Named entities of texts, or words with their tags, with offsets into the text as it was sent.
 
 A response lists the entities of all texts one after the other, since texts have different numbers of them.
 
@@ -59,8 +59,8 @@ class _Entity(NamedTuple):
 def _outputs(_: OutputSizes) -> list[TensorSpec]:
     return [
         TensorSpec("text_index", "INT32", [-1], "text of each entity, from 0"),
-        TensorSpec(ENTITY, "BYTES", [-1], "the entity as it stands in the text"),
-        TensorSpec(KIND, "BYTES", [-1], "its kind, such as PER"),
+        TensorSpec(ENTITY, "BYTES", [-1], "the entity, or word, as it stands in the text"),
+        TensorSpec(KIND, "BYTES", [-1], "its kind, such as PER; of a word, its tag"),
         TensorSpec("start", "INT32", [-1], "its first character, counted in Unicode code points"),
         TensorSpec("end", "INT32", [-1], "one behind its last"),
         TensorSpec(SCORE, "FP32", [-1], "mean probability of its words' tags"),
