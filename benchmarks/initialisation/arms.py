@@ -12,7 +12,6 @@ from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.training import Adaptation, MiniBuilding
-from lingraft.config.translations import Alignment
 
 PROGRESSIVE = "progressive"
 SYSTEMS = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT, PROGRESSIVE)
@@ -94,9 +93,11 @@ def _starting(recipe: Recipe, start: Start, resources: Resources) -> Recipe | No
     targets = tuple(one for one in recipe.targets if start not in (Start.DICTIONARY, Start.PAIRS) or one in files)
     if not targets:
         return None
-    alignment = Alignment(
-        parallel=files if start is Start.PAIRS else {}, dictionary=files if start is Start.DICTIONARY else {}
-    )
+    resource = {
+        "parallel": files if start is Start.PAIRS else {},
+        "dictionary": files if start is Start.DICTIONARY else {},
+    }
+    alignment = recipe.alignment.model_copy(update=resource)
     return recipe.model_copy(update={"adaptation": adaptation, "alignment": alignment, "targets": targets})
 
 

@@ -29,6 +29,7 @@ from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, FinetuningRun, Plan
 from lingraft.comparison.records import EvalResult, save_eval_result
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
+from lingraft.data.bilingual_dictionary import judged_hashes
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
@@ -36,7 +37,16 @@ from lingraft.errors import ArtifactError
 from lingraft.jobs.job import CHECKPOINTS, EMBEDDINGS, Job, LanguageDirs, Watch, unwatched
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
 from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
-from lingraft.stages.alignment_probe import FEWEST_PAIRS, PART, Reference, probe_of, reference_tensors
+from lingraft.stages.alignment_probe import (
+    FEWEST_PAIRS,
+    PART,
+    AlignmentProbe,
+    Reference,
+    held_out_lines,
+    probe_of,
+    probe_of_lines,
+    reference_tensors,
+)
 from lingraft.stages.evaluate import load_tasks, masked_test_blocks
 from lingraft.stages.results import SeedScores
 from lingraft.stages.task_tests import TaskInputs, task_test
@@ -291,7 +301,12 @@ class ArmEvaluation(_Evaluation, frozen=True):
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        return {**super().settings, **({"only_ends": True} if self.only_ends else {})}
+        judged = self.models.only == ALIGNMENT and self.language in self.recipe.alignment.judged
+        return {
+            **super().settings,
+            **({"only_ends": True} if self.only_ends else {}),
+            **({"lines": judged_hashes(self.recipe, self.language)} if judged else {}),
+        }
 
     @override
     def make(self, watch: Watch = unwatched) -> Artifact:
@@ -430,22 +445,28 @@ def _alignment_scorer(models: FinetunedModels, reference: Path, target: Language
     """
     primary = models.load()
     tokenizer = Tokenizer.load(target.tokenizer, language)
-    evaluated = Artifact.load(reference, Kind.EVALUATION)
-    blocks = load_blocks(target.blocks, tokenizer, models.planned.recipe.encoder.block_tokens)
-    probe = probe_of(
-        reference=Reference(evaluated.tensors(PART), evaluated.manifest.fingerprint_of(PART)),
-        split="test",
-        source=primary.tokenizer,
-        pieces=tokenizer,
-        text=load_text(target.text, language),
-        blocks=open_split(blocks, "test"),
-    )
+    recipe, top = models.planned.recipe, models.layers
+    if language in recipe.alignment.judged:
+        probe: AlignmentProbe | None = probe_of_lines(
+            primary, held_out_lines(recipe, language, "test"), tokenizer, (top,)
+        )
+    else:
+        evaluated = Artifact.load(reference, Kind.EVALUATION)
+        blocks = load_blocks(target.blocks, tokenizer, recipe.encoder.block_tokens)
+        probe = probe_of(
+            reference=Reference(evaluated.tensors(PART), evaluated.manifest.fingerprint_of(PART)),
+            split="test",
+            source=primary.tokenizer,
+            pieces=tokenizer,
+            text=load_text(target.text, language),
+            blocks=open_split(blocks, "test"),
+        )
     if probe is None:
         raise ArtifactError(
             f"alignment of {language!r} cannot be measured: its text and the source's have fewer than {FEWEST_PAIRS} "
             "parallel paragraphs or shared pieces in the test split. Give more text."
         )
-    pairs, top = probe, models.layers
+    pairs = probe
 
     def score(learned: Embeddings) -> ScoreWithBaseline:
         primary.swap_in(learned)

@@ -1,8 +1,10 @@
 """Parallel text and dictionaries of a recipe, by which rows of a new language are aligned with the source's."""
 
+import operator
 from collections.abc import Collection
 from typing import Annotated, Self
 
+import pydantic
 from pydantic import BeforeValidator, Field
 
 from lingraft.config.section import Language, Section
@@ -32,6 +34,12 @@ class Alignment(Section):
         "{ tr = ['news.en', 'news.tr'] }; here or as URIs, plain or .gz, .xz or .zst. A few thousand lines help; the "
         "measure of transfer uses them, too.",
     )
+    judged: dict[Language, ParallelText] = Field(
+        {},
+        exclude_if=operator.not_,
+        description="Further sentences with their translations, by language and in the same form, that nothing is "
+        "learned from: the measure of transfer takes them in place of lines of `parallel`.",
+    )
     dictionary: dict[Language, Annotated[str, Field(min_length=1)]] = Field(
         {},
         description="Word lists from the source language, by language, for those without parallel text, such as "
@@ -40,11 +48,21 @@ class Alignment(Section):
         "recognised and turned round.",
     )
 
+    @pydantic.model_validator(mode="after")
+    def _judges_what_is_not_learned(self) -> Self:
+        if both := [language for language, files in self.judged.items() if files == self.parallel.get(language)]:
+            raise ValueError(
+                f"judged names the files of parallel for {both}, from which languages learn. Leave them out of judged: "
+                "of parallel, some lines are held out for the measure"
+            )
+        return self
+
     def only_in(self, languages: Collection[str]) -> Self:
         """Return the section without files for other languages."""
         parallel = {language: files for language, files in self.parallel.items() if language in languages}
+        judged = {language: files for language, files in self.judged.items() if language in languages}
         dictionary = {language: file for language, file in self.dictionary.items() if language in languages}
-        return self.model_copy(update={"parallel": parallel, "dictionary": dictionary})
+        return self.model_copy(update={"parallel": parallel, "judged": judged, "dictionary": dictionary})
 
 
 def is_default(section: Alignment) -> bool:

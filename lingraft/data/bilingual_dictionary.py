@@ -82,7 +82,7 @@ def translation_hashes(recipe: Recipe, language: str) -> dict[str, str]:
 
 
 def parallel_hashes(recipe: Recipe, language: str) -> dict[str, str]:
-    """Hash the sentences of [alignment] that a language's alignment is measured over, whatever its rows start from.
+    """Hash the sentences of [alignment] that a language may learn from.
 
     Returns:
         The SHA-256 of their files' contents under "translations"; an empty dict if there are none.
@@ -92,6 +92,19 @@ def parallel_hashes(recipe: Recipe, language: str) -> dict[str, str]:
     """
     sentences = recipe.alignment.parallel.get(language)
     return {} if sentences is None else hash_parallel(sentences)
+
+
+def judged_hashes(recipe: Recipe, language: str) -> dict[str, str]:
+    """Hash the sentences of [alignment] that a language's alignment is measured over.
+
+    Returns:
+        The SHA-256 of their files' contents under "translations"; an empty dict if there are none.
+
+    Raises:
+        TextError: a file is missing or cannot be read.
+    """
+    judged = recipe.alignment.judged.get(language)
+    return parallel_hashes(recipe, language) if judged is None else hash_parallel(judged)
 
 
 def pair_hashes(recipe: Recipe, language: str) -> dict[str, str]:

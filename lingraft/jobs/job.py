@@ -22,7 +22,7 @@ from lingraft.artifacts.names import mini_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.console import say
-from lingraft.data.bilingual_dictionary import pair_hashes, parallel_hashes, translation_hashes
+from lingraft.data.bilingual_dictionary import judged_hashes, pair_hashes, translation_hashes
 from lingraft.jobs.launchable import Input, InputList, Launchable, OptionalInput, Output, Role, none_if_empty
 from lingraft.tasks.fingerprints import marks_of
 from lingraft.training.schedule import read_curve
@@ -667,7 +667,7 @@ class LanguageEvaluationJob(_LanguageJob, frozen=True):
 
     @override
     def outside(self) -> Mapping[str, Any]:
-        return {**_test_marks(self.recipe, self.tag), **parallel_hashes(self.recipe, self.tag)}
+        return {**_test_marks(self.recipe, self.tag), **judged_hashes(self.recipe, self.tag)}
 
     @override
     def make(self, watch: Watch = unwatched) -> Artifact:

@@ -68,9 +68,9 @@ def resource_problems(
         taken: samples of text by language; the resources of these languages are looked at.
         detector: detector of languages; None: they are not checked.
     """
-    parallel = {language: files for language, files in recipe.alignment.parallel.items() if language in taken}
-    dictionary = {language: file for language, file in recipe.alignment.dictionary.items() if language in taken}
-    for language, files in parallel.items():
+    alignment = recipe.alignment.only_in(taken)
+    dictionary = alignment.dictionary
+    for language, files in chain(alignment.parallel.items(), alignment.judged.items()):
         looked = scan_pairs(pairs_or_errors(files), file_names(files))
         wrong = language_problems(looked, (recipe.source, language), detector)
         yield from ((language, message) for message in [*looked.errors, *wrong])

@@ -188,11 +188,11 @@ def language_probe(
 ) -> AlignmentProbe | None:
     """Pair a language with the source by the best data that there are.
 
-    Lines of the recipe's parallel text that nothing was learned from come first; every other one is of the dev split.
-    Without them, pairs are those of `probe_of`.
+    Lines that nothing was learned from come first: the recipe's own for this, or some of its parallel text; every other
+    one is of the dev split. Without them, pairs are those of `probe_of`.
 
     Args:
-        recipe: recipe, whose [alignment] names parallel text.
+        recipe: recipe, whose [alignment] names lines.
         primary: primary with its own vocabulary.
         pieces: tokenizer of the language.
         split: split that is compared, dev or test.
@@ -207,7 +207,7 @@ def language_probe(
         AlignmentError: the evaluation is of another primary.
         ArtifactError: the evaluation is not one of a source, or damaged.
     """
-    if lines := _held_out_lines(recipe, pieces.language, split):
+    if lines := held_out_lines(recipe, pieces.language, split):
         return probe_of_lines(primary, lines, pieces, (recipe.adaptation.depth, primary.encoder.shape.layers))
     reference = Reference.load(evaluation, primary) if evaluation else None
     if reference is None:
@@ -215,19 +215,25 @@ def language_probe(
     return probe_of(reference=reference, split=split, source=primary.tokenizer, pieces=pieces, text=text, blocks=blocks)
 
 
-def _held_out_lines(recipe: Recipe, language: str, split: SplitName) -> list[tuple[str, str]]:
-    """Pairs of [alignment] that nothing was learned from, in which both sides have text; none if they are few."""
-    files = recipe.alignment.parallel.get(language)
+def held_out_lines(recipe: Recipe, language: str, split: SplitName) -> list[tuple[str, str]]:
+    """Return pairs of [alignment] that nothing was learned from, in which both sides have text; none if they are few.
+
+    Raises:
+        TextError: a file cannot be read, or is no parallel text.
+    """
+    judged = recipe.alignment.judged.get(language)
+    files = judged or recipe.alignment.parallel.get(language)
     if files is None:
         return []
-    kept = ((pair.source, pair.target) for pair in read_pairs(files) if is_held_out(pair))
+    kept = ((pair.source, pair.target) for pair in read_pairs(files) if judged or is_held_out(pair))
     lines = [*islice(kept, JUDGED.index(split), len(JUDGED) * MOST_PAIRS, len(JUDGED))]
     if len(lines) >= FEWEST_PAIRS:
         return lines
+    enough = len(JUDGED) * FEWEST_PAIRS * (1 if judged else HELD_OUT_EVERY)
     say(
         f"{file_names(files)}: of these pairs, {len(lines)} are held out to measure alignment of {language!r} on the "
         f"{split} split, fewer than {FEWEST_PAIRS}. Parallel paragraphs are compared instead, else shared pieces. To "
-        f"have lines compared, give about {len(JUDGED) * HELD_OUT_EVERY * FEWEST_PAIRS} pairs or more."
+        f"have lines compared, give about {enough} pairs or more."
     )
     return []
 

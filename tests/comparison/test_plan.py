@@ -163,6 +163,21 @@ def test_arms_that_differ_in_their_start_share_a_primary_and_nothing_that_follow
     assert not {job.inputs["text"] for job in compared} & {made[reference].inputs["text"]}
 
 
+def test_alignment_over_other_lines_is_measured_anew(tmp_path: Path) -> None:
+    lines = tmp_path / "judged.tsv"
+    drawn = changed(recipe(tmp_path), "alignment", judged={"de": str(lines)}).for_system(System.MINIJOINT)
+    comparison = replace(comparison_of_arms(drawn, [Arm(drawn)]), measures_alignment=True)
+    judging = [job for job in comparison_jobs(comparison, tmp_path) if "reference" in job.inputs]
+    marks = []
+    for text in ("one\teins\n", "two\tzwei\n"):
+        lines.write_text(text)
+        marks.append([job.settings.get("lines") for job in judging])
+    assert len(judging) == len(drawn.targets)
+    for each in marks:
+        assert sum(mark is not None for mark in each) == 1
+    assert marks[0] != marks[1]
+
+
 def test_things_are_found_by_name_and_others_refused(tmp_path: Path) -> None:
     found = plan(tmp_path)
     for arm in found.arms:

@@ -156,7 +156,11 @@ def test_every_mistake_is_listed_at_once() -> None:
             {"alignment.parallel": {"de": ["a", "a"]}},
             ["alignment.parallel.de:", "two different files", "given: ['a', 'a']"],
         ),
-        ({"alignment.pairs": {}}, ["alignment.pairs: unknown key", "dictionary, parallel"]),
+        ({"alignment.pairs": {}}, ["alignment.pairs: unknown key", "dictionary, judged, parallel"]),
+        (
+            {"alignment": {"parallel": {"de": "de.tsv"}, "judged": {"de": "de.tsv"}}},
+            ["judged names the files of parallel for ['de'], from which languages learn"],
+        ),
         ({"adaptation.pairs": {}}, ["adaptation.pairs needs sentences", "['de', 'tr'] have none"]),
         (
             {"adaptation.pairs": {}, "adaptation.judge_every_steps": 5},

@@ -6,6 +6,7 @@ import pytest
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
+from lingraft.data.bilingual_dictionary import hash_parallel, judged_hashes, parallel_hashes
 from lingraft.data.blocks import open_split
 from lingraft.data.parallel_text import Pair
 from lingraft.data.parallel_text import is_held_out as is_held_out
@@ -140,6 +141,21 @@ def test_lines_held_out_of_parallel_text_are_measured_on_half_of_them_in_each_sp
     assert dev.mark != test.mark
     file.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs if not is_held_out(pair)))
     assert language_probe(recipe, primary, pieces, "test", None, blocks, None) is None
+
+
+def test_lines_that_only_the_measure_has_come_before_parallel_text(
+    workshop: Workshop, primary: Primary, tmp_path: Path
+) -> None:
+    pieces, blocks = Tokenizer.load(workshop.tokenizers["de"]), held_out(workshop, "de")
+    for name, count in (("learned", 1000), ("judged", 101)):
+        (tmp_path / name).write_text("".join(f"ba de ki {n} {name}\tmu na pe {n}\n" for n in range(count)))
+    files = {name: {"de": str(tmp_path / name)} for name in ("learned", "judged")}
+    recipe = changed(workshop.recipe, "alignment", parallel=files["learned"], judged=files["judged"])
+    dev, test = (language_probe(recipe, primary, pieces, split, None, blocks, None) for split in JUDGED)
+    assert dev
+    assert test
+    assert (dev.pairs, test.pairs) == (51, 50)
+    assert judged_hashes(recipe, "de") == hash_parallel(str(tmp_path / "judged")) != parallel_hashes(recipe, "de")
 
 
 def test_too_few_held_out_lines_are_told_and_the_result_names_what_was_measured_instead(
