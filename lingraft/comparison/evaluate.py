@@ -26,7 +26,7 @@ from lingraft.artifacts.failures import (
 )
 from lingraft.artifacts.manifest import Kind
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, FinetuningRun, PlannedPrimary
-from lingraft.comparison.records import EvalResult, save_eval_result
+from lingraft.comparison.records import EvalResult, eval_item, save_eval_result
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.data.bilingual_dictionary import judged_hashes
@@ -50,6 +50,7 @@ from lingraft.stages.alignment_probe import (
 from lingraft.stages.evaluate import load_tasks, masked_test_blocks
 from lingraft.stages.results import SeedScores
 from lingraft.stages.task_tests import TaskInputs, task_test
+from lingraft.tasks.item_counts import ItemCounts
 from lingraft.training import masked_lm, precision
 
 Found = TypeVar("Found")
@@ -61,6 +62,8 @@ class ScoreWithBaseline(NamedTuple):
     scores: SeedScores
     """Share by finetuning seed; for masked tokens and alignment, which need no finetuning, by pretraining seed."""
     baseline: float
+    items: dict[int, ItemCounts]
+    """Counts that the scores are made of, by the same seeds."""
 
 
 Scorer = Callable[[Embeddings], ScoreWithBaseline]
@@ -152,7 +155,7 @@ def evaluate_language(
     language: str,
     reference: Path | None = None,
     only_ends: bool = False,
-) -> EvalResult:
+) -> tuple[EvalResult, dict[str, ItemCounts]]:
     """Evaluate the learning curves of one language in one arm: on masked tokens and on each task that covers the
     language.
 
@@ -166,6 +169,9 @@ def evaluate_language(
         language: tag of the language.
         reference: result of `ReferenceJob` for the same primary; alignment is measured with it.
         only_ends: whether only the first and the last checkpoint are evaluated.
+
+    Returns:
+        The curves, and the counts that the last checkpoint's scores are made of, by `eval_item`.
     """
     inputs = (*target, *([reference] if reference else ()), models.primary, curve / EMBEDDINGS)
     scorers: dict[str, Callable[[], Scorer]] = {}
@@ -179,14 +185,15 @@ def evaluate_language(
         )
     cells = []
     baselines: dict[str, float] = {}
+    items: dict[str, ItemCounts] = {}
     for name, begin in scorers.items():
         title = f"judging of {name!r} in {language!r}: {arm.title}"
         with _evaluation_precision(arm.recipe):
             work = partial(_score_checkpoints, begin, curve / CHECKPOINTS, only_ends)
             found, failed = _result_or_reason(title, inputs, work)
-        points, baseline = found or ((), None)
-        if baseline is not None:
-            baselines[name] = baseline
+        if found:
+            baselines[name] = found.last.baseline
+            items |= {eval_item(name, seed): counts for seed, counts in found.last.items.items()}
         cells.append(
             Cell(
                 system=arm.system,
@@ -194,11 +201,11 @@ def evaluate_language(
                 language=language,
                 task=name,
                 pretraining_seed=arm.seed,
-                points=points,
+                points=found.points if found else (),
                 failed=failed,
             )
         )
-    return EvalResult(
+    judged = EvalResult(
         language=language,
         cells=tuple(cells),
         baselines=baselines,
@@ -206,6 +213,7 @@ def evaluate_language(
         text_bytes=_text_bytes_or_none(models, target, language),
         machine=precision.device_name(),
     )
+    return judged, items
 
 
 def evaluate_source(models: FinetunedModels, source: LanguageDirs) -> EvalResult:
@@ -310,7 +318,7 @@ class ArmEvaluation(_Evaluation, frozen=True):
 
     @override
     def make(self, watch: Watch = unwatched) -> Artifact:
-        found = evaluate_language(
+        found, items = evaluate_language(
             arm=self.arm,
             models=self.models,
             target=self.dirs,
@@ -319,7 +327,7 @@ class ArmEvaluation(_Evaluation, frozen=True):
             reference=self.reference,
             only_ends=self.only_ends,
         )
-        return save_eval_result(found, self.out)
+        return save_eval_result(found, self.out, items)
 
 
 class PrimaryEvaluation(_Evaluation, frozen=True):
@@ -369,7 +377,7 @@ class ReferenceJob(_Evaluation, frozen=True):
         blocks = load_blocks(self.dirs.blocks, primary.tokenizer, self.recipe.encoder.block_tokens)
         with _evaluation_precision(self.recipe):
             tensors = reference_tensors(primary, text, blocks, (self.models.layers,), ("test",))
-        return save_eval_result(EvalResult(language=self.language), self.out, {PART: tensors})
+        return save_eval_result(EvalResult(language=self.language), self.out, parts={PART: tensors})
 
 
 def _evaluation_precision(recipe: Recipe) -> AbstractContextManager[object]:
@@ -391,10 +399,12 @@ def _result_or_reason(
         return None, f"{title}: {format_error(error)}"
 
 
-def _score_checkpoints(
-    begin: Callable[[], Scorer], checkpoints: Path, only_ends: bool
-) -> tuple[tuple[CurvePoint, ...], float | None]:
-    """Return the points of a learning curve, and the score of the trivial answer."""
+class _Curve(NamedTuple):
+    points: tuple[CurvePoint, ...]
+    last: ScoreWithBaseline
+
+
+def _score_checkpoints(begin: Callable[[], Scorer], checkpoints: Path, only_ends: bool) -> _Curve:
     folders = sorted(checkpoints.glob("step-*"))
     if only_ends:
         folders = [folder for folder in folders if folder in (folders[0], folders[-1])]
@@ -402,13 +412,12 @@ def _score_checkpoints(
         raise ArtifactError(f"{checkpoints} holds no checkpoints. Remove the adaptation beside it, and run it again.")
     score = begin()
     points = []
-    baseline = None
     for folder in folders:
         learned = load_embeddings(folder)
-        scores, baseline = score(learned)
+        last = score(learned)
         cost = learned.manifest.cost
-        points.append(CurvePoint(step=cost.steps, flops=cost.flops, elapsed_s=cost.elapsed_s, scores=scores))
-    return tuple(points), baseline
+        points.append(CurvePoint(step=cost.steps, flops=cost.flops, elapsed_s=cost.elapsed_s, scores=last.scores))
+    return _Curve((*points,), last)
 
 
 def _masked_scorer(models: FinetunedModels, target: LanguageDirs, language: str) -> Scorer:
@@ -423,14 +432,17 @@ def _masked_scorer(models: FinetunedModels, target: LanguageDirs, language: str)
 
     def score(learned: Embeddings) -> ScoreWithBaseline:
         primary.swap_in(learned)
-        return ScoreWithBaseline(_masked_scores(models, primary, blocks_NT, models.layers), baseline)
+        return _scored({models.planned.seed: _masked_counts(primary, blocks_NT, models.layers)}, baseline)
 
     return score
 
 
-def _masked_scores(models: FinetunedModels, primary: Primary, blocks_NT: Tensor, layers: int) -> SeedScores:
-    found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (layers,))[layers]
-    return SeedScores(by_seed={models.planned.seed: found})
+def _masked_counts(primary: Primary, blocks_NT: Tensor, layers: int) -> ItemCounts:
+    return masked_lm.accuracy_counts(primary.encoder.to(precision.device()), blocks_NT, (layers,))[layers]
+
+
+def _scored(items: dict[int, ItemCounts], baseline: float) -> ScoreWithBaseline:
+    return ScoreWithBaseline(SeedScores(by_seed={seed: one.score for seed, one in items.items()}), baseline, items)
 
 
 def _most_frequent_share(blocks_NT: Tensor, special: Sequence[int]) -> float:
@@ -470,8 +482,7 @@ def _alignment_scorer(models: FinetunedModels, reference: Path, target: Language
 
     def score(learned: Embeddings) -> ScoreWithBaseline:
         primary.swap_in(learned)
-        found = pairs.measure(primary.encoder, (top,))[top].scores.accuracy
-        return ScoreWithBaseline(SeedScores(by_seed={models.planned.seed: found}), 1 / pairs.pairs)
+        return _scored({models.planned.seed: pairs.measure(primary.encoder, (top,))[top].tally}, 1 / pairs.pairs)
 
     return score
 
@@ -495,8 +506,7 @@ def _task_scorer(
         for model in finetuned:
             model.swap_in(embeddings)
             judged[model.seed] = test.judge(model)
-        by_seed = {seed: one.score for seed, one in judged.items()}
-        return ScoreWithBaseline(SeedScores(by_seed=by_seed), judged[finetuned[0].seed].baseline)
+        return _scored({seed: one.tally for seed, one in judged.items()}, judged[finetuned[0].seed].baseline)
 
     return score
 
@@ -504,7 +514,8 @@ def _task_scorer(
 def _masked_in_source(models: FinetunedModels, source: LanguageDirs, layers: int) -> SeedScores:
     primary, recipe = models.load(), models.planned.recipe
     blocks = load_blocks(source.blocks, primary.tokenizer, recipe.encoder.block_tokens)
-    return _masked_scores(models, primary, masked_test_blocks(recipe, blocks), layers)
+    counts = _masked_counts(primary, masked_test_blocks(recipe, blocks), layers)
+    return SeedScores(by_seed={models.planned.seed: counts.score})
 
 
 def _task_in_source(task: Task, models: FinetunedModels, layers: int, source: LanguageDirs) -> SeedScores:

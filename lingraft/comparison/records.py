@@ -17,7 +17,9 @@ from lingraft.config.tasks import Task, TaskKindName
 from lingraft.errors import ArtifactError
 from lingraft.reports.paper.published import DISTANCES, SCORES
 from lingraft.reports.paper.records import Cell, LanguageFacts, PaperRecords, SourceCell, TaskFacts
-from lingraft.stages.results import RESULT_FILE, Result
+from lingraft.stages.results import ITEMS_FILE, RESULT_FILE, Result
+from lingraft.tasks import item_counts
+from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -55,16 +57,26 @@ class EvalResult(Result):
         )
 
 
+def eval_item(task: str, seed: int) -> str:
+    """Return the name of the counts of a task's test examples."""
+    return f"{task}/{seed}"
+
+
 def save_eval_result(
-    judged: EvalResult, out: Path, parts: "Mapping[str, Mapping[str, Tensor]] | None" = None
+    judged: EvalResult,
+    out: Path,
+    items: Mapping[str, ItemCounts] | None = None,
+    parts: "Mapping[str, Mapping[str, Tensor]] | None" = None,
 ) -> Artifact:
-    """Write an evaluation as an artifact, with tensors by part and name beside it.
+    """Write an evaluation as an artifact, with counts by item, and tensors by part and name, beside it.
 
     Raises:
         ArtifactError: `out` cannot be written.
     """
     with artifact.create(out, Kind.EVALUATION) as draft:
         (draft.folder / RESULT_FILE).write_text(judged.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        if items:
+            item_counts.save(items, draft.folder / ITEMS_FILE)
         for name, tensors in (parts or {}).items():
             draft.tensors(name, tensors)
         draft.facts = {"language": judged.language, "details": {"of": _OF}}

@@ -17,11 +17,15 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.comparison import runner as comparison
 from lingraft.comparison.evaluate import FinetunedModels, evaluate_language, evaluate_source
 from lingraft.comparison.plan import plan_comparison
+from lingraft.comparison.records import eval_item, load_eval_result
 from lingraft.data.blocks import open_split
 from lingraft.jobs.job import LanguageDirs
 from lingraft.reports.paper.records import PaperRecords
 from lingraft.reports.paper.report import MARKDOWN_FILE, PAGE_FILE
 from lingraft.stages import adapt, build_mini, finetune, pretrain
+from lingraft.stages.results import ITEMS_FILE
+from lingraft.tasks import item_counts
+from lingraft.tasks.item_counts import ItemCounts
 from lingraft.training import masked_lm
 from tests.comparison.compared import SAID_FILE, SMALL, Compared, closing_line
 from tests.comparison.project import ARMS, CHECKPOINTS, RECIPE, recipe
@@ -137,17 +141,28 @@ def test_records_and_report_say_what_is_known_of_tasks_and_languages(compared: C
     assert so_far == compared.records
 
 
+def test_the_last_scores_are_kept_item_by_item(compared: Compared) -> None:
+    folders = sorted(path.parent for path in (compared.out / "judged").rglob(ITEMS_FILE))
+    assert folders
+    for folder in folders:
+        for cell in load_eval_result(folder).cells:
+            by_seed = cell.points[-1].scores.by_seed
+            items = item_counts.load(folder / ITEMS_FILE)
+            kept = {seed: items[eval_item(cell.task, seed)].score for seed in by_seed}
+            assert kept == pytest.approx(by_seed)
+
+
 @pytest.mark.parametrize(("precision", "reduced"), [("auto", False), ("bf16", True)])
 def test_judging_is_in_bf16_only_where_the_recipe_asks_for_it(
     compared: Compared, monkeypatch: pytest.MonkeyPatch, precision: str, reduced: bool
 ) -> None:
-    seen, accuracy = [], masked_lm.accuracy
+    seen, counts = [], masked_lm.accuracy_counts
 
-    def watched(*arguments: Any) -> dict[int, float]:
+    def watched(*arguments: Any) -> dict[int, ItemCounts]:
         seen.append(torch.is_autocast_enabled("cpu"))
-        return accuracy(*arguments)
+        return counts(*arguments)
 
-    monkeypatch.setattr(masked_lm, "accuracy", watched)
+    monkeypatch.setattr(masked_lm, "accuracy_counts", watched)
     planned = plan_comparison(compared.recipe.model_copy(update={"precision": precision}))
     arm, out = planned.arms[0], compared.out
     bodies = FinetunedModels(
