@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.initialisation import table
-from benchmarks.initialisation.arms import SYSTEMS, Resources, Start, compared
-from benchmarks.initialisation.page import page
-from benchmarks.initialisation.resources import dictionary, write_pairs
-from benchmarks.pages import RECORD_SUFFIX, command_line, write_record
+from benchmarks.initialisation.arms import SYSTEMS, WHOLE, Resources, Start, compared
+from benchmarks.initialisation.page import page, tasks_of
+from benchmarks.initialisation.picture import drawing
+from benchmarks.initialisation.resources import dictionary, write_lines, write_pairs
+from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_picture, write_record
 from benchmarks.paper.data import on_data
 from benchmarks.speed.machine import commit, described
 from lingraft.artifacts import sync
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     resources = _resources(recipe, given, out)
     comparison = compared(recipe, given.starts, given.systems, given.seeds, resources)
     json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
+    picture = markdown.with_suffix(".png")
     sizes = _sizes(comparison)
     earlier = table.read(json, sizes)
     run = {
@@ -72,12 +74,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = table.merge(earlier, run, [*table.records(comparison, out)], sizes)
         write_record(json, found)
         markdown.parent.mkdir(parents=True, exist_ok=True)
-        write_text(markdown, page(found))
+        write_text(markdown, page(found, picture.name))
 
     write_results()
     for job in run_jobs([*comparison_jobs(comparison, out)]):
         if job.kind is Kind.EVALUATION:
             write_results()
+    made = read_record(json)["records"]
+    if tasks := tasks_of(made):
+        write_picture(picture, drawing(made, tasks, picture.stem).png())
     print(markdown)
 
 
@@ -101,7 +106,12 @@ def _parser() -> argparse.ArgumentParser:
         help=f"some of {', '.join(Start)}",
     )
     parser.add_argument(
-        "--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS, metavar="SYSTEM", help=f"some of {', '.join(SYSTEMS)}"
+        "--systems",
+        nargs="+",
+        choices=SYSTEMS,
+        default=[system for system in SYSTEMS if system != WHOLE],
+        metavar="SYSTEM",
+        help=f"some of {'; '.join(SYSTEMS)}; all but the last if absent",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="of pretraining and adaptation")
     parser.add_argument("--steps", type=int, help="updates from aligned rows; the recipe's if absent")
@@ -114,6 +124,12 @@ def _parser() -> argparse.ArgumentParser:
         "--pairs",
         type=Path,
         help="folder of <source>-<language>.tsv, written there from parallel documents if missing; OUT/pairs if absent",
+    )
+    parser.add_argument(
+        "--lines",
+        metavar="TASK",
+        help="a task whose test examples are translations row by row, as XNLI's are: alignment is measured over their "
+        "first texts; absent: over paragraphs, or shared pieces",
     )
     parser.add_argument("--quick", action="store_true", help="models of a few thousand parameters, to try the command")
     parser.add_argument("--json", type=Path, help="OUT/initialisation.json.xz if absent")
@@ -139,7 +155,18 @@ def _recipe(given: argparse.Namespace, out: Path) -> Recipe:
     if given.data is None:
         return recipe
     data = given.data.resolve()
-    return on_data(recipe, data, out) if isinstance(recipe.text, Folder) else recipe.with_folder(data)
+    recipe = on_data(recipe, data, out) if isinstance(recipe.text, Folder) else recipe.with_folder(data)
+    return _with_lines(recipe, given.lines, out) if given.lines else recipe
+
+
+def _with_lines(recipe: Recipe, task: str, out: Path) -> Recipe:
+    """The recipe with lines that alignment is measured over."""
+    places = {language: out / "lines" / f"{recipe.source}-{language}.tsv" for language in recipe.targets}
+    for language, place in places.items():
+        write_lines(recipe.task(task), recipe.source, language, place)
+    judged = {language: str(place) for language, place in places.items()}
+    alignment = recipe.alignment.model_copy(update={"judged": judged})
+    return recipe.model_copy(update={"alignment": alignment})
 
 
 def _resources(recipe: Recipe, given: argparse.Namespace, out: Path) -> Resources:

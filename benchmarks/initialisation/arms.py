@@ -14,8 +14,10 @@ from lingraft.config.systems import System
 from lingraft.config.training import Adaptation, MiniBuilding
 
 PROGRESSIVE = "progressive"
-SYSTEMS = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT, PROGRESSIVE)
-"""Names of what is compared."""
+WHOLE = "MINIJOINT, whole"
+"""MINIJOINT's primary, adapted over all of its layers: what is lost to its further head, not to the mini-model."""
+SYSTEMS = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT, PROGRESSIVE, WHOLE)
+"""Names of what can be compared."""
 _EARLY = (0.02, 0.06, 0.16)
 _PARTS = 3
 """Checkpoints: after these shares of the updates, where curves are steep, and at equal distances."""
@@ -121,11 +123,19 @@ def _scheduled(adaptation: Adaptation, start: Start) -> Adaptation:
     return adaptation.model_copy(update=changes)
 
 
+def system_of(arm: Arm) -> str:
+    """Return the name, of `SYSTEMS`, of what an arm compares."""
+    if arm.recipe.adaptation.progressive:
+        return PROGRESSIVE
+    is_whole = arm.system is System.MINIJOINT and arm.depth == arm.recipe.encoder.layers
+    return WHOLE if is_whole else str(arm.system)
+
+
 def _recipe_of(recipe: Recipe, name: str, seed: int) -> Recipe:
     layers, heads = recipe.encoder.layers, recipe.encoder.mlm_heads
-    if name == PROGRESSIVE:
-        made = recipe.for_system(System.MINIJOINT, layers)
-        changes = {"progressive": FixedSwitch(kind="fixed", depths=heads), "depth": layers, "seed": seed}
+    if name in (PROGRESSIVE, WHOLE):
+        made, changes = recipe.for_system(System.MINIJOINT, layers), {"depth": layers, "seed": seed}
+        changes |= {"progressive": FixedSwitch(kind="fixed", depths=heads)} if name == PROGRESSIVE else {}
     else:
         made, changes = recipe.for_system(System(name)), {"seed": seed}
     adaptation = made.adaptation.model_copy(update=changes)

@@ -6,80 +6,24 @@ from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.initialisation.arms import SYSTEMS, Start
+from benchmarks.initialisation.costs import NAMES, Costs
 from benchmarks.pages import markdown
 from lingraft.comparison.plan import ALIGNMENT, MASKED
-from lingraft.config.systems import System
-from lingraft.reports.paper.efficiency import NEAR_MAXIMAL, LearningCurve, near_maximal
+from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
 
 _TERA = 1e12
-_REFERENCE = (Start.OVERLAP, System.BL_BASE)
-_NAMES = {
-    Start.OVERLAP: "`overlap`",
-    Start.FITTED: "`fitted`",
-    Start.TEXT: "`aligned`, text alone",
-    Start.DICTIONARY: "`aligned`, dictionary",
-    Start.PAIRS: "`aligned`, sentence pairs",
-}
 _NOT_REACHED = "not reached"
 _UNKNOWN = "–"
 
 Record = dict[str, Any]
 
 
-class Costs:
-    """Compute that each record's adaptation spent until it was near-maximal, the alignment's included.
-
-    Args:
-        records: of one language.
-        task: that decides.
-    """
-
-    def __init__(self, records: Sequence[Record], task: str) -> None:
-        self._task = task
-        self._references = {
-            record["seed"]: record
-            for record in records
-            if (record["start"], record["system"]) == _REFERENCE and task in record["scores"]
-        }
-
-    def alignment_flops(self, record: Record) -> float:
-        """Charge the alignment's seconds at the rate at which standard adaptation spent FLOPs in its seconds."""
-        measured = self._references.get(record["seed"], record)
-        # Of a training that is over within the clock's resolution there is no rate.
-        seconds = measured["elapsed_s"][-1]
-        return float(record["alignment_s"] * measured["flops"][-1] / seconds) if seconds else 0.0
-
-    def reached(self, record: Record) -> float | None:
-        """FLOPs to the near-maximal score, infinite if it was not reached; None where it is not known."""
-        reference = self._references.get(record["seed"])
-        if reference is None or self._task not in record["scores"]:
-            return None
-        scores, own = record["scores"][self._task], self.alignment_flops(record)
-        curve = LearningCurve.of("", zip((flops + own for flops in record["flops"]), scores, strict=True))
-        return curve.reach(near_maximal(reference["scores"][self._task][-1])).estimate
-
-    def times_less(self, record: Record) -> float | None:
-        """How many times less that is than what standard adaptation from `overlap` spent until there.
-
-        0 where it was not reached; None where it is not known.
-        """
-        spent, reference = self.reached(record), self._references.get(record["seed"])
-        if spent is None or reference is None:
-            return None
-        theirs = self.reached(reference)
-        return None if theirs is None or not spent else theirs / spent
-
-    def times_less_than_whole(self, record: Record) -> float | None:
-        """How many times less that is than what standard adaptation from `overlap` spends until its end."""
-        spent, reference = self.reached(record), self._references.get(record["seed"])
-        return float(reference["flops"][-1] / spent) if spent and reference else None
-
-
-def page(found: dict[str, Any]) -> str:
+def page(found: dict[str, Any], picture: str) -> str:
     """Write the page.
 
     Args:
         found: what the JSON of the benchmark holds.
+        picture: name of the file of its learning curves.
     """
     records: list[Record] = found["records"]
     parts = ["# How soon each system is near its final score, by what rows start from", *_introduction(found)]
@@ -88,10 +32,11 @@ def page(found: dict[str, Any]) -> str:
     if summary := [*_summary(records)]:
         head = ["language", "task", "rows start as", "least compute", "system", "times less than `BL_BASE`"]
         head += ["than its whole run"]
+        parts += [f"![Learning curves by start and system]({picture})", _PICTURE]
         parts += ["## Least compute to 95%", _SUMMARY, markdown(head, summary, left=3)]
     for language in dict.fromkeys(record["language"] for record in records):
         its = [record for record in records if record["language"] == language]
-        tasks: list[str | None] = [*_tasks(its)]
+        tasks: list[str | None] = [*tasks_of(its)]
         for task in tasks or [None]:
             parts += [f"## {language}" + (f", {task}" if task else ""), _table(its, task)]
     quality = [*_quality(records)]
@@ -105,7 +50,7 @@ def _introduction(found: dict[str, Any]) -> list[str]:
     sizes = found["sizes"]
     schedules = ", ".join(
         f"from {name} {sizes['adaptation'][start][0]:,} updates at a rate of up to {sizes['adaptation'][start][1]:g}"
-        for start, name in _NAMES.items()
+        for start, name in NAMES.items()
         if start in sizes["adaptation"]
     )
     runs = "; ".join(f"`{run['command']}` on {run['device']}, commit {run['commit']}" for run in found["runs"])
@@ -125,6 +70,10 @@ def _introduction(found: dict[str, Any]) -> list[str]:
     ]
 
 
+_PICTURE = (
+    "Means over languages and seeds, with the lowest and the highest seed; an alignment's compute is where a curve "
+    "begins."
+)
 _SUMMARY = (
     "The system that is there with the least compute, by means over seeds; and how many times less that is than what "
     "standard adaptation from `overlap` needs for the same score, and than its whole run."
@@ -134,7 +83,7 @@ _SUMMARY = (
 def _summary(records: Sequence[Record]) -> Iterator[list[str]]:
     for language in dict.fromkeys(record["language"] for record in records):
         its = [record for record in records if record["language"] == language]
-        for task in _tasks(its):
+        for task in tasks_of(its):
             costs = Costs(its, task)
             for start in _starts(its):
                 arms = _by_system([record for record in its if record["start"] == start])
@@ -146,7 +95,7 @@ def _summary(records: Sequence[Record]) -> Iterator[list[str]]:
                 there = best if math.isfinite(known[best]) else ""
                 spent_flops, ratio = _flops_and_times(arms[best], costs)
                 of_whole = _mean([costs.times_less_than_whole(one) for one in arms[best]]) if there else None
-                row = [language, task, _NAMES[start], spent_flops if there else _NOT_REACHED, there, ratio]
+                row = [language, task, NAMES[start], spent_flops if there else _NOT_REACHED, there, ratio]
                 yield [*row, f"{of_whole:.1f}" if of_whole else _UNKNOWN]
 
 
@@ -160,7 +109,7 @@ def _table(records: Sequence[Record], task: str | None) -> str:
         for system, ones in _by_system([record for record in records if record["start"] == start]).items():
             flops = mean(one["flops"][-1] + costs.alignment_flops(one) for one in ones)
             seconds, own = mean(one["elapsed_s"][-1] for one in ones), mean(one["alignment_s"] for one in ones)
-            row = [_NAMES[start], system, *(_scores(ones, column) for column in columns)]
+            row = [NAMES[start], system, *(_scores(ones, column) for column in columns)]
             row += [f"{flops / _TERA:.3g}", f"{seconds + own:.0f}", f"{own:.0f}" if own else _UNKNOWN]
             if task:
                 row += _flops_and_times(ones, costs)
@@ -182,7 +131,8 @@ def _quality(records: Sequence[Record]) -> Iterator[list[str]]:
         yield [record["language"], quality["resource"], quality["start"], agreement, *numbers]
 
 
-def _tasks(records: Sequence[Record]) -> list[str]:
+def tasks_of(records: Sequence[Record]) -> list[str]:
+    """Return the names of the finetuned tasks that there are scores of."""
     return [*dict.fromkeys(task for record in records for task in record["scores"] if task not in (MASKED, ALIGNMENT))]
 
 

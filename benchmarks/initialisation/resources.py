@@ -6,8 +6,11 @@ from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import write_text
+from lingraft.config.tasks import Task
 from lingraft.console import say
+from lingraft.errors import TextError
 from lingraft.stages.alignment_probe import FEWEST_PIECES, paragraphs
+from lingraft.tasks.examples import load_examples
 
 FREEDICT = {
     "ar": "ara",
@@ -56,6 +59,31 @@ def write_pairs(source: Artifact, target: Artifact, out: Path) -> bool:
     out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, "\n".join(pairs) + "\n")
     return True
+
+
+def write_lines(task: Task, source: str, language: str, out: Path) -> None:
+    """Write the first texts of a task's test examples that are translations of each other row by row, as XNLI's are.
+
+    Args:
+        task: task of kind 'pairs' or 'texts', with test examples in files.
+        source: source language.
+        language: target language.
+        out: TSV file, each line a text of the source and its translation, each once; left as it is if it is there.
+
+    Raises:
+        TextError: examples cannot be read, or the two languages have not equally many.
+    """
+    if out.exists():
+        return
+    ours, theirs = ([each.texts[0] for each in load_examples(task, "test", tag, None)] for tag in (source, language))
+    if len(ours) != len(theirs):
+        raise TextError(
+            f"task {task.name!r} has {len(ours):,} test examples in {source!r} and {len(theirs):,} in {language!r}, so "
+            "they are no translations row by row. Give another task as --lines."
+        )
+    pairs = dict.fromkeys(pair for pair in zip(ours, theirs, strict=True) if _plain(*pair))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, "".join(f"{first}\t{second}\n" for first, second in pairs))
 
 
 def _plain(*texts: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.initialisation.arms import PROGRESSIVE
+from benchmarks.initialisation.arms import system_of
 from benchmarks.pages import read_record
 from lingraft.artifacts.manifest import read_manifest
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison
@@ -36,8 +36,7 @@ def _cell(arm: Arm, language: str, task: str, out: Path) -> Cell | None:
 
 def _record(arm: Arm, language: str, cells: dict[str, Cell], out: Path) -> dict[str, Any]:
     points = max((cell.points for cell in cells.values()), key=len)
-    system = PROGRESSIVE if arm.recipe.adaptation.progressive else str(arm.system)
-    record: dict[str, Any] = {"language": language, "start": str(arm.start), "system": system, "seed": arm.seed}
+    record: dict[str, Any] = {"language": language, "start": str(arm.start), "system": system_of(arm), "seed": arm.seed}
     record |= {"depth": arm.depth, "steps": [point.step for point in points]}
     record |= {"flops": [round(point.flops) for point in points]}
     record |= {"elapsed_s": [round(point.elapsed_s, 1) for point in points]}

@@ -11,7 +11,8 @@ import pytest
 from benchmarks.initialisation import table
 from benchmarks.initialisation.__main__ import main
 from benchmarks.initialisation.arms import PROGRESSIVE
-from benchmarks.initialisation.page import Costs, page
+from benchmarks.initialisation.costs import Costs
+from benchmarks.initialisation.page import page
 from benchmarks.initialisation.resources import dictionary
 from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.artifacts.files import write_text
@@ -47,7 +48,8 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
         assert record.get("quality", {}).get("resource") == ("parallel text" if start == "pairs" else None)
     written = lzma.decompress((out / RECORDS).read_bytes()).decode()
     assert str(tmp_path) not in written
-    assert (out / "initialisation.md").read_text(encoding="utf-8") == page(json.loads(written))
+    assert (out / "initialisation.md").read_text(encoding="utf-8") == page(json.loads(written), "initialisation.png")
+    assert (out / "initialisation.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_results_of_other_sizes_do_not_enter_a_table(tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_c
     assert costs.reached(never) == math.inf
     assert costs.times_less(aligned) == pytest.approx(1.75)
     facts = read_record(_DOCS / "benchmarks" / RECORDS)
-    shown = page(facts | {"records": [reference, aligned, slower, never]})
+    shown = page(facts | {"records": [reference, aligned, slower, never]}, "curves.png")
     rows = [line.split(" | ") for line in shown.splitlines()]
     [missed] = [row for row in rows if row[0] == "| `overlap`" and row[1] == "MINIJOINT"]
     assert missed[-2:] == ["not reached", "– |"]

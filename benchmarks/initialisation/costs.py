@@ -1,0 +1,69 @@
+"""What an adaptation spent until it was near-maximal, with what its alignment took."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.initialisation.arms import Start
+from lingraft.config.systems import System
+from lingraft.reports.paper.efficiency import LearningCurve, near_maximal
+
+_REFERENCE = (Start.OVERLAP, System.BL_BASE)
+NAMES = {
+    Start.OVERLAP: "`overlap`",
+    Start.FITTED: "`fitted`",
+    Start.TEXT: "`aligned`, text alone",
+    Start.DICTIONARY: "`aligned`, dictionary",
+    Start.PAIRS: "`aligned`, sentence pairs",
+}
+"""Starts as pages name them."""
+
+Record = dict[str, Any]
+
+
+class Costs:
+    """Compute that each record's adaptation spent until it was near-maximal, the alignment's included.
+
+    Args:
+        records: of one language.
+        task: that decides.
+    """
+
+    def __init__(self, records: Sequence[Record], task: str) -> None:
+        self._task = task
+        self._references = {
+            record["seed"]: record
+            for record in records
+            if (record["start"], record["system"]) == _REFERENCE and task in record["scores"]
+        }
+
+    def alignment_flops(self, record: Record) -> float:
+        """Charge the alignment's seconds at the rate at which standard adaptation spent FLOPs in its seconds."""
+        measured = self._references.get(record["seed"], record)
+        # Of a training that is over within the clock's resolution there is no rate.
+        seconds = measured["elapsed_s"][-1]
+        return float(record["alignment_s"] * measured["flops"][-1] / seconds) if seconds else 0.0
+
+    def reached(self, record: Record) -> float | None:
+        """FLOPs to the near-maximal score, infinite if it was not reached; None where it is not known."""
+        reference = self._references.get(record["seed"])
+        if reference is None or self._task not in record["scores"]:
+            return None
+        scores, own = record["scores"][self._task], self.alignment_flops(record)
+        curve = LearningCurve.of("", zip((flops + own for flops in record["flops"]), scores, strict=True))
+        return curve.reach(near_maximal(reference["scores"][self._task][-1])).estimate
+
+    def times_less(self, record: Record) -> float | None:
+        """How many times less that is than what standard adaptation from `overlap` spent until there.
+
+        0 where it was not reached; None where it is not known.
+        """
+        spent, reference = self.reached(record), self._references.get(record["seed"])
+        if spent is None or reference is None:
+            return None
+        theirs = self.reached(reference)
+        return None if theirs is None or not spent else theirs / spent
+
+    def times_less_than_whole(self, record: Record) -> float | None:
+        """How many times less that is than what standard adaptation from `overlap` spends until its end."""
+        spent, reference = self.reached(record), self._references.get(record["seed"])
+        return float(reference["flops"][-1] / spent) if spent and reference else None
