@@ -21,11 +21,10 @@ from lingraft.comparison.plan import plan_comparison
 from lingraft.comparison.records import count_missing
 from lingraft.config.recipe import Recipe
 from lingraft.reports.paper import report
-from lingraft.reports.paper.cost_tables import equal_table, retained_table, speed_up_table, target_time_by_depth
+from lingraft.reports.paper.cost_tables import equal_table
 from lingraft.reports.paper.records import PaperRecords
 from lingraft.reports.paper.report_table import ReportTable
 from lingraft.reports.paper.results_table import COMPUTE, MEASURED_SECONDS, ResultsTable
-from lingraft.reports.paper.score_tables import final_by_depth, pretraining_table, source_table
 from lingraft.reports.paper.summary import summary
 
 _DRAWN_EVERY_S = 60
@@ -113,9 +112,9 @@ class Page:
         yield from ("## What it means", "", self._by_hand(READING_FILE, "Not yet written."), "")
         yield from ("## What is not shown", "", *self._limits(grid, trained), "")
         yield (
-            f"More: scores at equal cost, speed-ups, depths, losses and seconds by stage in {_link(NUMBERS_FILE)}; all "
-            f"of the paper's tables and figures in {_link(report.MARKDOWN_FILE)}; records in `{PAGE_RECORDS_FILE}`, "
-            f"settings in `{RUN_FILE}`."
+            f"More: masked tokens at equal cost, losses and seconds by stage in {_link(NUMBERS_FILE)}; all of the "
+            f"paper's tables and figures, scores at equal cost and depths in {_link(report.MARKDOWN_FILE)}; records in "
+            f"`{PAGE_RECORDS_FILE}`, settings in `{RUN_FILE}`."
         )
 
     def _numbers(self, grid: ResultsTable, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -148,15 +147,13 @@ class Page:
         yield f"- Data, domains, licences, and what differs from the paper: {_link(DATA_FILE)}."
 
     def _tables(self, grid: ResultsTable, trained: Sequence[dict[str, Any]]) -> Iterator[ReportTable]:
+        """Yield the tables that the report does not have."""
         for seed, again in pretrained_again(grid).items():
             yield claims(again, f"Claims, pretraining seed {seed}")
         for task in grid.records.tasks:
-            yield from (equal_table(grid, task, measure) for measure in (COMPUTE, MEASURED_SECONDS))
-        yield from (*speed_up_table(grid), *retained_table(grid), *source_table(grid))
-        for system in grid.records.systems:
-            if grid.depths(system):
-                yield from (*target_time_by_depth(grid, system), *final_by_depth(grid, system))
-        yield from (*pretraining_table(grid), losses_table(trained))
+            if task.appendix:
+                yield from (equal_table(grid, task, measure) for measure in (COMPUTE, MEASURED_SECONDS))
+        yield losses_table(trained)
         yield stages_table(plan_comparison(self.recipe), self.out, trained)
 
     def _by_hand(self, file: str, otherwise: str) -> str:

@@ -30,7 +30,7 @@ def speed_page(found: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("name", "page", "folder"),
     [
-        ("initialisation", initialisation.page, "results"),
+        ("initialisation", lambda found: initialisation.page(found, "initialisation.png"), "results"),
         ("progressive-depth", lambda found: progressive.page(found, "progressive-depth.png"), "benchmarks"),
         ("serving", lambda found: serving.page(Told(**found)), "benchmarks"),
         ("serving-soak", soaking.page, "benchmarks"),
