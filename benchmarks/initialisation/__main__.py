@@ -24,6 +24,7 @@ from benchmarks.initialisation.picture import drawing
 from benchmarks.initialisation.resources import dictionary, write_lines, write_pairs
 from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_picture, write_record
 from benchmarks.paper.data import on_data
+from benchmarks.quick import quick
 from benchmarks.speed.machine import commit, described
 from lingraft.artifacts import sync
 from lingraft.artifacts.files import write_text
@@ -39,13 +40,6 @@ from lingraft.jobs.job import LanguageDirs, language_jobs
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
 STARTS = (Start.OVERLAP, Start.TEXT, Start.DICTIONARY, Start.PAIRS)
-_QUICK: dict[str, dict[str, Any]] = {
-    "tokenizer": {"vocabulary": 120},
-    "encoder": {"width": 16, "layers": 2, "attention_heads": 2, "mlm_heads": [1, 2], "block_tokens": 24},
-    "pretraining": {"steps": 6, "batch_blocks": 8, "warmup_steps": 0},
-    "adaptation": {"steps": 6, "batch_blocks": 8, "warmup_steps": 0, "depth": 1},
-}
-_QUICK_EPOCHS = 0.5
 _FINETUNING_SEEDS = 1
 """Seeds of finetuning per seed of pretraining, over which tables take means: evaluations are most of the time."""
 _HIDDEN = {f"--{name}": name.upper() for name in ("data", "out", "dictionaries", "pairs", "json", "page")}
@@ -142,13 +136,10 @@ def _recipe(given: argparse.Namespace, out: Path) -> Recipe:
     raw = Recipe.load(given.recipe).model_dump(mode="json")
     if given.languages:
         raw["targets"] = given.languages
-    if given.quick:
-        raw |= {section: raw[section] | changes for section, changes in _QUICK.items()}
-        raw["precision"] = "fp32"
     for finetuning in (task["finetuning"] for task in raw["tasks"]):
         finetuning["seeds"] = finetuning["seeds"][:_FINETUNING_SEEDS]
-        if given.quick:
-            finetuning["epochs"] = _QUICK_EPOCHS
+    if given.quick:
+        raw = quick(raw)
     if given.steps:
         raw["adaptation"]["steps"] = given.steps
     recipe = Recipe.parse(raw | {"search": None, "paper": None})
