@@ -100,13 +100,15 @@ def make(plan: Plan, folder: Path) -> Models:
     torch.manual_seed(1)
     net = TextEmbedder(Encoder(plan.shape, 0), Retrieval()).eval()
     exported = ExportedModel(TASK.name, TASK.kind, net, [], TASK)
-    first = _vocabulary(models, plan.tags[0])
-    added = ExportedLanguage(first, _added_tokenizer(models), "float32")
-    _bundle(models.addition, exported, [added])
+    if not models.addition.exists():
+        equal = ExportedLanguage(_vocabulary(models, plan.tags[0]), _added_tokenizer(models), "float32")
+        _bundle(models.addition, exported, [equal])
     for tables in TABLE_FORMATS:
-        _bundle(models.bundle(tables), exported, [_language(models, tag, tables) for tag in plan.tags])
+        if not models.bundle(tables).exists():
+            _bundle(models.bundle(tables), exported, [_language(models, tag, tables) for tag in plan.tags])
     for tag in plan.tags:
-        _sentence_transformer(models.sentence_transformer(tag), net, _language(models, tag, "float32"))
+        if not models.sentence_transformer(tag).exists():
+            _sentence_transformer(models.sentence_transformer(tag), net, _language(models, tag, "float32"))
     return models
 
 
@@ -126,19 +128,16 @@ def _added_tokenizer(models: Models) -> Tokenizer:
     """Return the first language's tokenizer in other letters, so that its pieces and their order are the same."""
     pieces = models.tokenizer
     file = models.folder / "pieces" / ADDED / TOKENIZER_JSON
-    if not file.exists():
-        content = json.loads(fast_tokenizer(pieces, models.plan.shape).to_str())
-        special = {each["content"] for each in content["added_tokens"]}
-        content["model"]["vocab"] = [
-            [piece if piece in special else added_text(piece), score] for piece, score in content["model"]["vocab"]
-        ]
-        write_json(file, content)
+    content = json.loads(fast_tokenizer(pieces, models.plan.shape).to_str())
+    special = {each["content"] for each in content["added_tokens"]}
+    content["model"]["vocab"] = [
+        [piece if piece in special else added_text(piece), score] for piece, score in content["model"]["vocab"]
+    ]
+    write_json(file, content)
     return Tokenizer.from_file(file, ADDED, pieces.special)
 
 
 def _bundle(out: Path, exported: ExportedModel, languages: Sequence[ExportedLanguage]) -> None:
-    if out.exists():
-        return
     with artifact.create(out, Kind.BUNDLE) as draft:
         write_bodies(draft, exported, PRECISIONS)
         for language in languages:
@@ -155,8 +154,6 @@ def _bundle(out: Path, exported: ExportedModel, languages: Sequence[ExportedLang
 
 
 def _sentence_transformer(out: Path, net: TextEmbedder, language: ExportedLanguage) -> None:
-    if out.exists():
-        return
     swap(net.encoder, language.vocabulary)
     with atomic_folder(out) as folder:
         write_json(folder / "config.json", hf_config(net, "bert"))

@@ -9,6 +9,7 @@ from lingraft.bundle.format import TABLE_FORMATS
 from lingraft.tables import megabytes, percent
 
 _FLOAT32, _INT8 = (speed.OURS[precision] for precision in ("fp32", "int8"))
+_BATCHES, _PEERS = (speed.MIXED, speed.SINGLE), (speed.ONNX, speed.TORCH)
 _MILLION = 1_000_000
 
 
@@ -62,8 +63,8 @@ def _adding(one: Mapping[str, Any]) -> list[str]:
 
 
 def _speed(one: Mapping[str, Any]) -> list[str]:
-    cases = one["cases"]
-    sides = list(cases[speed.ONE])
+    # Records sort their keys.
+    cases = {name: one["cases"][name] for name in (speed.ONE, *_BATCHES)}
     base = {name: case[speed.TORCH]["texts_per_s"] for name, case in cases.items()}
     rows = [
         [
@@ -74,12 +75,12 @@ def _speed(one: Mapping[str, Any]) -> list[str]:
                 for name, case in cases.items()
             ),
         ]
-        for side in sides
+        for side in (*speed.OURS.values(), *_PEERS)
     ]
-    sizes = ", ".join(f"{size} in {name.rpartition(', ')[2]}" for name, size in one["batch_sizes"].items())
+    sizes = ", ".join(f"{one['batch_sizes'][name]} in {name.rpartition(', ')[2]}" for name in _PEERS)
     worst = max(one["difference"][side] for side in (_FLOAT32, speed.ONNX))
     (few, many), (short, long) = speed.QUERY_TOKENS, speed.TEXT_TOKENS
-    head = ["", "one text, p50 ms", "p95 ms", "texts/s", *(f"{name}, texts/s" for name in list(cases)[1:])]
+    head = ["", "one text, p50 ms", "p95 ms", "texts/s", *(f"{name}, texts/s" for name in _BATCHES)]
     return [
         "## Speed",
         f"From texts to vectors in one process, sides in turns on the same texts: {one['rounds']} queries of {few} to "
