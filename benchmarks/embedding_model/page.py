@@ -45,9 +45,9 @@ def _adding(one: Mapping[str, Any]) -> list[str]:
         ["seconds of a processor", f"{one['adding']['cpu_s']:.2f}", f"{anew['cpu_s']:,.0f}"],
         ["megabytes written or loaded", megabytes(one["table_bytes"]), megabytes(one["index_bytes"])],
         [
-            "vectors of 1 million",
-            "0",
-            f"{_MILLION:,}: {_MILLION / rate / 3600:.1f} hours of it, at {rate:.0f} a second",
+            "for 1 million vectors, extrapolated",
+            "none embedded",
+            f"{_MILLION / rate / 3600:.1f} hours of a processor, at {rate:,.0f} vectors a second",
         ],
     ]
     return [
