@@ -123,7 +123,7 @@ class PyTorchModels:
 
 
 class OnnxModels(PyTorchModels):
-    """The same models with encoders in ONNX Runtime."""
+    """Models of sentence-transformers whose encoders run in ONNX Runtime."""
 
     _graph: onnx_ir.Model | None = None
 
