@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.serving import adding, body, latency, losses, memory, overhead, page, pipelines, streams
 from benchmarks.serving.made import BASE, Models, Plan, make
-from benchmarks.speed.machine import commit, described
+from benchmarks.speed.machine import commit, described, with_load
 from benchmarks.speed.records import Records
 from lingraft.bundle.runtime import installed_runtime
 from lingraft.config.encoder import EncoderShape, Family
@@ -34,7 +34,7 @@ def main() -> None:
     parts = parts_of(make(plan, given.out / "models"), given)
     for name in given.parts or parts:
         if name in parts:
-            records.get("parts", name, lambda part=parts[name]: _under_watch(part))
+            records.get("parts", name, lambda part=parts[name]: with_load(part))
     command = shlex.join(["python", "-m", "benchmarks.serving", *sys.argv[1:]])
     found = records.found.get("parts", {})
     told = page.Told(
@@ -71,11 +71,6 @@ def machine() -> dict[str, str]:
     runtime = installed_runtime()
     packages = {package: version(package) for package in (runtime, "kserve", "sentencepiece")}
     return described() | packages | {"threads": str(available_cores())}
-
-
-def _under_watch(part: Part) -> dict[str, Any]:
-    before = os.getloadavg()[0]
-    return part() | {"load_average": [before, os.getloadavg()[0]]}
 
 
 def _plan(given: argparse.Namespace) -> Plan:

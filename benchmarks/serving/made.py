@@ -36,7 +36,13 @@ TAGS = ["B-LOC", "B-PER", "I-LOC", "I-PER", "O"]
 TOPIC, NAMES = "topic", "names"
 ADDED = "xzz"
 """The language that comes while a server runs."""
-_STD = 0.02
+LANGUAGE_STD = 0.02
+"""Standard deviation of a random table's entries."""
+
+
+def language_tags(count: int) -> list[str]:
+    """Return tags of languages that do not exist."""
+    return [f"x{chr(ord('a') + place // 26)}{chr(ord('a') + place % 26)}" for place in range(count)]
 
 
 class Plan(NamedTuple):
@@ -52,7 +58,7 @@ class Plan(NamedTuple):
     @property
     def tags(self) -> list[str]:
         """Languages that are served from the beginning."""
-        return [f"x{chr(ord('a') + place // 26)}{chr(ord('a') + place % 26)}" for place in range(self.languages)]
+        return language_tags(self.languages)
 
     @property
     def task_names(self) -> list[str]:
@@ -177,7 +183,9 @@ def _languages(models: Models, tags: list[str], tables: TableFormat) -> Iterator
     """Languages with tables of their own, made one after the other."""
     for tag in tags:
         generator = torch.Generator().manual_seed(int.from_bytes(tag.encode()) % 2**32)
-        table_VD = torch.empty(models.plan.vocabulary, models.plan.shape.width).normal_(std=_STD, generator=generator)
+        table_VD = torch.empty(models.plan.vocabulary, models.plan.shape.width).normal_(
+            std=LANGUAGE_STD, generator=generator
+        )
         pieces = _own_pieces(models, tag)
         yield ExportedLanguage(make_vocabulary(table_VD, torch.zeros(len(table_VD)), pieces.special), pieces, tables)
 

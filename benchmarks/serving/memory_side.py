@@ -33,12 +33,12 @@ def bundles(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
     import lingraft.serving.server  # noqa: F401  the whole server counts
     from lingraft.serving.served_bundles import ServedBundles
 
-    yield {"bytes": own_bytes()}
+    yield {"bytes": own_bytes(), "resident": own_bytes("Rss")}
     served = ServedBundles.load(folders)
     tables = {id(each.table): each.table for one in served.bundles.values() for each in one.languages.values()}
     for table in tables.values():
         read_all(table)
-    yield {"bytes": own_bytes(), "tables": sum(table.nbytes for table in tables.values())}
+    yield {"bytes": own_bytes(), "resident": own_bytes("Rss"), "tables": sum(table.nbytes for table in tables.values())}
 
 
 def added(languages: Sequence[str], folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
@@ -91,11 +91,14 @@ def separate(count: int, files: Sequence[Path]) -> Iterator[dict[str, Any]]:
         yield {"bytes": own_bytes()}
 
 
-def own_bytes() -> int:
-    """Return this process's memory, once what was freed has gone back to the system: else it varies by megabytes."""
+def own_bytes(measure: str = "Pss") -> int:
+    """Return this process's memory, by a measure of `held`.
+
+    What was freed goes back to the system first: else it varies by megabytes.
+    """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    return held(os.getpid())["Pss"]
+    return held(os.getpid())[measure]
 
 
 def main() -> None:

@@ -55,11 +55,13 @@ def texts(pieces: Tokenizer, lengths: Sequence[int], seed: int = 1) -> list[str]
     """Texts of at most so many tokens each, special ones included, and hardly fewer."""
     draw, known = random.Random(seed), words(_words_for(len(pieces)))
     sizes = {word: len(ids) for word, ids in zip(known, pieces.encode_all(known), strict=True)}
-    return [" ".join(_sentence(draw, known, sizes, length - 2)) for length in lengths]
-
-
-def _sentence(draw: random.Random, known: Sequence[str], sizes: dict[str, int], room: int) -> Iterator[str]:
     shortest = min(known, key=sizes.__getitem__)
+    return [" ".join(_sentence(draw, known, sizes, shortest, length - 2)) for length in lengths]
+
+
+def _sentence(
+    draw: random.Random, known: Sequence[str], sizes: dict[str, int], shortest: str, room: int
+) -> Iterator[str]:
     yield shortest
     room -= sizes[shortest]
     while sizes[word := draw.choice(known)] <= room:

@@ -4,8 +4,10 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,6 +37,12 @@ def commit() -> str | None:
     command = [git, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     found = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
     return found.stdout.strip() or None
+
+
+def with_load(part: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Run a part; return what it found with the load of the machine, before and after, over the last minute."""
+    before = os.getloadavg()[0]
+    return part() | {"load_average": [before, os.getloadavg()[0]]}
 
 
 def cores() -> int:

@@ -1,5 +1,6 @@
 """Training in a recipe: the stages, and the paper's comparison."""
 
+import operator
 from typing import Literal, Self
 
 import pydantic
@@ -170,7 +171,14 @@ class SentencePairs(Section):
     layers: Literal["bottom", "all"] = Field(
         "bottom", description="Vectors are taken above the bottom layers that are adapted over, or above all layers."
     )
-    pooling: Pooling = Field("mean", description="Pooling of hidden states into a vector, as in [tasks.retrieval].")
+    pooling: Pooling = Field("mean", description="Pooling of hidden states into a vector: the task's, for a search.")
+    prefixes: tuple[str, ...] = Field(
+        (),
+        exclude_if=operator.not_,
+        description="Texts before both sentences of a pair, by turns from pair to pair, such as a task's query_prefix "
+        "and passage_prefix; none if absent. A task's dense layers and normalisation are left out: they turn equal "
+        "pooled vectors into equal ones, and were not made for the states of bottom layers.",
+    )
     batch_pairs: PositiveInt = Field(64, description="Pairs in one update.")
     masked_weight: NonNegativeFloat = Field(
         0.0,

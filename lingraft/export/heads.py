@@ -33,7 +33,7 @@ def add_classifier(graph: Graph, net: Classifier, hidden_BTD: onnx_ir.Value, vis
     else:
         pooled_BD = graph.op("Squeeze", hidden_BTD, graph.constant([1]))
     features_BD = _add_features(graph, net, "", net.encoder.shape, pooled_BD)
-    return {"logits_BC": (add_linear(graph, features_BD, net.out, "out"), ["batch", net.out.out_features])}
+    return {"logits_BC": (add_linear(graph, features_BD, net.out, "out"), ["batch", net.width])}
 
 
 def add_vector_layers(graph: Graph, net: TextEmbedder, hidden_BTD: onnx_ir.Value, visible_BT: onnx_ir.Value) -> Outputs:
@@ -64,7 +64,7 @@ def add_vector_layers(graph: Graph, net: TextEmbedder, hidden_BTD: onnx_ir.Value
 def add_token_head(graph: Graph, net: Any, hidden_BTD: onnx_ir.Value, name: str) -> Outputs:
     """Add the head of a `TaskNet` at every token, for tags or for starts and ends of answers."""
     features_BTD = _add_features(graph, net, "", net.encoder.shape, hidden_BTD)
-    return {name: (add_linear(graph, features_BTD, net.out, "out"), ["batch", "tokens", net.out.out_features])}
+    return {name: (add_linear(graph, features_BTD, net.out, "out"), ["batch", "tokens", net.width])}
 
 
 def add_mlm_head(graph: Graph, head: MlmHead, name: str, shape: EncoderShape, hidden_BTD: onnx_ir.Value) -> Outputs:

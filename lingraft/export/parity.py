@@ -181,11 +181,7 @@ class _OnnxNet(nn.Module):
 
     def __init__(self, body: Body, exported: ExportedModel) -> None:
         super().__init__()
-        # What kinds read of a net beside its outputs: device and widths.
-        if exported.kind == "retrieval":
-            self.encoder, self.width = exported.encoder, exported.net.width
-        else:
-            self.out = exported.net.out
+        self.encoder, self.width = exported.encoder, exported.net.width
         self._body = body
         self._exported = exported
 

@@ -19,7 +19,7 @@ from lingraft.huggingface.fast_tokenizer import special_pieces
 from lingraft.huggingface.model import HfClass
 from lingraft.model.loading import Embeddings, Primary
 from lingraft.stages import results
-from lingraft.stages.results import LanguageResult, SourceResult, TaskScores
+from lingraft.stages.results import LanguageResult, SourceResult, TaskScores, metric_label
 from lingraft.tables import markdown_table
 from lingraft.tasks.class_scores import class_scores
 from lingraft.tasks.finetuned import TaskModel
@@ -261,14 +261,14 @@ def _scores(model: CardSubject, judged: SourceResult | LanguageResult | None) ->
 
 
 def _task_scores(scores: TaskScores, seed: int, language: str) -> str:
-    every, metric = scores.score, scores.metric.replace("_", " ")
+    every, metric = scores.score, metric_label(scores.metric)
     rows = [(f"{metric}, best trivial answer", f"{scores.baseline:.1%}")]
     if seed in every.by_seed:
         rows.insert(0, (f"{metric}, this model (seed {seed})", f"{every.by_seed[seed]:.1%}"))
     if len(every.by_seed) > 1:
         rows.append((f"{metric}, mean of {len(every.by_seed)} seeds", f"{every.mean:.1%} ± {every.deviation:.1%}"))
-    rows += [(f"{name.replace('_', ' ')}, mean of seeds", f"{found.mean:.1%}") for name, found in scores.others.items()]
-    rows += [(f"{metric}, {name.replace('_', ' ')}", f"{found.mean:.1%}") for name, found in scores.baselines.items()]
+    rows += [(f"{metric_label(name)}, mean of seeds", f"{found.mean:.1%}") for name, found in scores.others.items()]
+    rows += [(f"{metric}, {metric_label(name)}", f"{found.mean:.1%}") for name, found in scores.baselines.items()]
     return markdown_table((f"{scores.examples:,} test examples in `{language}`", "score"), rows)
 
 

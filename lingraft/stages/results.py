@@ -91,6 +91,11 @@ class TaskScores(Result):
     confusion: list[list[int]] = pydantic.Field([], description="True x predicted, over all seeds; classes only.")
 
 
+def metric_label(name: str) -> str:
+    """Return the name of a metric or baseline in words, such as "macro F1" for macro_F1."""
+    return name.replace("_", " ")
+
+
 class MaskedScores(Result):
     """Accuracy on masked tokens of the test split, always at 15%."""
 

@@ -6,6 +6,7 @@ of a student. Here the source's body is both teacher and student, and a language
 Legend: B pairs of a batch, N pairs, T tokens, D width, V vocabulary, K depths.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
@@ -88,10 +89,13 @@ class PairData:
         if not pairs:
             raise TextError(f"{file_names(files)}: all pairs are held out to measure alignment. Give more pairs.")
         wanted = (shape.layers,) if settings.layers == "all" else tuple(dict.fromkeys(depths))
-        sentences = TokenizedTexts.of([pair.source for pair in pairs], "", source.tokenizer, shape)
+        # Both sides of a pair stand in the same role.
+        prefixed = zip(itertools.cycle(settings.prefixes or ("",)), pairs, strict=False)
+        texts = [(prefix + pair.source, prefix + pair.target) for prefix, pair in prefixed]
+        sentences = TokenizedTexts.of([sentence for sentence, _ in texts], "", source.tokenizer, shape)
         return cls(
             encoder=source.encoder,
-            translations=TokenizedTexts.of([pair.target for pair in pairs], "", pieces, shape),
+            translations=TokenizedTexts.of([target for _, target in texts], "", pieces, shape),
             vectors_NKD=_source_vectors(source.encoder, sentences, wanted, settings.pooling),
             depths=wanted,
             pooling=settings.pooling,

@@ -32,6 +32,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.dense, self.activation, self.norm = classifier_layers(encoder.shape)
+        self.width = classes
         self.out = nn.Linear(encoder.shape.width, classes)
         for linear in (self.dense, self.out):
             init_weights(linear)
@@ -115,11 +116,11 @@ class Classification:
 
     def loss(self, net: Classifier, batch: TextBatch) -> Tensor:
         """Return the mean cross-entropy over a batch, a scalar."""
-        return F.cross_entropy(_logits(net, batch).float(), batch.labels_B.to(net.out.weight.device))
+        return F.cross_entropy(_logits(net, batch).float(), batch.labels_B.to(net.encoder.device))
 
     def judge(self, net: Classifier, data: Classified, language: str) -> TaskEvaluation:
         """Return accuracy and macro-F1, beside the accuracy of always naming the most frequent class of the set."""
-        predicted_N, classes = predicted(net, data), net.out.out_features
+        predicted_N, classes = predicted(net, data), net.width
         counts_CC = confusion(data.labels_N, predicted_N, classes)
         tally = ItemCounts.of((predicted_N == data.labels_N).numpy())
         return TaskEvaluation(
@@ -148,7 +149,7 @@ def confusion(labels_N: Tensor, predicted_N: Tensor, classes: int) -> Tensor:
 
 
 def _logits(net: Classifier, batch: TextBatch) -> Tensor:
-    device = net.out.weight.device
+    device = net.encoder.device
     types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
     logits_BC: Tensor = net(batch.tokens_BT.to(device), batch.visible_BT.to(device), types_BT)
     return logits_BC

@@ -32,7 +32,8 @@ class SpanExtractor(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.dense, self.activation, self.norm = token_layers(encoder.shape)
-        self.out = nn.Linear(encoder.shape.width, 2)
+        self.width = 2
+        self.out = nn.Linear(encoder.shape.width, self.width)
         for linear in (self.dense, self.out):
             init_weights(linear)
 
@@ -75,7 +76,7 @@ class QuestionAnswering:
 
         A window without the answer is trained to point to its first token.
         """
-        device = net.out.weight.device
+        device = net.encoder.device
         visible_BT = batch.visible_BT.to(device)
         types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
         logits_BT2 = net(batch.tokens_BT.to(device), visible_BT, types_BT).float()

@@ -44,7 +44,6 @@ class TextEmbedder(nn.Module):
         self.settings = settings
         self.layers = nn.Sequential()
         self.width = encoder.shape.width
-        """Width of the vectors, E."""
         for layer in settings.layers:
             if isinstance(layer, DenseLayer):
                 dense = nn.Linear(self.width, layer.width, bias=layer.bias)

@@ -35,6 +35,7 @@ class Tagger(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.dense, self.activation, self.norm = token_layers(encoder.shape)
+        self.width = tags
         self.out = nn.Linear(encoder.shape.width, tags)
         for linear in (self.dense, self.out):
             init_weights(linear)
@@ -139,7 +140,7 @@ class Tagging:
 
     def loss(self, net: Tagger, batch: TaggedBatch) -> Tensor:
         """Return the mean cross-entropy over the words of a batch, a scalar; 0 for a batch without words."""
-        labels_N = batch.labels_BT.flatten().to(net.out.weight.device)
+        labels_N = batch.labels_BT.flatten().to(net.encoder.device)
         logits_NC = _logits(net, batch).flatten(0, 1).float()
         return F.cross_entropy(logits_NC, labels_N, reduction="sum") / (labels_N != NOT_PREDICTED).sum().clamp(min=1)
 
@@ -180,6 +181,6 @@ def predicted_tags(net: Tagger, data: Tagged) -> list[list[str]]:
 
 
 def _logits(net: Tagger, batch: TaggedBatch) -> Tensor:
-    device = net.out.weight.device
+    device = net.encoder.device
     logits_BTC: Tensor = net(batch.tokens_BT.to(device), batch.visible_BT.to(device))
     return logits_BTC

@@ -43,6 +43,8 @@ class TaskNet(Protocol):
     """An `nn.Module` of an encoder's body and the task's head; parameters outside `encoder.` are the head."""
 
     encoder: Encoder
+    width: int
+    """Size of the output's last dimension: classes, tags, 2 for start and end, or the numbers of a vector."""
 
     def __call__(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor: ...
 

@@ -91,7 +91,7 @@ def test_vectors_of_translations_approach_the_sources_and_the_body_stays(
 
 def test_the_sources_vectors_are_those_of_its_own_embeddings(workshop: Workshop, lines: Path) -> None:
     """By hand, of one sentence; held-out pairs are not among those that are learned from."""
-    recipe = recipe_of(workshop, lines, {"pooling": "first"})
+    recipe = recipe_of(workshop, lines, {"pooling": "first", "prefixes": ["query: ", "in the house: "]})
     source, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
     pairs = PairData.load(recipe, source, pieces, [1, 2, 1])
     assert pairs
@@ -99,13 +99,16 @@ def test_the_sources_vectors_are_those_of_its_own_embeddings(workshop: Workshop,
     learned = [pair for pair in dict.fromkeys(read) if not is_held_out(pair)]
     assert 0 < len(pairs) == len(learned) < len(read)
     special = source.tokenizer.special
-    ids = [special.begin, *source.tokenizer.encode(learned[3].source)[:30], special.end]
+    # Prefixes stand before both sentences, by turns: the second one before pairs 1, 3, 5 and so on.
+    ids = [special.begin, *source.tokenizer.encode(f"in the house: {learned[3].source}")[:30], special.end]
     with torch.no_grad():
         hidden = source.encoder.eval().hidden_states(torch.tensor([ids]), (1, 2))
     expected_KD = torch.stack([hidden[depth][0, 0] for depth in (1, 2)])
     torch.testing.assert_close(pairs.vectors_NKD[3], expected_KD, rtol=0, atol=1e-5)
     batch = pairs.batch(torch.tensor([3]))
-    assert batch.tokens_BT[0, 1:-1].tolist() == pieces.encode(learned[3].target)[:30]
+    assert batch.tokens_BT[0, 1:-1].tolist() == pieces.encode(f"in the house: {learned[3].target}")[:30]
+    first = pairs.batch(torch.tensor([0]))
+    assert first.tokens_BT[0, 1:-1].tolist() == pieces.encode(f"query: {learned[0].target}")[:30]
 
 
 def test_pairs_beside_masked_tokens_are_learned_by_and_an_interrupted_training_goes_on(

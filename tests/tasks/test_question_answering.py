@@ -41,7 +41,7 @@ class Fixed(nn.Module):
 
     def __init__(self, logits_T2: Tensor) -> None:
         super().__init__()
-        self.out = nn.Linear(1, 1)
+        self.encoder = Encoder(SHAPE, 4)
         self.logits_T2 = logits_T2
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:

@@ -15,6 +15,7 @@ from lingraft.stages.results import (
     LanguageResult,
     SeedScores,
     TaskScores,
+    metric_label,
 )
 from lingraft.tables import flops_unit, percent
 from lingraft.tasks.class_scores import MACRO_F1
@@ -280,11 +281,6 @@ def task_group(records: RunRecords, task: str) -> Group:
         *([cut] if any(found.truncated_passages for found in tested) else ()),
     )
     return Group(f"zero-shot {metric_label(scores.metric)}, {task}", columns)
-
-
-def metric_label(metric: str) -> str:
-    """Return a metric's name in words, such as "macro F1" for macro_F1."""
-    return metric.replace("_", " ")
 
 
 def baseline_label(task: TaskScores) -> str:

@@ -2,10 +2,10 @@
 
 from lingraft.data.languages import language_name, name_and_tag
 from lingraft.reports.run.classes import class_warnings
-from lingraft.reports.run.columns import metric_label
 from lingraft.reports.run.page import PAGE_FILE
 from lingraft.reports.run.records import RunRecords
 from lingraft.reports.run.summary import summary
+from lingraft.stages.results import metric_label
 from lingraft.tables import markdown_table, percent
 
 REPORT = "report"

@@ -19,7 +19,6 @@ from lingraft.reports.run.columns import (
     count,
     initial_rows_note,
     masked_groups,
-    metric_label,
     overlap_group,
     seconds,
     spread,
@@ -40,6 +39,7 @@ from lingraft.reports.run.plots import (
 from lingraft.reports.run.records import RECORDS_FILE, AdaptedLayers, RunRecords, SampleAnswer
 from lingraft.reports.run.summary import summary
 from lingraft.reports.run.table import notes
+from lingraft.stages.results import metric_label
 from lingraft.tables import percent
 
 PAGE_FILE = "report.html"

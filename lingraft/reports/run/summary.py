@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from statistics import mean
 
 from lingraft.data.languages import language_name
-from lingraft.reports.run.columns import baseline_label, metric_label
+from lingraft.reports.run.columns import baseline_label
 from lingraft.reports.run.records import AdaptedLayers, RunRecords
-from lingraft.stages.results import LanguageResult
+from lingraft.stages.results import LanguageResult, metric_label
 from lingraft.tables import percent
 from lingraft.tasks.class_scores import MACRO_F1
 

@@ -17,13 +17,13 @@ from lingraft.reports.run.columns import (
     count,
     initial_rows_note,
     masked_groups,
-    metric_label,
     overlap_group,
     seconds,
     spread,
     task_group,
 )
 from lingraft.reports.run.records import ResultRow, RunRecords
+from lingraft.stages.results import metric_label
 from lingraft.tables import aligned, percent, text_table
 
 _WIDTH = 130
