@@ -33,7 +33,7 @@ def by_kernel(features: Tensor, table: Tensor, bias: Tensor, wanted: Tensor) -> 
 @pytest.fixture
 def in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows of logits and twenty of the table at a time."""
-    monkeypatch.setitem(cross_entropy._WIDE_BYTES, "cpu", 3 * 4 * VOCABULARY)
+    monkeypatch.setattr(cross_entropy, "_CACHED_BYTES", 3 * 4 * VOCABULARY)
     monkeypatch.setattr(cross_entropy, "_TABLE_ROWS", 20)
 
 
