@@ -93,7 +93,7 @@ def test_what_a_gpu_compiles_computes_the_same(number_format: torch.dtype) -> No
     logits = 10 * torch.randn(MASKED, VOCABULARY, generator=torch.Generator().manual_seed(3))
     found = []
     for replace_ in (cross_entropy._rows_into_gradient_, cross_entropy._fused_rows_into_gradient_):
-        gradient, counted = logits.to(number_format), (targets() != IGNORED)
+        gradient, counted = logits.to(number_format, copy=True), targets() != IGNORED
         total = replace_(gradient, targets().where(counted, 0)[:, None], counted[:, None].float())
         found.append((total, gradient))
     for one, other in zip(*found, strict=True):
