@@ -24,7 +24,7 @@ _LAYERS, _BLOCKS, _TOKENS = (2, 4, 6, 12), (32, 64, 128, 256), 512
 
 
 class Rates(NamedTuple):
-    """What a device was measured to reach."""
+    """Measured rates of a device."""
 
     flop_s: float
     """FLOP/s of large bf16 products."""
