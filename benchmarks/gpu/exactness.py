@@ -215,6 +215,31 @@ def train(
     return Trained(losses, encoder)
 
 
+def fused(on: torch.device, size: Size) -> list[Finding]:
+    """Loss and gradients of layers and loss that Inductor compiles, against those of torch's own operations."""
+    cases: tuple[tuple[str, NumberFormat], ...] = (("roberta", "fp32"), ("roberta", "bf16"), ("modern", "bf16"))
+    return [finding for family, number_format in cases for finding in compare_fused(on, size, family, number_format)]
+
+
+def compare_fused(on: torch.device, size: Size, family: str, number_format: NumberFormat) -> Iterable[Finding]:
+    """Yield the findings of one family in one number format; torch's own operations are in fp32."""
+    encoder = size.encoder(family).to(on).train()
+
+    def gradients(is_fused: bool, in_bf16: bool) -> tuple[Tensor, Tensor]:
+        encoder.fused = is_fused
+        encoder.zero_grad()
+        with torch.autocast(on.type, dtype=torch.bfloat16, enabled=in_bf16):
+            loss = MaskedLmLoss(encoder, (size.layers,), _MASK_RATE, _SEED)(MaskedLmBatch(size.blocks().long(), 0))
+        loss.backward()
+        found = [each.grad.to_dense().flatten() for each in encoder.parameters() if each.grad is not None]
+        return loss.detach(), torch.cat(found)
+
+    pairs = zip(gradients(True, number_format == "bf16"), gradients(False, False), strict=True)
+    bounds = (FP32, GRADIENT) if number_format == "fp32" else (BF16, BF16)
+    for name, bound, (found, expected) in zip(("loss", "gradients"), bounds, pairs, strict=True):
+        yield Finding(f"{family}: {name}, compiled, in {number_format}", difference(found, expected), bound)
+
+
 def updates(on: torch.device, size: Size) -> list[Finding]:
     """Losses of some updates against the CPU's, a frozen body, and a step that is not finite."""
     found = [finding for family in FAMILIES for finding in _updates(on, size, family)]
@@ -276,10 +301,13 @@ def _resume(on: torch.device, size: Size, family: str) -> Iterable[Finding]:
     yield Finding(f"{family}: weights of a training that was stopped and went on", off, TRAINED if repeated else 0.0)
 
 
+UNCOMPILED = ("forward", "updates", "resume")
+"""Checks of seconds on a CPU, for which a compiler takes minutes to compile the others."""
 CHECKS: dict[str, Callable[[torch.device, Size], list[Finding]]] = {
     "forward": forward,
     "updates": updates,
     "resume": resume,
+    "fused": fused,
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.gpu.parts import ENDED, FAILED, Given, Part
+from benchmarks.gpu.training import UNCOMPILED
 from benchmarks.pages import markdown
 from benchmarks.speed.cells import Cell
 from benchmarks.speed.settings import Settings
@@ -89,28 +90,49 @@ def _exactness(parts: Found) -> str:
 
 
 def _speed(parts: Found) -> str:
-    rows = []
-    for found in parts.values():
-        cell, sides = Cell.of(found["cell"]), [found[side] for side in ("lingraft", "trainer")]
-        per_s = [f"{cell.shape.tokens_per_step / side['step_s']:,.0f}" for side in sides]
+    rows, plain = [], []
+    for name, found in parts.items():
+        cell = Cell.of(found["cell"])
+        if name.endswith(UNCOMPILED):
+            per_s = cell.shape.tokens_per_step / found["step_s"]
+            plain.append(f"Without torch.compile, {cell.name} runs at {per_s:,.0f} tokens a second.")
+            continue
+        sides = [found[side] for side in ("lingraft", "trainer")]
+        rates = [f"{cell.shape.tokens_per_step / side['step_s']:,.0f}" for side in sides]
         peaks = [f"{side['peak_bytes'] / _GIB:.2f}" for side in sides]
         share = found["flops"] / sides[0]["step_s"] / found["peak_flop_s"]
+        least_s = found["least_s"]
         rows.append(
             [
                 cell.shape.name,
                 str(cell.training),
-                *per_s,
+                *rates,
                 f"{found['ratio']:.2f}",
                 f"{share:.1%}",
+                f"{least_s / sides[0]['step_s']:.1%}" if least_s else "not known",
                 *peaks,
                 str(Settings(**found["settings"])),
             ]
         )
-    head = ["shape", "training", "lingraft", "Trainer", "ratio", "MFU", "GiB", "Trainer's", "settings of Trainer"]
+    head = [
+        "shape",
+        "training",
+        "lingraft",
+        "Trainer",
+        "ratio",
+        "MFU",
+        "of the limit",
+        "GiB",
+        "Trainer's",
+        "settings of Trainer",
+    ]
     return (
         "Tokens a second in bf16, both sides in turns; Trainer adapts over all layers where lingraft does over 4. MFU "
-        "is FLOPs by the paper's formulas over a large product measured between the rounds. Memory is the peak that "
-        "was allocated. Trainer has the fastest settings of those that were tried.\n\n" + markdown(head, rows, left=2)
+        "is FLOPs by the paper's formulas over a large product measured between the rounds. The limit is products at "
+        "the best rate of one and the optimizer's bytes at that of a copy "
+        "([decision 23](../decisions/0023-gpu-path.md)). Memory is the peak that "
+        "was allocated. Trainer has the fastest settings of those that were tried.\n\n"
+        + "\n\n".join([markdown(head, rows, left=2), *plain])
     )
 
 

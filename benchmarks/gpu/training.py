@@ -3,6 +3,7 @@
 Everything is measured by `benchmarks.speed`, which this only tells what.
 """
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,12 +18,15 @@ from benchmarks.speed.cells import DEEP, MINI, Cell, Shape, Training
 from benchmarks.speed.measure import compared, tuned
 from benchmarks.speed.orders import Orders
 from benchmarks.speed.settings import Settings
+from benchmarks.speed.side import Side
 
 FAMILIES = ("roberta", "modern")
 PAPER_TOKENS = 125_000 * 2048 * 512
 """Tokens of the paper's pretraining, and of each language's adaptation."""
 _TOKENS_AT_ONCE = 32 * 512
 """Tokens of a micro-batch of recipes/base.toml, which are an update here."""
+UNCOMPILED = "-uncompiled"
+"""End of the name of the part that measures without `torch.compile`."""
 _ROUNDS, _WARM_UP, _PROFILED, _KERNELS = 3, 5, 5, 15
 _ORDER = (
     (512, Training.MINI),
@@ -71,8 +75,10 @@ def parts(tiny: bool) -> Iterator[Part]:
     """Yield the settings of Trainer by family, the comparisons, profiles, and the hours that follow."""
     for family in () if tiny else FAMILIES:
         yield Part("settings", family, partial(_tuned, family))
-    for cell in cells(tiny):
+    for number, cell in enumerate(cells(tiny)):
         yield Part("speed", part_name(cell), partial(_compared, cell))
+        if not number:
+            yield Part("speed", part_name(cell) + UNCOMPILED, partial(_uncompiled, cell))
     for cell in profiled_cells(tiny):
         yield Part("profile", part_name(cell), partial(_profiled, cell))
 
@@ -87,7 +93,26 @@ def _compared(cell: Cell, given: Given, keep: Callable[[dict[str, Any]], None]) 
     chosen = given.record("settings", cell.shape.family).get("found", {}).get("chosen", Settings().plain())
     rounds, side, round_s = (1, 64, 0.05) if given.tiny else (_ROUNDS, 8192, 2.0)
     found = compared(cell, Settings(**chosen), rounds, (side, side, side), round_s)
-    return {"cell": cell.plain(), "flops": cell.flops, "settings": chosen} | found
+    return {"cell": cell.plain(), "flops": cell.flops, "least_s": _least_s(cell, given), "settings": chosen} | found
+
+
+def _uncompiled(cell: Cell, given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Our own steps without `torch.compile`: what it brings is the difference from the comparison's."""
+    os.environ["TORCH_COMPILE_DISABLE"] = "1"
+    with Side(cell) as side:
+        side.train(_WARM_UP)
+        step_s = min(side.train(_PROFILED).step_s for _ in range(_ROUNDS))
+    return {"cell": cell.plain(), "step_s": step_s}
+
+
+def _least_s(cell: Cell, given: Given) -> float | None:
+    """Least seconds of an update at the rates that the device was measured to reach, if it was."""
+    from benchmarks.gpu.roofline import Rates, cell_least_s
+
+    found = given.record("environment", "device").get("found", {})
+    if "copied_bytes_s" not in found:
+        return None
+    return cell_least_s(cell, Rates(max(found["flop_s"]["bf16"].values()), found["copied_bytes_s"]))
 
 
 class _ProfiledOrders(Orders):

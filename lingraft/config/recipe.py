@@ -44,7 +44,11 @@ class Recipe(Section):
     system: System = Field(System.MINIJOINT, description="System of the paper; see lingraft/config/systems.py.")
     tokenizer: TokenizerSettings = Field(description="Tokenizer of each language.")
     encoder: EncoderShape = Field(description="Shape of the primary.")
-    precision: Precision = Field("auto", description="auto: bf16 only where a short probe finds it faster.")
+    precision: Precision = Field(
+        "auto",
+        description="auto: bf16 on a GPU with units for it, and on a CPU where a short probe finds it faster. "
+        "In fp32 a GPU trains with TF32 products.",
+    )
     threads: NonNegativeInt = Field(
         0, description="CPU threads of each training process, and processes that read text; 0: by the machine."
     )

@@ -20,6 +20,7 @@ from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import DepthError
 from lingraft.model.heads import mlm_head_layers
+from lingraft.model.kernels.compiled import compiled
 from lingraft.model.kernels.layer import ACTIVATIONS, LayerSettings, LayerWeights, training_layer
 from lingraft.model.pre_norm import Attention, PreNormLayer, layer_norm
 
@@ -56,8 +57,8 @@ class Layer(nn.Module):
 
     def forward(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
         """Return the hidden states (B, T, D) after the layer; tokens attend to visible ones, or all to all."""
-        # What is exported is to be made of plain operations, of any batch.
-        if hidden_BTD.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_exporting():
+        # What is exported is to be made of plain operations, of any batch; of those the compiler makes its own kernels.
+        if hidden_BTD.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             return self._forward_training(hidden_BTD, visible_B11T)
         batch, tokens, width = hidden_BTD.shape
         qkv = self.qkv(hidden_BTD).view(batch, tokens, 3, self.attention_heads, -1)
@@ -109,6 +110,8 @@ class Encoder(nn.Module):
         self.shape = shape
         self.recompute = False
         """Whether training keeps only what passes between layers, and computes the rest again in the backward pass."""
+        self.fused = False
+        """Whether Inductor compiles layers and loss in training."""
         self.vocabulary = Vocabulary(vocabulary_size, shape.width)
         family = shape.family
         if not family.pre_norm:
@@ -174,7 +177,8 @@ class Encoder(nn.Module):
         Those of a pre-norm encoder are normalised at depths that have a head, and a sum of unlike scale at others.
         `visible_BT` is True where a token may be attended to; packed blocks, which have no padding, need none. With
         `below_heads`, MLM heads follow: their gradient of the table is dense, and so that of the rows looked up is left
-        sparse, to be added to it in place. Attention stays within windows of `window` tokens, if given.
+        sparse on a CPU, to be added to it in place. A GPU would add sparse rows by atomics, in no fixed order; the
+        dense gradient it sorts. Attention stays within windows of `window` tokens, if given.
 
         Raises:
             DepthError: heads follow, and there is none at one of the depths.
@@ -183,7 +187,7 @@ class Encoder(nn.Module):
         for depth in wanted if below_heads else ():
             self.require_depth(depth)
         drop = self.shape.dropout
-        hidden_BTD = F.embedding(tokens_BT, self.vocabulary.table_VD, sparse=below_heads)
+        hidden_BTD = F.embedding(tokens_BT, self.vocabulary.table_VD, sparse=below_heads and tokens_BT.is_cpu)
         hidden_BTD = self.input_norm(self._with_positions(hidden_BTD, types_BT))
         hidden_BTD = F.dropout(hidden_BTD, drop, self.training) if drop else hidden_BTD
         within_BT = tokens_BT
@@ -211,9 +215,12 @@ class Encoder(nn.Module):
         return [nearby if number % pre_norm.global_every else everywhere for number in range(self.shape.layers)]
 
     def _run_layer(self, layer: nn.Module, hidden_BTD: Tensor, attention: Any) -> Tensor:
-        if self.recompute and torch.is_grad_enabled():
-            return checkpoint(layer, hidden_BTD, attention, use_reentrant=False)
-        return layer(hidden_BTD, attention)
+        if not torch.is_grad_enabled():
+            return layer(hidden_BTD, attention)
+        through = compiled(_through) if self.fused else _through
+        if self.recompute:
+            return checkpoint(through, layer, hidden_BTD, attention, use_reentrant=False)
+        return through(layer, hidden_BTD, attention)
 
     def _with_positions(self, hidden_BTD: Tensor, types_BT: Tensor | None) -> Tensor:
         """Add the embeddings of positions and segments that the family has."""
@@ -254,6 +261,12 @@ class Encoder(nn.Module):
     def body_tensors(self) -> dict[str, Tensor]:
         """Everything but the vocabulary, by name."""
         return {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("vocabulary.")}
+
+
+def _through(layer: nn.Module, hidden_BTD: Tensor, attention: Any) -> Tensor:
+    """Compile this, not each layer: layers of one kind then share one graph."""
+    found_BTD: Tensor = layer(hidden_BTD, attention)
+    return found_BTD
 
 
 def fresh_layers(shape: EncoderShape, count: int) -> nn.ModuleList:

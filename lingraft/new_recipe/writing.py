@@ -42,7 +42,7 @@ def format_recipe(
         _line("name", name, "prefix of the models in the registry, and the experiment in MLflow"),
         _line("source", languages[0], "language of the primary, and of the labels that it learns from"),
         _line("targets", [*languages[1:]], "languages to add; remove any, or add one that there is text for"),
-        _line("precision", "auto", "bf16 where a short probe finds it faster, else fp32"),
+        _line("precision", "auto", "bf16 where it is faster, else fp32"),
     ]
     if not labels:
         lines.append(_line("serve_primary", True, "without a task, serve masked tokens and embeddings"))

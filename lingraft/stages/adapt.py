@@ -129,6 +129,7 @@ def adapt(
             switch=switch,
             pairs=pairs,
         )
+        swap(source.encoder, models[-1].vocabulary)
         writer = _EmbeddingsWriter(
             recipe=recipe,
             tokenizer=pieces,
@@ -144,6 +145,7 @@ def adapt(
                 "tokenizer_hash": pieces.hash,
             },
         )
+        del rows  # a table as large as the one that is trained; that of the source has gone with the swap
         layers = ", then ".join(str(step.layers) for step in steps)
         with run.watched(f"adapt {pieces.language} over {layers} layers", watch) as report:
             if not run.earlier:
@@ -281,7 +283,7 @@ def _phase_costs(switch: Progressive, run: TrainingRun) -> list[dict[str, Any]]:
 def _evaluator(
     primary: Primary, minis: Sequence[Encoder], dev: Blocks, settings: Training, measure: Measure
 ) -> Callable[[], float]:
-    """Return a function that measures the primary with the embeddings learned so far: that is what they are for.
+    """Return a function that measures the primary, which has the embeddings that are learned: that is their use.
 
     A primary without an MLM head cannot be measured; then it is the last mini-model.
     """
@@ -289,11 +291,11 @@ def _evaluator(
     # Pairs may be learned by through the primary, too.
     evaluate = dev_evaluator(nn.ModuleList([*minis, primary.encoder]), judged, dev, settings, measure)
 
-    def swapped() -> float:
-        swap(judged.to(precision.device()), minis[-1].vocabulary)
+    def on_device() -> float:
+        judged.to(precision.device())
         return evaluate()
 
-    return swapped
+    return on_device
 
 
 def _most_updates(recipe: Recipe, steps: Sequence[Step], vocabulary: int) -> int:

@@ -31,6 +31,7 @@ from lingraft.training import precision
 from lingraft.training.batches import masked_lm_stream, task_stream
 from lingraft.training.loop import Phase, Stream
 from lingraft.training.masked_lm import MaskedLmLoss
+from lingraft.training.prefetch import to_device
 
 
 class PairBatch(NamedTuple):
@@ -159,8 +160,9 @@ class PairLoss(nn.Module):
         """Return the loss, a scalar: of pairs the mean squared error, over pairs and the vectors' entries."""
         if not isinstance(batch, PairBatch):
             return self.masked_weight * self.masked(batch)
+        batch = to_device(batch, self.encoder.device)
         vectors_BD = _pooled(self.encoder, batch, (self.depth,), self.pooling)[:, 0]
-        wanted_BD = batch.vectors_BKD[:, self.place].to(vectors_BD.device)
+        wanted_BD = batch.vectors_BKD[:, self.place]
         # Processes that train side by side expect a gradient of everything trained from each of them.
         return F.mse_loss(vectors_BD, wanted_BD) + 0.0 * self.encoder.vocabulary.bias_V.sum()
 
@@ -171,14 +173,11 @@ def _source_vectors(encoder: Encoder, sentences: TokenizedTexts, depths: tuple[i
     vectors_NKD = torch.empty(len(sentences), len(depths), encoder.shape.width)
     for chosen in by_length(sentences, "embed the source's sentences"):
         batch = PairBatch(*sentences.batch(chosen), vectors_NKD[chosen])
-        vectors_NKD[chosen] = _pooled(encoder, batch, depths, pooling).cpu()
+        vectors_NKD[chosen] = _pooled(encoder, to_device(batch, encoder.device), depths, pooling).cpu()
     return vectors_NKD
 
 
 def _pooled(encoder: Encoder, batch: PairBatch, depths: tuple[int, ...], pooling: Pooling) -> Tensor:
-    """Vectors (B, K, D) of texts after some depths, in float32."""
-    device = encoder.device
-    visible_BT = batch.visible_BT.to(device)
-    types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
-    hidden = encoder.hidden_states(batch.tokens_BT.to(device), depths, visible_BT, types_BT)
-    return torch.stack([pool(hidden[depth], visible_BT, pooling).float() for depth in depths], dim=1)
+    """Vectors (B, K, D) of texts on the encoder's device after some depths, in float32."""
+    hidden = encoder.hidden_states(batch.tokens_BT, depths, batch.visible_BT, batch.types_BT)
+    return torch.stack([pool(hidden[depth], batch.visible_BT, pooling).float() for depth in depths], dim=1)

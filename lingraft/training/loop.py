@@ -23,7 +23,7 @@ from lingraft.signals import Interruption, StopRequest, stop_signals
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
 from lingraft.training.optimizer import Optimizer, SkippedSteps
-from lingraft.training.precision import AutocastFactory, preserve_rng
+from lingraft.training.precision import AutocastFactory, preserve_rng, tf32_products
 from lingraft.training.prefetch import prefetch
 from lingraft.training.schedule import TRAINING_START, Schedule, TrainingMetrics
 from lingraft.training.training_state import TrainingState
@@ -173,7 +173,8 @@ class TrainingLoop:
             if evaluate is None or not is_due:
                 found.append(None)
                 continue
-            score = stop.unless_asked(evaluate)
+            with tf32_products():
+                score = stop.unless_asked(evaluate)
             if process_group.all_reduce_max(score is None) or score is None:
                 return
             found.append(process_group.broadcast(score))
@@ -253,7 +254,7 @@ def _forward_backward(
     """Add up the gradients of a step's micro-batches; the mean loss of the global batch, or None if asked to stop."""
     losses: list[Tensor] = []
     first = ranks.rank() * len(micro_batches)
-    with preserve_rng():
+    with preserve_rng(), tf32_products():
         for number, (share, batch) in enumerate(micro_batches):
             if number and process_group.all_reduce_max(stop.signal_number):  # all have asked before the first one
                 return None

@@ -50,10 +50,8 @@ class MaskedLmLoss(nn.Module):
         masked = mask_tokens(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
         hidden = self.encoder.hidden_states(masked.tokens_BT, self.depths, below_heads=True, window=self.window)
         features, vocabulary = self.encoder.features(hidden, masked.positions_M), self.encoder.vocabulary
-        losses = [
-            summed_cross_entropy(each_MD, vocabulary.table_VD, vocabulary.bias_V, masked.targets_M, NOT_PREDICTED)
-            for each_MD in features.values()
-        ]
+        output = vocabulary.table_VD, vocabulary.bias_V, masked.targets_M, NOT_PREDICTED, self.encoder.fused
+        losses = [summed_cross_entropy(each_MD, *output) for each_MD in features.values()]
         return torch.stack(losses).mean() / max(len(masked.targets_M), 1)
 
 

@@ -3,8 +3,8 @@
 import platform
 import statistics
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.config.recipe import Precision
+from lingraft.console import say
+from lingraft.model.kernels.compiled import compiler_error
 from lingraft.tables import counted
 from lingraft.training.distributed import process_group
 
@@ -24,6 +26,8 @@ _WITHOUT_BF16 = "AVX2"
 step may then last many times as long as a probe should."""
 _PROBE_S = 2.0
 """Longest time that both formats are tried for."""
+_WORTH_COMPILING_FLOPS = 1e17
+"""FLOPs of a training from which on it runs compiled: minutes of a GPU, of which compiling takes one."""
 _CLEAR, _FEWEST_ROUNDS = 1.3, 3
 """Ratio of speeds at which the probe ends early, and the rounds that it takes at least."""
 
@@ -50,6 +54,31 @@ def preserve_rng() -> AbstractContextManager[None]:
     return torch.random.fork_rng([] if own.type == "cpu" else [own])
 
 
+@contextmanager
+def tf32_products() -> Iterator[None]:
+    """Multiply float32 matrices on a GPU in TF32, which has 10 bits of mantissa, at several times the rate.
+
+    It is for training and its dev scores only, and so it ends with them: what a model is evaluated by afterwards must
+    not depend on what else its process has done.
+    """
+    matmul = torch.backends.cuda.matmul
+    before, matmul.allow_tf32 = matmul.allow_tf32, True
+    try:
+        yield
+    finally:
+        matmul.allow_tf32 = before
+
+
+def compiles(flops: float) -> bool:
+    """Return whether a training of so many FLOPs has its layers compiled: on a GPU, where that pays."""
+    if device().type == "cpu" or flops < _WORTH_COMPILING_FLOPS:
+        return False
+    error = compiler_error(device())
+    if error:
+        say(f"layers and loss are not compiled, so training takes longer: {error}")
+    return error is None
+
+
 def autocast(choice: NumberFormat) -> AutocastFactory:
     """Return the context of a number format on this machine's device."""
     if choice == "fp32":
@@ -63,14 +92,19 @@ def choose_precision(
     """Resolve a recipe's precision; `auto` times both formats on the very step to be trained.
 
     The probe lasts about two seconds, and ends earlier where one format is clearly faster. Gradients of `parameters`
-    are cleared afterwards. A CPU without bfloat16 instructions needs no probe.
+    are cleared afterwards. A CPU without bfloat16 instructions needs no probe, nor does a GPU, which either has units
+    for it or emulates it.
 
     Returns:
         The format, and a sentence that says why.
     """
     if wanted != "auto":
         return wanted, f"precision {wanted}, as set"
-    if device().type == "cpu" and torch.backends.cpu.get_cpu_capability() == _WITHOUT_BF16:
+    if device().type == "cuda":
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return "bf16", "precision bf16: this GPU has units for bfloat16"
+        return "fp32", "precision fp32: this GPU has no units for bfloat16"
+    if torch.backends.cpu.get_cpu_capability() == _WITHOUT_BF16:
         return "fp32", f"precision fp32: this CPU has no bfloat16 instructions ({_WITHOUT_BF16})"
     rates, took_s = _steps_per_s(loss_of)
     for parameter in parameters:
@@ -91,8 +125,6 @@ def _steps_per_s(loss_of: Callable[[], Tensor]) -> tuple[dict[NumberFormat, floa
         with autocast(number_format)():
             loss = loss_of()
         loss.backward()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
         return time.perf_counter() - started
 
     began = time.perf_counter()

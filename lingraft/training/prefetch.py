@@ -72,16 +72,21 @@ def _produce(source: Iterator[Item], asked_for: SimpleQueue[futures.Future[Item]
 
 def _pin_for(gpu: int, batch: Any) -> Any:
     with torch.cuda.device(gpu):  # every thread has a device of its own, and begins with the first
-        return _pinned(batch)
+        return _map_tensors(batch, Tensor.pin_memory)
 
 
-def _pinned(batch: Any) -> Any:
-    """Return a batch of the same structure whose tensors lie in pinned memory."""
+def to_device(batch: Item, device: torch.device) -> Item:
+    """Return a batch of the same structure whose tensors lie on a device; pinned ones are copied without waiting."""
+    moved: Item = _map_tensors(batch, lambda tensor: tensor.to(device, non_blocking=True))
+    return moved
+
+
+def _map_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(batch, Tensor):
-        return batch.pin_memory()
+        return change(batch)
     if isinstance(batch, list):
-        return [*map(_pinned, batch)]
+        return [_map_tensors(part, change) for part in batch]
     if isinstance(batch, tuple):
-        parts: Any = [*map(_pinned, batch)]
+        parts: Any = [_map_tensors(part, change) for part in batch]
         return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
     return batch

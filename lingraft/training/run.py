@@ -26,6 +26,7 @@ from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
 from lingraft.training.loop import Phase, Redraw, Stream, TrainingLoop, max_steps, redraw_nothing
 from lingraft.training.masked_lm import MaskedLmLoss
+from lingraft.training.prefetch import to_device
 from lingraft.training.progress import training_progress
 from lingraft.training.schedule import MetricsCallback, Schedule, TrainingMetrics, write_curve
 from lingraft.training.training_state import TrainingState
@@ -106,6 +107,7 @@ def masked_lm_phase(
         stops=frozenset(stops),
         **changes,
     )
+    encoder.fused = precision.compiles(schedule.steps * schedule.flops_per_step)
     return Phase(MaskedLmLoss(encoder, step.heads, settings.mask_rate, settings.seed, window), schedule)
 
 
@@ -128,13 +130,13 @@ def task_phase(
 
 
 class _TaskLoss(nn.Module):
-    def __init__(self, net: nn.Module, kind: TaskKind) -> None:
+    def __init__(self, net: Any, kind: TaskKind) -> None:
         super().__init__()
         self.net = net
         self._kind = kind
 
     def forward(self, batch: Any) -> Tensor:
-        return self._kind.loss(self.net, batch)
+        return self._kind.loss(self.net, to_device(batch, self.net.encoder.device))
 
 
 def training_run(

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import __main__ as program
-from benchmarks.gpu import exactness, pack, parts, training
+from benchmarks.gpu import exactness, pack, parts, roofline, training
 from benchmarks.gpu.page import page
 from benchmarks.gpu.parts import Given, Part
 from benchmarks.serving.words import words
@@ -42,11 +42,20 @@ PathFinder.find_spec = staticmethod(find_spec)
 """Makes a Python one that lacks these packages, whoever asks."""
 
 
-@pytest.mark.parametrize("name", exactness.CHECKS)
+@pytest.mark.parametrize("name", exactness.UNCOMPILED)
 def test_a_cpu_computes_what_a_cpu_does(name: str) -> None:
     found = exactness.CHECKS[name](CPU, exactness.TINY)
     assert len(found) > 3
     assert [finding for finding in found if not finding.holds] == []
+
+
+@pytest.mark.integration
+@pytest.mark.filterwarnings("ignore")  # of torch, about what its own compiler does
+@pytest.mark.parametrize("family", ["roberta", pytest.param("modern", marks=pytest.mark.nightly)])
+def test_compiled_layers_and_loss_have_the_values_and_gradients_of_plain_ones(family: str) -> None:
+    found = [*exactness.compare_fused(CPU, exactness.TINY, family, "bf16")]
+    assert [finding for finding in found if not finding.holds] == []
+    assert min(finding.difference for finding in found) > 0  # they are other kernels, in bfloat16
 
 
 def test_an_encoder_that_is_changed_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +136,36 @@ def test_hours_follow_from_measured_rates(tmp_path: Path) -> None:
     assert found[Training.MINI] == pytest.approx(125_000 * 2048 * 512 / 4e6 / 3600)
     (progressive,) = [hours for name, hours in found.items() if name.startswith("progressive")]
     assert progressive == pytest.approx((found[Training.MINI] + found[Training.ADAPTATION]) / 2)
+
+
+def test_the_limit_is_products_and_the_optimizers_bytes() -> None:
+    """Base shape, 4 layers, 32 x 512 tokens, V 50,000, counted by hand."""
+    layer = 2 * (12 * 768**2 + 2 * 512 * 768)  # multiply-adds of a token's four matrices, scores and mixture
+    masked = 2 * (768**2 + 768 * 50_000)
+    tokens = 32 * 512
+    flops = tokens * (2 * 4 * layer + 0.15 * (2 * masked + 2 * 768 * 50_000))
+    assert flops == pytest.approx(2.63e12, rel=2e-3)
+    step_s = flops / 790e12 + 32 * 50_000 * 769 / 4.3e12
+    found = roofline.adaptation_tokens_per_s(4, 32, roofline.H200)
+    assert found == pytest.approx(tokens / step_s)
+    cell = Cell(training.shape_of(512), "bf16", Training.MINI)
+    assert roofline.cell_least_s(cell, roofline.H200) == pytest.approx(step_s)
+
+
+def test_the_limit_counts_what_a_training_trains() -> None:
+    cells = {each: Cell(training.shape_of(512), "bf16", each) for each in Training}
+    nothing_but_bytes = roofline.Rates(float("inf"), float(roofline.ADAMW_BYTES))
+    trained = {each: roofline.cell_least_s(cell, nothing_but_bytes) for each, cell in cells.items()}
+    layer = 12 * 768**2 + 13 * 768
+    head = 768**2 + 3 * 768
+    assert trained[Training.ADAPTATION] == trained[Training.MINI] == 50_000 * 769
+    assert trained[Training.STEP_1B] == 2 * layer
+    assert trained[Training.FINETUNING] == 12 * layer + 514 * 768 + 2 * 768
+    assert trained[Training.PRETRAINING] - trained[Training.FINETUNING] == 50_000 * 769 + head
+
+
+def test_the_page_of_the_gpu_path_has_the_limits_as_they_are_computed() -> None:
+    assert roofline.adaptation_table() in (ROOT / "docs" / "decisions" / "0023-gpu-path.md").read_text()
 
 
 @pytest.mark.integration

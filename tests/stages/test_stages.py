@@ -1,3 +1,4 @@
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from lingraft.config.systems import Stage
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.model.encoder import Encoder, Layer, Vocabulary
 from lingraft.model.loading import Primary, load_embeddings, load_primary
-from lingraft.stages import finetune, pretrain
+from lingraft.stages import adapt, finetune, pretrain
 from lingraft.stages.adapt import adaptation_run, mini_of
 from lingraft.stages.embeddings import initial_rows
 from lingraft.stages.vectors import begin_as_static_vectors, vectors_of
@@ -302,3 +303,28 @@ def test_a_recipe_says_how_many_threads_train_the_generator_is_left_alone_and_th
     assert torch.equal(torch.get_rng_state(), generator)
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("precision ")]
     assert said == ["precision fp32, as set", "precision bf16, as set"]
+
+
+def test_adaptation_lets_go_of_the_tables_that_it_does_not_train(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables: list[weakref.ref[torch.Tensor]] = []
+    load, draw = adapt.load_primary, adapt.initial_rows
+
+    def loaded(*given: Any) -> Primary:
+        primary = load(*given)
+        tables.append(weakref.ref(primary.encoder.vocabulary.table_VD))
+        return primary
+
+    def drawn(*given: Any) -> Any:
+        rows = draw(*given)
+        tables.append(weakref.ref(rows.table_VD))
+        return rows
+
+    monkeypatch.setattr(adapt, "load_primary", loaded)
+    monkeypatch.setattr(adapt, "initial_rows", drawn)
+    folders = workshop.primary, workshop.blocks["de"], workshop.tokenizers["de"]
+    gone: list[bool] = []
+    adapt.adapt(workshop.recipe, *folders, 1, tmp_path / "out", lambda _: gone.extend(one() is None for one in tables))
+    assert gone
+    assert all(gone)

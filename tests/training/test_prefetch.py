@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lingraft.training.prefetch import _pinned, prefetch
+from lingraft.training.prefetch import _map_tensors, prefetch
 
 OTHERS: list[threading.Thread] = []
 """Threads of tests before: a reader that a traceback still holds ends when it is forgotten."""
@@ -108,10 +108,9 @@ class Tokens(NamedTuple):
     first: int
 
 
-def test_all_tensors_of_a_batch_are_pinned_and_nothing_else_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: tensor + 100)  # what only a machine with a GPU can do
+def test_all_tensors_of_a_batch_are_pinned_or_moved_and_nothing_else_changes() -> None:
     batch = [(0.25, Tokens(torch.ones(2), None, 7)), (0.75, Tokens(torch.zeros(2), torch.ones(1), 9))]
-    pinned = _pinned(batch)
+    pinned = _map_tensors(batch, lambda tensor: tensor + 100)
     assert [(share, type(tokens), tokens.first) for share, tokens in pinned] == [(0.25, Tokens, 7), (0.75, Tokens, 9)]
     assert [tokens.tokens_BT.tolist() for _, tokens in pinned] == [[101, 101], [100, 100]]
     assert pinned[0][1].types_BT is None

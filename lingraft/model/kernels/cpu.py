@@ -20,7 +20,8 @@ _TOP_PAD_BYTES = 2**28
 def compute_dtype(tensor: Tensor) -> torch.dtype:
     """Return the number format of matrix products: autocast's, else the tensor's own."""
     kind = tensor.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
+    is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if is_cast else tensor.dtype
 
 
 def cast_weight(weight: Tensor, number_format: torch.dtype) -> Tensor:

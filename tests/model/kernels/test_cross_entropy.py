@@ -33,7 +33,7 @@ def by_kernel(features: Tensor, table: Tensor, bias: Tensor, wanted: Tensor) -> 
 @pytest.fixture
 def in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows of logits and twenty of the table at a time."""
-    monkeypatch.setitem(cross_entropy._WIDE_BYTES, "cpu", 3 * 4 * VOCABULARY)
+    monkeypatch.setattr(cross_entropy, "_CACHED_BYTES", 3 * 4 * VOCABULARY)
     monkeypatch.setattr(cross_entropy, "_TABLE_ROWS", 20)
 
 
@@ -86,3 +86,15 @@ def test_no_targets_at_all_cost_nothing() -> None:
     found.backward()
     assert float(found.detach()) == 0.0
     assert not any(tensor.grad.any() for tensor in tensors)
+
+
+@pytest.mark.parametrize("number_format", [torch.float32, torch.bfloat16])
+def test_what_a_gpu_compiles_computes_the_same(number_format: torch.dtype) -> None:
+    logits = 10 * torch.randn(MASKED, VOCABULARY, generator=torch.Generator().manual_seed(3))
+    found = []
+    for replace_ in (cross_entropy._rows_into_gradient_, cross_entropy._fused_rows_into_gradient_):
+        gradient, counted = logits.to(number_format, copy=True), targets() != IGNORED
+        total = replace_(gradient, targets().where(counted, 0)[:, None], counted[:, None].float())
+        found.append((total, gradient))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
