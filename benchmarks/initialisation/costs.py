@@ -1,4 +1,4 @@
-"""What an adaptation spent until it was near-maximal, with what its alignment took."""
+"""Compute that an adaptation spent until it was near-maximal, with that of its alignment."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -50,8 +50,17 @@ class MaskedLmLoss(nn.Module):
         masked = mask_tokens(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
         hidden = self.encoder.hidden_states(masked.tokens_BT, self.depths, below_heads=True, window=self.window)
         features, vocabulary = self.encoder.features(hidden, masked.positions_M), self.encoder.vocabulary
-        output = vocabulary.table_VD, vocabulary.bias_V, masked.targets_M, NOT_PREDICTED, self.encoder.fused
-        losses = [summed_cross_entropy(each_MD, *output) for each_MD in features.values()]
+        losses = [
+            summed_cross_entropy(
+                features_MD=each_MD,
+                table_VD=vocabulary.table_VD,
+                bias_V=vocabulary.bias_V,
+                targets_M=masked.targets_M,
+                ignored=NOT_PREDICTED,
+                fused=self.encoder.fused,
+            )
+            for each_MD in features.values()
+        ]
         return torch.stack(losses).mean() / max(len(masked.targets_M), 1)
 
 

@@ -27,8 +27,9 @@ def summed_cross_entropy(
     With `fused`, Inductor compiles what turns logits into their gradient: it reads them three times and writes them
     once, where torch's operations one by one pass over float32 copies of them.
     """
-    given = features_MD, table_VD, bias_V, targets_M, ignored, fused
-    found: Tensor = _SummedCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
+    found: Tensor = _SummedCrossEntropy.apply(  # type: ignore[no-untyped-call]  # takes no keywords
+        features_MD, table_VD, bias_V, targets_M, ignored, fused
+    )
     return found
 
 
