@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
+from lingraft.config.encoder import EncoderShape, Family
 from lingraft.data.pool import available_cores
 from lingraft.model.flops import UpdateShape
 from lingraft.preflight.sizes import supported_vocabulary
@@ -13,8 +14,8 @@ from lingraft.reports.cost.accelerators import ASSUMED_UTILISATION, PEAKS_TFLOPS
 
 _CHARACTERS_A_TOKEN = 3.5
 _MOST_EPOCHS = 40
-_TOKENS_A_PARAMETER = 6
-"""Tokens of pretraining per parameter that a larger shape needs to be chosen. The demo's smallest shape has 3."""
+_TOKENS_A_PARAMETER = 10
+"""Tokens of pretraining per parameter that a larger shape needs to be chosen."""
 _PRETRAINING_SHARE = 0.5
 """Share of the time; the languages share most of the rest, finetuning and judging get what is left."""
 _ADAPTATION_SHARE = 0.35
@@ -23,7 +24,7 @@ _FEWEST_PIECES = 200
 _PIECES_A_CHARACTER = 1.5
 """Fewest pieces for each character, so that not all pieces are single characters."""
 _FLOPS_A_CORE = 60e9
-"""Rate of post-norm layers on two server cores, between those of fp32 and bf16, by the formulas of `cost`."""
+"""Rate of layers on two server cores, between those of fp32 and bf16, by the formulas of `cost`."""
 _UNKNOWN_GPU_TFLOPS = 60.0
 _NARROW = 0.25
 """Narrow models reach less of a GPU than those that the utilisation of `cost` is assumed for."""
@@ -66,12 +67,13 @@ class Machine:
 
 @dataclass(frozen=True)
 class EncoderPreset:
-    """An encoder, and settings that suit one of its width."""
+    """A modern encoder, and settings that suit one of its width."""
 
     width: int
     layers: int
     attention_heads: int
     mlm_heads: tuple[int, ...]
+    """The first, a mini-model's depth, and the last layer see whole blocks, as every third layer from the first."""
     block_tokens: int
     vocabulary: int
     """Largest number of pieces."""
@@ -79,65 +81,80 @@ class EncoderPreset:
     adaptation_rate: float
     """Learning rate between what suits rows that start aligned, half of it, and fitted ones, twice as much."""
     finetuning_rate: float
-    mask_rate: float
+
+    @property
+    def feedforward(self) -> int:
+        """Width of the gated feed-forward layers, as ModernBERT-base has it."""
+        return 3 * self.width // 2
+
+    @property
+    def encoder(self) -> EncoderShape:
+        """The encoder."""
+        return EncoderShape(
+            family=Family.model_validate(FAMILY),
+            width=self.width,
+            layers=self.layers,
+            attention_heads=self.attention_heads,
+            feedforward=self.feedforward,
+            mlm_heads=self.mlm_heads,
+            block_tokens=self.block_tokens,
+        )
 
     @property
     def body_parameters(self) -> int:
         """Weights of the layers."""
-        return 12 * self.layers * self.width**2
+        return self.layers * self.width * (4 * self.width + 3 * self.feedforward)
 
 
+FAMILY = "modern"
+MASK_RATE = 0.3
 ENCODER_PRESETS = (
     EncoderPreset(
         width=128,
-        layers=6,
+        layers=4,
         attention_heads=2,
-        mlm_heads=(2, 4, 6),
+        mlm_heads=(2, 4),
         block_tokens=64,
         vocabulary=8_000,
-        pretraining_rate=1.5e-3,
+        pretraining_rate=6e-3,
         adaptation_rate=2e-3,
-        finetuning_rate=5e-4,
-        mask_rate=0.3,
+        finetuning_rate=2e-3,
     ),
     EncoderPreset(
         width=256,
-        layers=8,
+        layers=7,
         attention_heads=4,
-        mlm_heads=(2, 4, 8),
+        mlm_heads=(4, 7),
         block_tokens=128,
         vocabulary=16_000,
-        pretraining_rate=1e-3,
+        pretraining_rate=4e-3,
         adaptation_rate=1e-3,
-        finetuning_rate=2e-4,
-        mask_rate=0.3,
+        finetuning_rate=5e-4,
     ),
     EncoderPreset(
         width=512,
-        layers=8,
+        layers=10,
         attention_heads=8,
-        mlm_heads=(4, 8),
+        mlm_heads=(4, 10),
         block_tokens=128,
         vocabulary=32_000,
-        pretraining_rate=7e-4,
+        pretraining_rate=3e-3,
         adaptation_rate=1e-3,
         finetuning_rate=1e-4,
-        mask_rate=0.15,
     ),
     EncoderPreset(
         width=768,
-        layers=12,
+        layers=22,
         attention_heads=12,
-        mlm_heads=(4, 12),
+        mlm_heads=(7, 22),
         block_tokens=512,
         vocabulary=50_000,
-        pretraining_rate=4e-4,
+        pretraining_rate=2e-3,
         adaptation_rate=5e-4,
         finetuning_rate=2e-5,
-        mask_rate=0.15,
     ),
 )
-"""Presets from small to large; the first is of the demo's width, the last RoBERTa-base."""
+"""Presets from small to large; the first is of the demo's encoder, the last ModernBERT-base. Pretraining is by Muon."""
 
 
 @dataclass(frozen=True)
@@ -246,13 +263,12 @@ def _batch(shape: EncoderPreset, machine: Machine) -> tuple[int, int | None]:
 
 def _work(shape: EncoderPreset, vocabulary: int, batch: int, mini: bool = False) -> UpdateShape:
     """Return an update of pretraining, or of a mini-model of the first depth."""
-    return UpdateShape(
+    return UpdateShape.of(
+        shape.encoder,
         layers=shape.mlm_heads[0] if mini else shape.layers,
-        width=shape.width,
         vocabulary=vocabulary,
-        block_tokens=shape.block_tokens,
         batch_blocks=batch,
-        mask_rate=shape.mask_rate,
+        mask_rate=MASK_RATE,
         heads=1 if mini else len(shape.mlm_heads),
     )
 

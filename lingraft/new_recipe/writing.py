@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from lingraft.config.text import Files, TextSource
-from lingraft.new_recipe.fitting import FittedSizes, Machine
+from lingraft.new_recipe.fitting import FAMILY, MASK_RATE, FittedSizes, Machine
 
 _COLUMN = 44
 _WARMUP_SHARE = 0.08
@@ -58,15 +58,17 @@ def format_recipe(
         _line("character_coverage", 0.9995, "the rarest characters get no piece of their own"),
         "",
         "[encoder]",
+        _line("family", FAMILY, "layers of ModernBERT's kind; absent: RoBERTa's"),
         _line("width", shape.width, "hidden size; larger learns more, from more text, in more time"),
         _line("layers", shape.layers, "Transformer layers of the primary"),
         _line("attention_heads", shape.attention_heads, "of each layer; must divide the width"),
+        _line("feedforward", shape.feedforward, "width of the gated feed-forward layers"),
         _line("mlm_heads", [*shape.mlm_heads], "layers with a head: depths that a mini-model can have"),
         _line("block_tokens", fitted.block_tokens, "tokens of a block, and of the longest input"),
         "",
         "[pretraining]  # the primary, in the source language",
         *_stage(fitted, fitted.pretraining_steps, shape.pretraining_rate),
-        _line("positions", "sinusoidal", "small primaries learn sooner by them"),
+        _line("optimizer", "muon", "for matrices; small primaries learn in fewer updates than by AdamW"),
         _line("embeddings", "static-vectors", "likewise; what words mean is counted in the text"),
         "",
         "[adaptation]  # embeddings, once for each language",
@@ -105,7 +107,7 @@ def _stage(fitted: FittedSizes, steps: int, rate: float) -> list[str]:
         *lines,
         _line("learning_rate", rate, "at its peak; lower it if the loss jumps"),
         _line("warmup_steps", int(_WARMUP_SHARE * steps), "updates until the peak"),
-        _line("mask_rate", fitted.shape.mask_rate, "share of tokens that are predicted"),
+        _line("mask_rate", MASK_RATE, "share of tokens that are predicted"),
     ]
 
 

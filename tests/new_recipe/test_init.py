@@ -15,7 +15,7 @@ from lingraft.data.text import prepare
 from lingraft.data.tokenizer.tokenizer import train_tokenizer
 from lingraft.errors import RecipeError
 from lingraft.new_recipe import NewRecipe
-from lingraft.new_recipe.fitting import ENCODER_PRESETS, GIB, Machine, TextAmount, fit_sizes
+from lingraft.new_recipe.fitting import ENCODER_PRESETS, GIB, EncoderPreset, Machine, TextAmount, fit_sizes
 from lingraft.preflight import NotReadyError, samples
 from tests import made_up
 
@@ -195,6 +195,14 @@ def test_sizes_follow_text_machine_and_time() -> None:
     assert width(100_000, LARGE, 100) == widths[-1]
     grown = [width(100_000, LARGE, hours) for hours in (0.01, 0.1, 1, 10, 100)]
     assert grown == sorted(grown)
+
+
+@pytest.mark.parametrize("preset", ENCODER_PRESETS, ids=lambda preset: str(preset.width))
+def test_presets_are_modern_and_their_mini_model_and_primary_end_with_the_whole_block(preset: EncoderPreset) -> None:
+    pre_norm = preset.encoder.family.pre_norm
+    assert pre_norm
+    for head in (preset.mlm_heads[0], preset.layers):
+        assert (head - 1) % pre_norm.global_every == 0 or preset.block_tokens <= pre_norm.reach
 
 
 def test_a_gpu_whose_memory_is_small_gets_micro_batches() -> None:
