@@ -143,10 +143,9 @@ def _recipe(given: argparse.Namespace, out: Path) -> Recipe:
     if given.steps:
         raw["adaptation"]["steps"] = given.steps
     recipe = Recipe.parse(raw | {"search": None, "paper": None})
-    if given.data is None:
-        return recipe
-    data = given.data.resolve()
-    recipe = on_data(recipe, data, out) if isinstance(recipe.text, Folder) else recipe.with_folder(data)
+    if given.data:
+        data = given.data.resolve()
+        recipe = on_data(recipe, data, out) if isinstance(recipe.text, Folder) else recipe.with_folder(data)
     return _with_lines(recipe, given.lines, out) if given.lines else recipe
 
 

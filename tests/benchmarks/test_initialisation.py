@@ -13,10 +13,11 @@ from benchmarks.initialisation.__main__ import main
 from benchmarks.initialisation.arms import PROGRESSIVE
 from benchmarks.initialisation.costs import Costs
 from benchmarks.initialisation.page import page
-from benchmarks.initialisation.resources import dictionary
+from benchmarks.initialisation.resources import dictionary, write_lines
 from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.artifacts.files import write_text
-from lingraft.errors import LingraftError
+from lingraft.config.tasks import Task, TaskFile
+from lingraft.errors import LingraftError, TextError
 from tests.made_up import write
 
 RECORDS = f"initialisation{RECORD_SUFFIX}"
@@ -101,6 +102,19 @@ def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_c
     [missed] = [row for row in rows if row[0] == "| `overlap`" and row[1] == "MINIJOINT"]
     assert missed[-2:] == ["not reached", "– |"]
     assert "| de | topic | `aligned`, text alone | 1 | MINIJOINT | 1." in shown
+
+
+def test_lines_are_the_first_texts_of_examples_that_are_translations_row_by_row(tmp_path: Path) -> None:
+    rows = {"en": ("two ships", "two ships", "a garden"), "de": ("zwei Schiffe", "zwei Schiffe", "ein Garten")}
+    for language, texts in rows.items():
+        write_text(tmp_path / f"{language}.tsv", "".join(f"{text}\tx{row}\tyes\n" for row, text in enumerate(texts)))
+    examples = TaskFile(kind="file", path=str(tmp_path / "{language}.tsv"))
+    task = Task(name="xnli", kind="pairs", train=examples, dev=examples, test=examples)
+    write_lines(task, "en", "de", tmp_path / "lines.tsv")
+    assert (tmp_path / "lines.tsv").read_text() == "two ships\tzwei Schiffe\na garden\tein Garten\n"
+    write_text(tmp_path / "de.tsv", "zwei Schiffe\tx\tyes\n")
+    with pytest.raises(TextError, match="has 3 test examples in 'en' and 1 in 'de'"):
+        write_lines(task, "en", "de", tmp_path / "others.tsv")
 
 
 def test_an_unpacked_dictionary_is_found_and_languages_without_one_are_not_asked_for(tmp_path: Path) -> None:
