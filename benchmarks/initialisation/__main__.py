@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     comparison = compared(recipe, given.starts, given.systems, given.seeds, resources)
     json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
     picture = markdown.with_suffix(".png")
-    sizes = _sizes(comparison)
+    sizes = _sizes(comparison, given.lines)
     earlier = table.read(json, sizes)
     run = {
         "command": command_line("benchmarks.initialisation", sys.argv[1:] if arguments is None else arguments, _HIDDEN),
@@ -151,7 +151,7 @@ def _recipe(given: argparse.Namespace, out: Path) -> Recipe:
 
 def _with_lines(recipe: Recipe, task: str, out: Path) -> Recipe:
     """The recipe with lines that alignment is measured over."""
-    places = {language: out / "lines" / f"{recipe.source}-{language}.tsv" for language in recipe.targets}
+    places = {language: out / "lines" / f"{task}-{recipe.source}-{language}.tsv" for language in recipe.targets}
     for language, place in places.items():
         write_lines(recipe.task(task), recipe.source, language, place)
     judged = {language: str(place) for language, place in places.items()}
@@ -182,7 +182,7 @@ def _resources(recipe: Recipe, given: argparse.Namespace, out: Path) -> Resource
     return resources
 
 
-def _sizes(comparison: Comparison) -> dict[str, Any]:
+def _sizes(comparison: Comparison, lines: str | None) -> dict[str, Any]:
     recipe = comparison.recipe
     shape, schedules = recipe.encoder, {arm.start: arm.recipe.adaptation for arm in comparison.arms}
     return {
@@ -194,6 +194,7 @@ def _sizes(comparison: Comparison) -> dict[str, Any]:
         "mini_steps": recipe.mini.steps if recipe.mini else 0,
         "adaptation": {start: [one.steps, one.learning_rate] for start, one in schedules.items()},
         "text": recipe.text.kind,
+        **({"lines": lines} if lines else {}),
     }
 
 

@@ -60,14 +60,18 @@ def _introduction(found: dict[str, Any]) -> list[str]:
         f"takes {sizes['pretraining_steps']:,} updates, step 1b {sizes['mini_steps']:,}. Adaptation takes {schedules} "
         f"(progressive: the FLOPs of as many over all layers). Text: {sizes['text']}.",
         "Scores are of the primary with the language's embeddings, on test text, before and after adaptation: accuracy "
-        "on masked tokens; alignment, the share of counterparts found in the source language by hidden states after "
-        "the top layer; and a task finetuned in the source language, means over its seeds. Compute is that of "
-        "adaptation by equation A3; pretraining, step 1b and evaluation are left out, as in the paper. An "
+        f"on masked tokens; alignment, the share of {_counterparts(sizes)} found in the source language by hidden "
+        "states after the top layer; and a task finetuned in the source language, means over its seeds. Compute is "
+        "that of adaptation by equation A3; pretraining, step 1b and evaluation are left out, as in the paper. An "
         "alignment's compute is its seconds, with those of the source's static vectors, at the FLOPs per second of "
         "standard adaptation on the same machine. "
         f"The score to reach is {NEAR_MAXIMAL:.0%} of BL_BASE's final one from `overlap` with the same seed; between "
         "checkpoints it is interpolated, and at update 0 an alignment's compute is all there is.",
     ]
+
+
+def _counterparts(sizes: dict[str, Any]) -> str:
+    return f"translations of {sizes['lines']}'s test texts" if "lines" in sizes else "counterparts"
 
 
 _PICTURE = (

@@ -71,10 +71,14 @@ def write_lines(task: Task, source: str, language: str, out: Path) -> None:
         out: TSV file, each line a text of the source and its translation, each once; left as it is if it is there.
 
     Raises:
-        TextError: examples cannot be read, or the two languages have not equally many.
+        TextError: the task is of another kind, examples cannot be read, or the two languages have not equally many.
     """
     if out.exists():
         return
+    if task.kind not in ("pairs", "texts"):
+        raise TextError(
+            f"task {task.name!r} is of kind {task.kind!r}, and --lines takes one of kind 'pairs' or 'texts'."
+        )
     ours, theirs = ([each.texts[0] for each in load_examples(task, "test", tag, None)] for tag in (source, language))
     if len(ours) != len(theirs):
         raise TextError(

@@ -66,7 +66,7 @@ def read(path: Path, sizes: dict[str, Any]) -> dict[str, Any]:
     if not path.exists():
         return {"runs": [], "sizes": sizes, "records": []}
     found: dict[str, Any] = read_record(path)
-    other = {name: (found["sizes"].get(name), size) for name, size in sizes.items()}
+    other = {name: (found["sizes"].get(name), sizes.get(name)) for name in {**found["sizes"], **sizes}}
     other = {name: pair for name, pair in other.items() if pair[0] != pair[1] and name != "adaptation"}
     if other:
         raise LingraftError(f"{path} has results of other sizes: {other} (there, now). Give another file as --json.")

@@ -178,7 +178,14 @@ def evaluate_language(
     if models.includes(MASKED):
         scorers[MASKED] = partial(_masked_scorer, models, target, language)
     if reference and models.only == ALIGNMENT:
-        scorers[ALIGNMENT] = partial(_alignment_scorer, models, reference, target, language)
+        scorers[ALIGNMENT] = partial(
+            _alignment_scorer,
+            recipe=arm.recipe,
+            models=models,
+            reference=reference,
+            target=target,
+            language=language,
+        )
     for task in models.tasks_in(language):
         scorers[task.name] = partial(
             _task_scorer, task=task, models=models, layers=models.layers, dirs=target, language=language
@@ -451,17 +458,18 @@ def _most_frequent_share(blocks_NT: Tensor, special: Sequence[int]) -> float:
     return float(counts_V.max() / counts_V.sum())
 
 
-def _alignment_scorer(models: FinetunedModels, reference: Path, target: LanguageDirs, language: str) -> Scorer:
+def _alignment_scorer(
+    recipe: Recipe, models: FinetunedModels, reference: Path, target: LanguageDirs, language: str
+) -> Scorer:
     """Return a scorer for the share of counterparts found in the other language, both ways, by states of the top layer;
     the trivial answer is a guess.
     """
     primary = models.load()
     tokenizer = Tokenizer.load(target.tokenizer, language)
-    recipe, top = models.planned.recipe, models.layers
-    if language in recipe.alignment.judged:
-        probe: AlignmentProbe | None = probe_of_lines(
-            primary, held_out_lines(recipe, language, "test"), tokenizer, (top,)
-        )
+    top = models.layers
+    lines = held_out_lines(recipe, language, "test") if language in recipe.alignment.judged else []
+    if lines:
+        probe: AlignmentProbe | None = probe_of_lines(primary, lines, tokenizer, (top,))
     else:
         evaluated = Artifact.load(reference, Kind.EVALUATION)
         blocks = load_blocks(target.blocks, tokenizer, recipe.encoder.block_tokens)

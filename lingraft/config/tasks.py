@@ -222,7 +222,7 @@ class Task(Section):
         "squad",
         description="Of kind 'questions' the metric: mlqa for MLQA, squad for SQuAD, XQuAD and TyDiQA. Of kind 'tags' "
         "words for the accuracy of every word's tag, as of parts of speech; without it, tags are judged by the F1 of "
-        "the named entities that they stand for.",
+        "the named entities that they stand for. The tag is a file's last column; of .conllu files, the UPOS.",
     )
     labels: tuple[str, ...] = Field((), description="The task's labels, in order; those of the training set if empty.")
     label_names: dict[str, str] = Field(

@@ -73,7 +73,8 @@ class EncoderPreset:
     layers: int
     attention_heads: int
     mlm_heads: tuple[int, ...]
-    """The first, a mini-model's depth, and the last layer see whole blocks, as every third layer from the first."""
+    """The first, a mini-model's depth, and the last layer see whole blocks: every third layer from the first does; in
+    short blocks, all do."""
     block_tokens: int
     vocabulary: int
     """Largest number of pieces."""

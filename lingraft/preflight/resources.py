@@ -9,10 +9,11 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, product
+from itertools import chain
 
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import ParallelLines
+from lingraft.config.translations import ParallelText
 from lingraft.console import say
 from lingraft.data.bilingual_dictionary import word_pairs_or_errors
 from lingraft.data.language_detection import LanguageDetector
@@ -82,22 +83,34 @@ def resource_problems(
 
 
 def learned_test_warnings(recipe: Recipe, languages: Iterable[str]) -> Iterator[str]:
-    """Yield tasks some of whose test pairs are among the sentence pairs that a language learns from."""
-    for task, language in product(recipe.tasks, languages):
+    """Yield what is judged on pairs that are among the sentence pairs that a language learns from."""
+    for language in languages:
         learned = recipe.learned_pairs(language)
-        if learned is None or not isinstance(task.test, ParallelLines) or not recipe.judges(task, language):
+        if learned is None:
             continue
-        files = task.test.in_language(language)
-        lines = _without_errors(pairs_or_errors(files), PairScan(file_names(files)))
-        tested = {_sides(pair) for pair in lines if not pair.empty}
-        pairs = _without_errors(pairs_or_errors(learned), PairScan(file_names(learned)))
-        both = {_sides(pair) for pair in pairs if not is_held_out(pair) and _sides(pair) in tested}
-        if both:
-            yield (
-                f"{language}: {len(both):,} of {len(tested):,} test pairs of task {task.name!r} are among those that "
-                f"[alignment] parallel learns from. Scores are too good if they stay: remove them from "
-                f"{file_names(learned)}."
-            )
+        for name, files in _judged_pairs(recipe, language):
+            tested = {_sides(pair) for pair in _pairs_of(files)}
+            both = {_sides(pair) for pair in _pairs_of(learned) if not is_held_out(pair) and _sides(pair) in tested}
+            if both:
+                yield (
+                    f"{language}: {len(both):,} of {len(tested):,} test pairs of {name} are among those that "
+                    f"[alignment] parallel learns from. Scores are too good if they stay: remove them from "
+                    f"{file_names(learned)}."
+                )
+
+
+def _judged_pairs(recipe: Recipe, language: str) -> Iterator[tuple[str, ParallelText]]:
+    """Yield the names of what is judged on parallel lines in a language, and their files."""
+    for task in recipe.tasks:
+        if isinstance(task.test, ParallelLines) and recipe.judges(task, language):
+            yield f"task {task.name!r}", task.test.in_language(language)
+    if files := recipe.alignment.judged.get(language):
+        yield "[alignment] judged", files
+
+
+def _pairs_of(files: ParallelText) -> Iterator[Pair]:
+    pairs = _without_errors(pairs_or_errors(files), PairScan(file_names(files)))
+    return (pair for pair in pairs if not pair.empty)
 
 
 def _sides(pair: Pair) -> tuple[str, str]:

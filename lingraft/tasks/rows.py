@@ -143,12 +143,8 @@ def class_of(value: Any, place: str, names: Sequence[str]) -> str:
 
 def class_names(features: Any, columns: Sequence[str]) -> list[str]:
     """Return the names of the class numbers in the first of some columns that is there; none if it stores names."""
-    for column in columns:
-        feature = features.get(column)
-        names = getattr(getattr(feature, "feature", feature), "names", None)
-        if names:
-            return list(names)
-    return []
+    feature = next((features[column] for column in columns if column in features), None)
+    return list(getattr(getattr(feature, "feature", feature), "names", None) or ())
 
 
 def _table(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[RowOrError]:

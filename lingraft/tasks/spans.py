@@ -1,7 +1,7 @@
 """Spans of named entities from the tags of words, and their F1: as seqeval by default, and so as conlleval.
 
 What IOB1, IOB2 and IOBES share is read leniently: a span begins wherever a tag other than O does not continue the one
-before it, also with I- after O (as IOB1 writes it, and as models predict it). A tag without a dash, such as a part of
+before it, also with I- after O (as IOB1 writes it, and as models predict it). A tag of another form, such as a part of
 speech, is that of one word.
 """
 
@@ -74,7 +74,7 @@ def _continues(before: str, tag: str) -> bool:
 
 
 def _kind(tag: str) -> str:
-    return tag[2:] if tag[1:2] == "-" else tag
+    return tag[2:] if tag[:2] in ("B-", "I-", "E-", "S-") else tag
 
 
 def _share(part: int, whole: int) -> float:

@@ -1,7 +1,9 @@
 """Sentences whose words carry tags: PAN-X (WikiANN), CoNLL-2002 and 2003, parts of speech; files and datasets.
 
 A file has a word a line, its first column the word and its last the tag, divided by tabs or spaces; blank lines stand
-between sentences; CoNLL's -DOCSTART- lines are no words. WikiANN's own files write "de:Berlin" for "Berlin".
+between sentences; CoNLL's -DOCSTART- lines are no words. WikiANN's own files write "de:Berlin" for "Berlin". Of
+Universal Dependencies' files, which end in .conllu, words are read with their parts of speech (UPOS); comments, ranges
+of words and empty nodes are not.
 """
 
 import re
@@ -15,6 +17,8 @@ from lingraft.data.lines import read_lines
 from lingraft.errors import LingraftError, TextError
 from lingraft.tasks.rows import Row, class_of, find_column
 
+_CONLLU, _CONLLU_COLUMNS = ".conllu", 10
+"""Ending of Universal Dependencies' files, and the number of their columns."""
 _DOCUMENT_START = "-DOCSTART-"
 _TAG = re.compile(r"O|[BIES]-.+")
 _PREFIX = re.compile(r"([a-z]{2,3}(?:-[a-z-]+)?):.")
@@ -105,20 +109,38 @@ def _is_word(numbered_line: tuple[int, str]) -> bool:
 
 
 def _sentence_or_error(lines: list[tuple[int, str]], path: Path, named_entities: bool) -> Sentence | LingraftError:
+    cells_of = _conllu_cells if _CONLLU in path.suffixes else _cells
     words, tags = [], []
     try:
         for number, line in lines:
             place = f"{path}, line {number}"
-            cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
-            if len(cells) < 2:
-                raise TextError(
-                    f"{place}: {line[:40]!r} has no tag. Expected a word, then a tab or a space, then its tag."
-                )
-            words.append(cells[0].strip())
-            tags.append(_tag(cells[-1].strip(), place, named_entities))
+            for word, tag in cells_of(line, place):
+                words.append(word)
+                tags.append(_tag(tag, place, named_entities))
     except TextError as error:
         return error
     return Sentence(f"{path}, line {lines[0][0]}", tuple(words), tuple(tags))
+
+
+def _cells(line: str, place: str) -> Iterator[tuple[str, str]]:
+    """Yield the word of a line with its tag."""
+    cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
+    if len(cells) < 2:
+        raise TextError(f"{place}: {line[:40]!r} has no tag. Expected a word, then a tab or a space, then its tag.")
+    yield cells[0].strip(), cells[-1].strip()
+
+
+def _conllu_cells(line: str, place: str) -> Iterator[tuple[str, str]]:
+    """Yield the word of a line of CoNLL-U with its part of speech; nothing for comments, ranges and empty nodes."""
+    number, *cells = line.split("\t")
+    if line.startswith("#") or "-" in number or "." in number:
+        return
+    if len(cells) != _CONLLU_COLUMNS - 1:
+        raise TextError(
+            f"{place}: {1 + len(cells)} columns instead of CoNLL-U's {_CONLLU_COLUMNS}, with a tab between each two. "
+            "Correct the line, or name a file of words and tags otherwise than .conllu."
+        )
+    yield cells[0], cells[2]
 
 
 def _tag(tag: str, place: str, named_entities: bool) -> str:
@@ -129,6 +151,11 @@ def _tag(tag: str, place: str, named_entities: bool) -> str:
         )
     if not tag:
         raise TextError(f"{place}: a word has an empty tag. Give it one, or remove the sentence.")
+    if not named_entities and _TAG.fullmatch(tag):
+        raise TextError(
+            f"{place}: {tag!r} is the tag of a named entity, and evaluation 'words' judges tags that each stand for "
+            "one word. Leave evaluation out, or check which column the tags are in: a file's last."
+        )
     return tag
 
 

@@ -8,8 +8,9 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
 from lingraft.artifacts.manifest import Kind, Manifest
-from lingraft.bundle.format import BundleKind, OutputSizes
+from lingraft.bundle.format import OUTPUTS, ROW_OUTPUTS, VECTORS, BundleKind, OutputSizes
 from lingraft.config.encoder import EncoderShape
+from lingraft.config.tasks import DenseLayer, Retrieval, Task
 
 FILE = "MLmodel"
 _TOKENS = TensorSpec(np.dtype(np.int64), (-1, -1), "tokens")
@@ -42,7 +43,6 @@ def _signature(manifest: Manifest) -> ModelSignature:
     if manifest.kind is Kind.BUNDLE:
         return _bundle_signature(manifest)
     width = manifest.detail("shape", EncoderShape).width if "shape" in manifest.details else -1
-    labels = manifest.detail("labels", list[str]) if "labels" in manifest.details else []
     inputs: list[ColSpec | TensorSpec] = [_TOKENS]
     output = TensorSpec(_FLOAT, (-1, -1, width), "hidden_states")
     if manifest.kind is Kind.EMBEDDINGS:
@@ -50,10 +50,18 @@ def _signature(manifest: Manifest) -> ModelSignature:
         output = TensorSpec(_FLOAT, (-1, -1, widths[0] if widths else -1), "vectors")
     if manifest.kind is Kind.TASK:
         inputs.append(_VISIBLE)
-        # Classes of a text, tags of a token, or start and end of an answer, which has no labels.
-        classes = (-1, len(labels)) if manifest.details.get("metric") == "accuracy" else (-1, -1, len(labels) or 2)
-        output = TensorSpec(_FLOAT, classes, "logits")
+        output = _task_output(manifest, width)
     return ModelSignature(Schema(inputs), Schema([output]))
+
+
+def _task_output(manifest: Manifest, width: int) -> TensorSpec:
+    """Return classes of a text, tags of a token, start and end of an answer, which has no labels, or a vector."""
+    task, labels = manifest.detail("settings", Task), manifest.detail("labels", list[str])
+    [name] = OUTPUTS[task.kind]
+    if name == VECTORS:
+        dense = [layer.width for layer in (task.retrieval or Retrieval()).layers if isinstance(layer, DenseLayer)]
+        return TensorSpec(_FLOAT, (-1, [width, *dense][-1]), "vectors")
+    return TensorSpec(_FLOAT, (-1, len(labels)) if name in ROW_OUTPUTS else (-1, -1, len(labels) or 2), "logits")
 
 
 def _bundle_signature(manifest: Manifest) -> ModelSignature:

@@ -112,6 +112,9 @@ def test_lines_are_the_first_texts_of_examples_that_are_translations_row_by_row(
     task = Task(name="xnli", kind="pairs", train=examples, dev=examples, test=examples)
     write_lines(task, "en", "de", tmp_path / "lines.tsv")
     assert (tmp_path / "lines.tsv").read_text() == "two ships\tzwei Schiffe\na garden\tein Garten\n"
+    tags = Task(name="names", kind="tags", train=examples, dev=examples, test=examples)
+    with pytest.raises(TextError, match="is of kind 'tags', and --lines takes one of kind 'pairs' or 'texts'"):
+        write_lines(tags, "en", "de", tmp_path / "others.tsv")
     write_text(tmp_path / "de.tsv", "zwei Schiffe\tx\tyes\n")
     with pytest.raises(TextError, match="has 3 test examples in 'en' and 1 in 'de'"):
         write_lines(task, "en", "de", tmp_path / "others.tsv")

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,8 +16,8 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.cache import ProvenanceMismatchError
 from lingraft.artifacts.manifest import Kind
 from lingraft.comparison import runner as comparison
-from lingraft.comparison.evaluate import FinetunedModels, evaluate_language, evaluate_source
-from lingraft.comparison.plan import plan_comparison
+from lingraft.comparison.evaluate import FinetunedModels, ReferenceJob, evaluate_language, evaluate_source
+from lingraft.comparison.plan import ALIGNMENT, plan_comparison
 from lingraft.comparison.records import eval_item, load_eval_result
 from lingraft.data.blocks import open_split
 from lingraft.jobs.job import LanguageDirs
@@ -29,6 +30,7 @@ from lingraft.tasks.item_counts import ItemCounts
 from lingraft.training import masked_lm
 from tests.comparison.compared import SAID_FILE, SMALL, Compared, closing_line
 from tests.comparison.project import ARMS, CHECKPOINTS, RECIPE, recipe
+from tests.workshop import changed
 
 SEEDS = {"topic": {1, 2}, "paws-x": {3}, "masked": {1}}
 JUDGED = {"de": {"topic", "paws-x", "masked"}, "sw": {"topic", "masked"}}
@@ -171,6 +173,33 @@ def test_judging_is_in_bf16_only_where_the_recipe_asks_for_it(
     evaluate_source(bodies, LanguageDirs.under(out, "en"))
     evaluate_language(arm, bodies, LanguageDirs.under(out, "de"), out / "adaptation" / arm.name / "de", "de")
     assert seen == [reduced] * (1 + len(CHECKPOINTS))
+
+
+def test_alignment_is_measured_over_lines_where_there_are_enough(compared: Compared, tmp_path: Path) -> None:
+    planned, out = plan_comparison(compared.recipe), compared.out
+    arm = planned.arms[0]
+    bodies = FinetunedModels(
+        planned.primary(arm.primary), out / "primary" / arm.primary, out / "task" / arm.primary
+    ).restricted_to(ALIGNMENT)
+    english = LanguageDirs.under(out, "en")
+    job = ReferenceJob(recipe=arm.recipe, models=bodies, dirs=english, language="en", out=tmp_path / "reference")
+    trivial = []
+    for count in (10, 120):
+        lines = tmp_path / f"{count}.tsv"
+        lines.write_text("".join(f"ba de ki {n}\tmu na pe {n}\n" for n in range(count)), encoding="utf-8")
+        recipe = changed(arm.recipe, "alignment", judged={"de": str(lines)})
+        judged, _ = evaluate_language(
+            arm=replace(arm, recipe=recipe),
+            models=bodies,
+            target=LanguageDirs.under(out, "de"),
+            curve=out / "adaptation" / arm.name / "de",
+            language="de",
+            reference=job.get_or_make().folder if count == 10 else tmp_path / "reference",
+        )
+        assert judged.is_complete, judged
+        trivial.append(judged.baselines[ALIGNMENT])
+    assert trivial[1] == pytest.approx(1 / 60)
+    assert trivial[0] != trivial[1]
 
 
 @contextlib.contextmanager

@@ -133,12 +133,14 @@ def test_test_pairs_that_are_learned_from_are_counted(
     data = {"kind": "file", "path": str(columns(tmp_path / "en.tsv", english, english))}
     task = {"name": "search", "kind": "retrieval", "train": data, "dev": data, "test": test}
     adaptation = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3, "depth": 1, "pairs": {}}
-    parallel = {"parallel": {"de": str(tmp_path / "learned.tsv")}}
-    recipe = recipe_on(text, alignment=parallel, tasks=[task], adaptation=adaptation)
+    alignment = {"parallel": {"de": str(tmp_path / "learned.tsv")}, "judged": {"de": str(tmp_path / "tested.tsv")}}
+    recipe = recipe_on(text, alignment=alignment, tasks=[task], adaptation=adaptation)
     preflight.require_ready(recipe)
     held_out = sum(is_held_out(Pair(source, "", "")) for source in english[30:])
-    expected = f"de: {10 - held_out} of 11 test pairs of task 'search' are among those that [alignment] parallel learns"
-    assert expected in capsys.readouterr().err
+    told = capsys.readouterr().err
+    for name in ("task 'search'", "[alignment] judged"):
+        expected = f"de: {10 - held_out} of 11 test pairs of {name} are among those that [alignment] parallel learns"
+        assert expected in told
 
 
 def test_a_side_in_the_wrong_language_is_named_with_what_it_seems_to_be(text: Path, tmp_path: Path) -> None:

@@ -1,12 +1,16 @@
 """What a registered bundle says of its inputs and outputs is what the endpoint says of them."""
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 from mlflow.models import ModelSignature
 
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.manifest import Kind
+from lingraft.artifacts.manifest import Kind, Manifest
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.tasks import Task
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.served_models import metadata, served_models
 from lingraft.serving.settings import ServingSettings
@@ -30,3 +34,30 @@ def test_a_bundle_of_every_kind_is_described_as_it_answers(bundles: list[Path]) 
         }
         kinds.add(opened.kind)
     assert kinds == {"documents", "pairs", "questions", "tags", "retrieval", "primary"}
+
+
+FILES = {split: {"kind": "file", "path": f"{split}.tsv"} for split in ("train", "dev", "test")}
+DENSE = {"layers": [{"kind": "dense", "width": 7}, {"kind": "normalise"}]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "shape"),
+    [
+        ({"kind": "pairs"}, "logits", (-1, 3)),
+        ({"kind": "tags"}, "logits", (-1, -1, 3)),
+        ({"kind": "tags", "evaluation": "words"}, "logits", (-1, -1, 3)),
+        ({"kind": "retrieval"}, "vectors", (-1, 32)),
+        ({"kind": "retrieval", "retrieval": DENSE}, "vectors", (-1, 7)),
+    ],
+)
+def test_a_task_is_described_by_its_kind(settings: dict[str, Any], name: str, shape: tuple[int, ...]) -> None:
+    task = Task.model_validate({"name": "some", **FILES, **settings})
+    encoder = EncoderShape(width=32, layers=1, attention_heads=1, mlm_heads=(1,), block_tokens=16)
+    details = {
+        "settings": task.model_dump(mode="json"),
+        "labels": ["a", "b", "c"] if task.has_labels else [],
+        "shape": encoder.model_dump(mode="json"),
+    }
+    manifest = Manifest(kind=Kind.TASK, details=details)
+    [output] = ModelSignature.from_dict(yaml.safe_load(mlmodel_of(manifest, "m-1"))["signature"]).outputs
+    assert (output.name, output.shape) == (name, shape)

@@ -323,8 +323,15 @@ def test_adaptation_lets_go_of_the_tables_that_it_does_not_train(
 
     monkeypatch.setattr(adapt, "load_primary", loaded)
     monkeypatch.setattr(adapt, "initial_rows", drawn)
-    folders = workshop.primary, workshop.blocks["de"], workshop.tokenizers["de"]
     gone: list[bool] = []
-    adapt.adapt(workshop.recipe, *folders, 1, tmp_path / "out", lambda _: gone.extend(one() is None for one in tables))
+    adapt.adapt(
+        recipe=workshop.recipe,
+        primary=workshop.primary,
+        blocks=workshop.blocks["de"],
+        tokenizer=workshop.tokenizers["de"],
+        depth=1,
+        out=tmp_path / "out",
+        watch=lambda _: gone.extend(one() is None for one in tables),
+    )
     assert gone
     assert all(gone)

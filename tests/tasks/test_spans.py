@@ -17,8 +17,8 @@ from lingraft.tasks.spans import Span, span_scores, spans
         ("B-PER I-PER E-PER S-PER", {Span("PER", 0, 3), Span("PER", 3, 4)}),
         ("B-work-of-art I-work-of-art", {Span("work-of-art", 0, 2)}),
         (
-            "NOUN INTJ INTJ B I E",
-            {Span(tag, place, place + 1) for place, tag in enumerate(["NOUN", "INTJ", "INTJ", "B", "I", "E"])},
+            "NOUN INTJ INTJ V-PRS B I E",
+            {Span(tag, place, place + 1) for place, tag in enumerate(["NOUN", "INTJ", "INTJ", "V-PRS", "B", "I", "E"])},
         ),
     ],
 )

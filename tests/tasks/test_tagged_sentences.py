@@ -68,10 +68,31 @@ def test_parts_of_speech_are_taken_where_every_word_is_judged(tmp_path: Path) ->
     assert sentence.tags == ("PROPN", "AUX")
     with pytest.raises(TextError, match=r"'PROPN' is no tag of a named entity.* evaluation = 'words'"):
         found(path)
+    entities = write(tmp_path / "ner.tsv", "Köln\tB-LOC\n")
+    with pytest.raises(TextError, match="'B-LOC' is the tag of a named entity, and evaluation 'words'"):
+        list(raise_errors(sentences_or_errors(entities, named_entities=False)))
     with pytest.raises(TextError, match="line 1: a word has an empty tag"):
         list(raise_errors(sentences_or_errors(write(tmp_path / "empty.tsv", "Köln\t\n"), named_entities=False)))
     rows = [{"tokens": ["Köln"], "ner_tags": ["B-LOC"], "pos_tags": ["PROPN"]}]
     assert [each.tags for each in sentences_of_rows(rows, "set", [], named_entities=False)] == [("PROPN",)]
+
+
+def test_universal_dependencies_files_have_words_and_their_upos(tmp_path: Path) -> None:
+    rest = "\t".join("_" * 6)
+    lines = [
+        "# sent_id = 1",
+        f"1-2\tim\t_\t_\t{rest}",
+        f"1\tin\tin\tADP\t{rest}",
+        f"2\tdem\tder\tDET\t{rest}",
+        f"2.1\tsehr\tsehr\tADV\t{rest}",
+        f"3\tHafen\tHafen\tNOUN\t{rest}",
+    ]
+    path = write(tmp_path / "test.conllu", "\n".join(lines) + "\n\n")
+    [sentence] = raise_errors(sentences_or_errors(path, named_entities=False))
+    assert (sentence.words, sentence.tags) == (("in", "dem", "Hafen"), ("ADP", "DET", "NOUN"))
+    short = write(tmp_path / "short.conllu", "1\tin\tADP\n")
+    with pytest.raises(TextError, match="line 1: 3 columns instead of CoNLL-U's 10"):
+        list(raise_errors(sentences_or_errors(short, named_entities=False)))
 
 
 @pytest.mark.parametrize("columns", [("tokens", "ner_tags"), ("words", "tags")])
