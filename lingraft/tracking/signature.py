@@ -3,6 +3,8 @@
 `MLmodel` names no flavour, so MLflow itself does not load our artifacts: `lingraft registry pull` downloads them.
 """
 
+from typing import Any
+
 import numpy as np
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
@@ -10,7 +12,7 @@ from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.bundle.format import OUTPUTS, ROW_OUTPUTS, VECTORS, BundleKind, OutputSizes
 from lingraft.config.encoder import EncoderShape
-from lingraft.config.tasks import DenseLayer, Retrieval, Task
+from lingraft.config.tasks import DenseLayer, Retrieval, TaskKindName
 
 FILE = "MLmodel"
 _TOKENS = TensorSpec(np.dtype(np.int64), (-1, -1), "tokens")
@@ -56,10 +58,13 @@ def _signature(manifest: Manifest) -> ModelSignature:
 
 def _task_output(manifest: Manifest, width: int) -> TensorSpec:
     """Return classes of a text, tags of a token, start and end of an answer, which has no labels, or a vector."""
-    task, labels = manifest.detail("settings", Task), manifest.detail("labels", list[str])
-    [name] = OUTPUTS[task.kind]
+    task = manifest.detail("settings", dict[str, Any])
+    labels = manifest.detail("labels", list[str]) if "labels" in manifest.details else []
+    kind: TaskKindName = task["kind"]
+    [name] = OUTPUTS[kind]
     if name == VECTORS:
-        dense = [layer.width for layer in (task.retrieval or Retrieval()).layers if isinstance(layer, DenseLayer)]
+        retrieval = Retrieval.model_validate(task.get("retrieval") or {})
+        dense = [layer.width for layer in retrieval.layers if isinstance(layer, DenseLayer)]
         return TensorSpec(_FLOAT, (-1, [width, *dense][-1]), "vectors")
     return TensorSpec(_FLOAT, (-1, len(labels)) if name in ROW_OUTPUTS else (-1, -1, len(labels) or 2), "logits")
 
