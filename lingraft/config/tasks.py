@@ -309,6 +309,11 @@ class Task(Section):
         """Whether answers are labels, not parts of a text or passages."""
         return self.kind not in ("questions", "retrieval")
 
+    @property
+    def judges_words(self) -> bool:
+        """Whether the tag of every word is judged, rather than the named entities that tags stand for."""
+        return self.evaluation == "words"
+
     def asked(self, language: str) -> dict[str, str]:
         """Texts of a language's example by the names of `INPUTS`."""
         example = self.examples[language]

@@ -90,7 +90,7 @@ def _read_file(task: Task, path: Path, language: str) -> Iterator[AnyExample | L
         case "questions":
             return questions_or_errors(path)
         case "tags":
-            return sentences_or_errors(path, task.evaluation != "words")
+            return sentences_or_errors(path, named_entities=not task.judges_words)
         case "retrieval":
             return query_passages_or_errors(path, language)
         case unknown:
@@ -107,9 +107,8 @@ def _read_dataset(task: Task, source: TaskDataset, language: str) -> Iterator[An
         case "questions":
             return questions_of_rows(rows, origin)
         case "tags":
-            named_entities = task.evaluation != "words"
-            names = class_names(dataset.features, ENTITY_COLUMNS if named_entities else WORD_TAG_COLUMNS)
-            return sentences_of_rows(rows, origin, names, named_entities)
+            names = class_names(dataset.features, WORD_TAG_COLUMNS if task.judges_words else ENTITY_COLUMNS)
+            return sentences_of_rows(rows, origin, names, named_entities=not task.judges_words)
         case "retrieval":
             return query_passages_of_rows(rows, origin)
         case unknown:

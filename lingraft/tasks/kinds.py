@@ -23,7 +23,7 @@ def kind_of(task: Task) -> "TaskKind":
         case "tags":
             from lingraft.tasks.tagging import Tagging
 
-            return Tagging(judges_words=task.evaluation == "words")
+            return Tagging(task.judges_words)
         case "retrieval":
             from lingraft.tasks.retrieval import PassageRetrieval
 
