@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, Self
 
 from benchmarks.demo_search import SEED, TASK, search_task, write_examples
 from benchmarks.initialisation.resources import write_pairs
@@ -26,6 +26,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.config.training import SentencePairs
 from lingraft.data.text import load_text
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import LingraftError
 from lingraft.jobs.job import (
     AdaptationJob,
@@ -63,9 +64,21 @@ class Run:
     """One pretraining seed: its primary, its search, and languages."""
 
     recipe: Recipe
-    seed: int
+    """Recipe with that seed."""
     out: Path
     """Folder of all seeds."""
+
+    @classmethod
+    def of(cls, recipe: Recipe, seed: int, out: Path) -> Self:
+        """Return the run of a seed of pretraining and adaptation."""
+        sections = {"pretraining": recipe.pretraining, "adaptation": recipe.adaptation}
+        changes = {name: section.model_copy(update={"seed": seed}) for name, section in sections.items()}
+        return cls(recipe.model_copy(update=changes), out)
+
+    @property
+    def seed(self) -> int:
+        """Seed of pretraining and adaptation."""
+        return self.recipe.pretraining.seed
 
     @property
     def folder(self) -> Path:
@@ -78,17 +91,13 @@ class Run:
 
     def of_objective(self, objective: str, updates: int) -> Recipe:
         """Return the recipe under which a language learns by an objective, for the FLOPs of masked tokens."""
-        adaptation = self.recipe.adaptation.model_copy(update={"seed": self.seed, "steps": updates})
-        pairs = OBJECTIVES[objective]
-        if pairs is None:
-            return self.recipe.model_copy(update={"adaptation": adaptation})
-        wanted = self.recipe.model_copy(update={"adaptation": adaptation.model_copy(update={"pairs": pairs})})
-        step, rows = self.recipe.steps_over(adaptation.depth)[Stage.ADAPT], self.recipe.tokenizer.vocabulary
-        budget = updates * step_flops(self.recipe, step, adaptation, rows)
-        steps = max(1, round(budget / step_flops(wanted, step, wanted.adaptation, rows)))
-        warmup = round(adaptation.warmup_steps * steps / updates)
-        changes = {"pairs": pairs, "steps": steps, "warmup_steps": warmup}
-        return wanted.model_copy(update={"adaptation": adaptation.model_copy(update=changes)})
+        masked = self.recipe.adaptation.model_copy(update={"steps": updates})
+        paired = masked.model_copy(update={"pairs": OBJECTIVES[objective]})
+        step, rows = self.recipe.steps_over(masked.depth)[Stage.ADAPT], self.recipe.tokenizer.vocabulary
+        cost, own_cost = (step_flops(self.recipe, step, each, rows) for each in (masked, paired))
+        steps = max(1, round(updates * cost / own_cost))
+        changes = {"steps": steps, "warmup_steps": round(masked.warmup_steps * steps / updates)}
+        return self.recipe.model_copy(update={"adaptation": paired.model_copy(update=changes)})
 
     def learned(self, language: str, objective: str, updates: int) -> Path:
         """Return the folder of a language's embeddings."""
@@ -98,14 +107,12 @@ class Run:
         """Yield everything that is trained, in order."""
         recipe, source = self.recipe, self.lane(self.recipe.source)
         primary = self.folder / "primary"
-        seeded = recipe.model_copy(update={"pretraining": recipe.pretraining.model_copy(update={"seed": self.seed})})
-        yield PretrainingJob(recipe=seeded, blocks=source.blocks, tokenizer=source.tokenizer, out=primary)
+        yield PretrainingJob(recipe=recipe, blocks=source.blocks, tokenizer=source.tokenizer, out=primary)
         yield FinetuningJob(recipe=recipe, task=TASK, seed=SEED, primary=primary, out=self.folder / "task")
         for language in recipe.targets:
             lane, initial = self.lane(language), self.folder / f"{language}-initial"
             inputs = {"primary": primary, "tokenizer": lane.tokenizer, "blocks": lane.blocks, "language": language}
-            start = recipe.model_copy(update={"adaptation": recipe.adaptation.model_copy(update={"seed": self.seed})})
-            yield InitialisationJob(recipe=start, source_vectors=self.out / "vectors", out=initial, **inputs)
+            yield InitialisationJob(recipe=recipe, source_vectors=self.out / "vectors", out=initial, **inputs)
             for count in updates:
                 for objective in OBJECTIVES:
                     wanted = self.of_objective(objective, count)
@@ -123,16 +130,16 @@ class Run:
             passages = passages or SourcePassages.embedded([model], source, search.passages)
             folders = {(ALIGNED, 0): self.folder / f"{language}-initial"}
             folders |= {(each, count): self.learned(language, each, count) for count in updates for each in OBJECTIVES}
+            found = PassageSearch.of(
+                seeds=[model],
+                source=source,
+                tokenizer=Tokenizer.load(self.lane(language).tokenizer, language),
+                queries=search.queries,
+                passages=passages,
+                answers=Answers.of(search.answers),
+            )
             for (objective, count), folder in folders.items():
                 rows = load_embeddings(folder)
-                found = PassageSearch.of(
-                    seeds=[model],
-                    source=source,
-                    tokenizer=rows.tokenizer,
-                    queries=search.queries,
-                    passages=passages,
-                    answers=Answers.of(search.answers),
-                )
                 model.swap_in(rows)
                 judged, cost = found.judge(model), rows.manifest.cost if count else None
                 yield {
@@ -193,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     out = given.out.resolve()
     recipe = _with_search(_recipe(given), out)
-    runs, updates = [Run(recipe, seed, out) for seed in given.seeds], given.updates or [recipe.adaptation.steps]
+    runs, updates = [Run.of(recipe, seed, out) for seed in given.seeds], given.updates or [recipe.adaptation.steps]
     for _ in run_jobs([job for run in runs for job in run.jobs(updates)]):
         pass
     found = {

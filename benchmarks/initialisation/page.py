@@ -6,7 +6,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.initialisation.arms import SYSTEMS, Start
-from benchmarks.initialisation.costs import NAMES, Costs
+from benchmarks.initialisation.costs import NAMES, Costs, Record
 from benchmarks.pages import markdown
 from lingraft.comparison.plan import ALIGNMENT, MASKED
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
@@ -14,8 +14,6 @@ from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
 _TERA = 1e12
 _NOT_REACHED = "not reached"
 _UNKNOWN = "–"
-
-Record = dict[str, Any]
 
 
 def page(found: dict[str, Any], picture: str) -> str:

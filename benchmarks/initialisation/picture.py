@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from statistics import mean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.initialisation.arms import PROGRESSIVE, SYSTEMS, WHOLE, Start
-from benchmarks.initialisation.costs import NAMES, Costs
+from benchmarks.initialisation.costs import NAMES, Costs, Record
 from lingraft.reports.paper.curves import SYSTEM_STYLES
 from lingraft.reports.plotting import COLOURS, Drawing, MarkStyle, legend_above, panels, percent_ticks
 
@@ -20,8 +20,6 @@ _STYLES = {
 }
 _TERA = 1e12
 _PANEL_IN, _HEAD_IN = 2.2, 0.5
-
-Record = dict[str, Any]
 
 
 class _Curve(NamedTuple):
