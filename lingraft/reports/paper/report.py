@@ -37,6 +37,8 @@ from lingraft.reports.plotting import Drawing
 
 PAGE_FILE = "paper.html"
 MARKDOWN_FILE = "paper.md"
+APPENDIX = "All scores, costs and intervals"
+"""Title of the section that repeats the tables with spreads, and for every task."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,13 @@ def pictures(records: PaperRecords) -> dict[str, bytes]:
     return _draw(report_sections(ResultsTable(records)))
 
 
-def markdown(records: PaperRecords) -> str:
-    """Return all tables as Markdown; its figures are the files that `write` puts beside it."""
+def markdown(records: PaperRecords, *left_out: str) -> str:
+    """Return all tables as Markdown; its figures are the files that `write` puts beside it.
+
+    Sections whose titles are in `left_out` are not there.
+    """
     results = ResultsTable(records)
-    return _markdown(results, report_sections(results))
+    return _markdown(results, [each for each in report_sections(results) if each.title not in left_out])
 
 
 def _draw(sections: Sequence[ReportSection]) -> dict[str, bytes]:
@@ -163,7 +168,7 @@ def report_sections(results: ResultsTable) -> list[ReportSection]:
             pretraining_table(results),
         ),
         ReportSection(
-            "All scores, costs and intervals",
+            APPENDIX,
             "All tasks, those of the appendix too, and all systems.",
             [
                 *(final_spread_table(results, task) for task in tasks),
