@@ -129,4 +129,4 @@ def copied(artifact: Path, to: Path) -> Path:
 
 def same_tensors(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     """Whether names and all bits are equal."""
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    return one.keys() == other.keys() and all(torch.equal(one[name].cpu(), other[name].cpu()) for name in one)

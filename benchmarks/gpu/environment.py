@@ -17,6 +17,7 @@ from lingraft.training.precision import device, device_name
 
 REQUIRED = ("anyascii", "babel", "filelock", "fsspec", "numpy", "pydantic", "safetensors", "scipy", "sentencepiece")
 OPTIONAL = ("tqdm", "typer", "zstandard", "accelerate", "datasets", "kfp", "kserve", "matplotlib", "mlflow")
+_LAUNCHES = 2000
 OTHERS = ("onnx_ir", "onnxruntime", "optuna", "prometheus_client", "tokenizers", "transformers", "triton")
 
 
@@ -39,7 +40,20 @@ def measured(given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, 
     found["flop_s"]["tf32"] = _rates(tried, "fp32", seconds)
     torch.backends.cuda.matmul.allow_tf32 = False
     found["copied_bytes_s"] = copied_bytes_s(1 << 22 if given.tiny else 1 << 30, seconds)
+    found["launch_s"] = launch_s()
     return found
+
+
+@torch.inference_mode()
+def launch_s() -> float:
+    """Seconds that the host takes to start a kernel: a step with more kernels than its seconds hold waits for it."""
+    small = torch.zeros(8, device=device())
+    wait()
+    began = time.perf_counter()
+    for _ in range(_LAUNCHES):
+        small.add_(1)
+    wait()
+    return (time.perf_counter() - began) / _LAUNCHES
 
 
 def providers() -> list[str]:

@@ -3,10 +3,11 @@
 import datetime
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from benchmarks.gpu.parts import ENDED, FAILED, Given, Part
-from benchmarks.gpu.training import UNCOMPILED
+from benchmarks.gpu.training import FAMILIES, MORE_BLOCKS, UNCOMPILED
 from benchmarks.pages import markdown
 from benchmarks.speed.cells import Cell
 from benchmarks.speed.settings import Settings
@@ -24,6 +25,8 @@ for Python 3.12 on x86-64. Training and the comparison do without typer, kfp, ml
 matplotlib, SciPy (which aligned rows and static vectors need) and zstandard (which .zst text needs)."""
 
 
+_PARTLY = "comparison", "speed"
+"""Stages whose parts say what they have found before they were stopped."""
 Found = dict[str, dict[str, Any]]
 """Records of a stage's parts, by the part's name."""
 
@@ -39,7 +42,7 @@ def page(parts: Sequence[Part], given: Given) -> str:
         ended = {
             name: record["found"]
             for name, record in stages.get(stage, {}).items()
-            if record.get("state") == ENDED or (stage == "comparison" and record.get("found"))
+            if record.get("state") == ENDED or (stage in _PARTLY and record.get("found"))
         }
         if ended:
             said.append(f"## {_TITLES[stage]}\n\n{section(ended)}")
@@ -73,47 +76,56 @@ def _environment(parts: Found) -> str:
         best = max(rates, key=rates.__getitem__)
         rows.append([f"products in {name}", f"{rates[best] / _TERA:,.1f} TFLOP/s ({best})"])
     rows.append(["copies, read and written", f"{found['copied_bytes_s'] / _TERA:.2f} TB/s"])
+    rows.append(["start of a kernel by the host", f"{1e6 * found['launch_s']:.1f} µs"])
     return markdown(["", ""], rows, left=2)
 
 
 def _exactness(parts: Found) -> str:
     found = [finding for each in parts.values() for finding in each["findings"]]
     broken = sum(not finding["holds"] for finding in found)
-    rows = [
-        [one["name"], f"{one['difference']:.2g}", f"{one['bound']:.2g}", "yes" if one["holds"] else "**no**"]
-        for one in found
-    ]
+    rows: dict[str, dict[str, str]] = {}
+    for one in found:
+        family, _, name = one["name"].rpartition(": ")
+        row = rows.setdefault(name, {})
+        row[family or FAMILIES[0]] = f"{one['difference']:.2g}" if one["holds"] else f"**{one['difference']:.2g}**"
+        bounds = [*row.get("bound", "").split(" / "), f"{one['bound']:.2g}"]
+        row["bound"] = " / ".join(dict.fromkeys(filter(None, bounds)))  # families that differ have one each
+    columns = (*FAMILIES, "bound")
     return (
         f"{broken} of {len(found)} differences from the CPU exceed their bounds. They are relative to the largest "
-        "value on the CPU; 0 is equal bits.\n\n" + markdown(["", "difference", "bound", "holds"], rows)
+        "value on the CPU; 0 is equal bits.\n\n"
+        + markdown(["", *columns], [[name, *(row.get(each, "") for each in columns)] for name, row in rows.items()])
     )
 
 
 def _speed(parts: Found) -> str:
     rows, plain = [], []
     for name, found in parts.items():
-        cell = Cell.of(found["cell"])
-        if name.endswith(UNCOMPILED):
-            per_s = cell.shape.tokens_per_step / found["step_s"]
-            plain.append(f"Without torch.compile, {cell.name} runs at {per_s:,.0f} tokens a second.")
+        if name in (UNCOMPILED, MORE_BLOCKS):
+            plain += [_alone(each, how="without torch.compile, " * (name == UNCOMPILED)) for each in found["cells"]]
             continue
-        sides = [found[side] for side in ("lingraft", "trainer")]
-        rates = [f"{cell.shape.tokens_per_step / side['step_s']:,.0f}" for side in sides]
-        peaks = [f"{side['peak_bytes'] / _GIB:.2f}" for side in sides]
-        share = found["flops"] / sides[0]["step_s"] / found["peak_flop_s"]
-        least_s = found["least_s"]
-        rows.append(
-            [
-                cell.shape.name,
-                str(cell.training),
-                *rates,
-                f"{found['ratio']:.2f}",
-                f"{share:.1%}",
-                f"{least_s / sides[0]['step_s']:.1%}" if least_s else "not known",
-                *peaks,
-                str(Settings(**found["settings"])),
-            ]
-        )
+        for each in found["cells"]:
+            cell = Cell.of(each["cell"])
+            if "error" in each:
+                plain.append(f"{cell.name} failed: {each['error'].strip().splitlines()[-1]}")
+                continue
+            sides = [each[side] for side in ("lingraft", "trainer")]
+            rates = [f"{cell.shape.tokens_per_step / side['step_s']:,.0f}" for side in sides]
+            peaks = [f"{side['peak_bytes'] / _GIB:.2f}" for side in sides]
+            share = each["flops"] / sides[0]["step_s"] / each["peak_flop_s"]
+            least_s = each["least_s"]
+            rows.append(
+                [
+                    cell.shape.name,
+                    str(cell.training),
+                    *rates,
+                    f"{each['ratio']:.2f}",
+                    f"{share:.1%}",
+                    f"{least_s / sides[0]['step_s']:.1%}" if least_s else "not known",
+                    *peaks,
+                    str(Settings(**found["settings"])),
+                ]
+            )
     head = [
         "shape",
         "training",
@@ -136,18 +148,35 @@ def _speed(parts: Found) -> str:
     )
 
 
+def _alone(found: dict[str, Any], how: str) -> str:
+    cell = Cell.of(found["cell"])
+    return (
+        f"lingraft alone, {how}{cell.shape.blocks} blocks at a time, {cell.name}: "
+        f"{cell.shape.tokens_per_step / found['step_s']:,.0f} tokens a second, "
+        f"{found['flops'] / found['step_s'] / _TERA:,.0f} TFLOP/s, {found['peak_bytes'] / _GIB:.2f} GiB."
+    )
+
+
 def _profile(parts: Found) -> str:
-    said = []
-    for name, found in parts.items():
-        rows = [
-            [f"`{_short(one['name'])}`", f"{one['ms']:.3f}", f"{one['calls']:g}", f"{one['ms'] / found['step_ms']:.1%}"]
-            for one in found["kernels"]
-        ]
-        said.append(
-            f"{name}: {found['step_ms']:.2f} ms a step while profiled, kernels {found['kernels_ms']:.2f} ms.\n\n"
-            + markdown(["kernel", "ms a step", "calls", "share"], rows)
-        )
-    return "\n\n".join(said)
+    by_training: dict[str, dict[str, dict[str, Any]]] = {}
+    for found in parts.values():
+        cell = Cell.of(found["cell"])
+        by_training.setdefault(str(cell.training), {})[cell.shape.name] = found
+    return "\n\n".join(_kernels(training, each) for training, each in by_training.items())
+
+
+def _kernels(training: str, by_shape: Found) -> str:
+    said = [
+        f"{shape}: {found['step_ms']:.2f} ms a step ({found['profiled_ms']:.2f} while profiled), of which kernels take "
+        f"{found['kernels_ms']:.2f}; for the rest the GPU waits for the host."
+        for shape, found in by_shape.items()
+    ]
+    head = [word for shape in by_shape for word in (shape, "ms", "calls")]
+    rows = [
+        [word for one in each if one for word in (f"`{_short(one['name'])}`", f"{one['ms']:.2f}", f"{one['calls']:g}")]
+        for each in zip_longest(*(found["kernels"] for found in by_shape.values()))
+    ]
+    return f"### {training.capitalize()}\n\n{' '.join(said)}\n\n{markdown(head, rows)}"
 
 
 def _hours(parts: Found) -> str:
@@ -196,8 +225,11 @@ def _parts(stages: dict[str, dict[str, dict[str, Any]]]) -> str:
         [stage, name, record.get("state", "not run"), f"{record.get('seconds', 0):.0f}", _why(record)]
         for stage, each in stages.items()
         for name, record in each.items()
+        if record.get("state") != ENDED
     ]
-    return markdown(["stage", "part", "state", "s", "why"], rows, left=3)
+    if not rows:
+        return "All parts have ended."
+    return "What has not ended:\n\n" + markdown(["stage", "part", "state", "s", "why"], rows, left=3)
 
 
 def _why(record: dict[str, Any]) -> str:
@@ -206,7 +238,7 @@ def _why(record: dict[str, Any]) -> str:
 
 
 def _short(name: str) -> str:
-    return name[:80].replace("|", "/").replace("`", "'")
+    return name[:56].replace("|", "/").replace("`", "'")
 
 
 _SECTIONS: dict[str, Callable[[Found], str]] = {

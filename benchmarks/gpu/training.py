@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.gpu.parts import Given, Part
 from benchmarks.speed.cells import DEEP, MINI, Cell, Shape, Training
-from benchmarks.speed.measure import compared, tuned
+from benchmarks.speed.measure import compared_together, tuned_together
 from benchmarks.speed.orders import Orders
 from benchmarks.speed.settings import Settings
 from benchmarks.speed.side import Side
@@ -25,22 +25,20 @@ PAPER_TOKENS = 125_000 * 2048 * 512
 """Tokens of the paper's pretraining, and of each language's adaptation."""
 _TOKENS_AT_ONCE = 32 * 512
 """Tokens of a micro-batch of recipes/base.toml, which are an update here."""
-UNCOMPILED = "-uncompiled"
-"""End of the name of the part that measures without `torch.compile`."""
-_ROUNDS, _WARM_UP, _PROFILED, _KERNELS = 3, 5, 5, 15
+UNCOMPILED, MORE_BLOCKS = "uncompiled", "more-blocks"
+"""Names of the parts that measure our side alone: without `torch.compile`, and with larger micro-batches."""
+_MORE = 128, 256
+"""Blocks of 512 tokens in such a micro-batch."""
+_ROUNDS, _WARM_UP, _TIMED, _PROFILED, _KERNELS = 3, 5, 30, 5, 15
 _ORDER = (
-    (512, Training.MINI),
-    (512, Training.PRETRAINING),
-    (512, Training.ADAPTATION),
-    (128, Training.MINI),
-    (128, Training.PRETRAINING),
-    (128, Training.STEP_1B),
-    (128, Training.FINETUNING),
-    (128, Training.ADAPTATION),
-    (512, Training.STEP_1B),
-    (512, Training.FINETUNING),
+    Training.MINI,
+    Training.PRETRAINING,
+    Training.ADAPTATION,
+    Training.STEP_1B,
+    Training.FINETUNING,
 )
 """Trainings by worth: what time runs out for is what decides least."""
+_BLOCK_TOKENS = 512, 128
 
 
 def shape_of(tokens: int, family: str = "roberta", tiny: bool = False) -> Shape:
@@ -51,58 +49,81 @@ def shape_of(tokens: int, family: str = "roberta", tiny: bool = False) -> Shape:
     return Shape(f"base, {family}, {tokens} tokens", 768, 12, 50_000, tokens, blocks, family)
 
 
-def cells(tiny: bool) -> list[Cell]:
-    """Return all comparisons, those of most worth first."""
+def shapes(tiny: bool) -> list[Shape]:
+    """Return all shapes that are compared, those of most worth first."""
     if tiny:
-        return [Cell(shape_of(16, "modern", tiny=True), "bf16", Training.MINI)]
-    return [Cell(shape_of(tokens, family), "bf16", training) for tokens, training in _ORDER for family in FAMILIES]
+        return [shape_of(16, "modern", tiny=True)]
+    return [shape_of(tokens, family) for tokens in _BLOCK_TOKENS for family in FAMILIES]
+
+
+def cells(shape: Shape) -> list[Cell]:
+    """Return the comparisons of a shape, those of most worth first."""
+    trainings = _ORDER[:1] if shape == shape_of(16, "modern", tiny=True) else _ORDER
+    return [Cell(shape, "bf16", training) for training in trainings]
 
 
 def profiled_cells(tiny: bool) -> list[Cell]:
     """Return the trainings of which a step is profiled."""
     if tiny:
-        return cells(tiny)
+        return cells(*shapes(tiny))
     trainings = (Training.MINI, Training.PRETRAINING)
     return [Cell(shape_of(512, family), "bf16", training) for training in trainings for family in FAMILIES]
-
-
-def part_name(cell: Cell) -> str:
-    """Return the name of a cell's records."""
-    return cell.name.replace(",", "").replace(" ", "-")
 
 
 def parts(tiny: bool) -> Iterator[Part]:
     """Yield the settings of Trainer by family, the comparisons, profiles, and the hours that follow."""
     for family in () if tiny else FAMILIES:
         yield Part("settings", family, partial(_tuned, family))
-    for number, cell in enumerate(cells(tiny)):
-        yield Part("speed", part_name(cell), partial(_compared, cell))
+    for number, shape in enumerate(shapes(tiny)):
+        yield Part("speed", _file_name(shape.name), partial(_compared, shape))
         if not number:
-            yield Part("speed", part_name(cell) + UNCOMPILED, partial(_uncompiled, cell))
+            yield Part("speed", UNCOMPILED, partial(_uncompiled, cells(shape)[0]))
+    if not tiny:
+        yield Part("speed", MORE_BLOCKS, _more_blocks)
     for cell in profiled_cells(tiny):
-        yield Part("profile", part_name(cell), partial(_profiled, cell))
+        yield Part("profile", _file_name(cell.name), partial(_profiled, cell))
+
+
+def _file_name(name: str) -> str:
+    return name.replace(",", "").replace(" ", "-")
 
 
 def _tuned(family: str, given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Try what else may be fastest on a GPU: SDPA with its flash kernels and fused AdamW are the defaults."""
     cell = Cell(shape_of(512, family), "bf16", Training.ADAPTATION)
-    return tuned(cell, tries=1, alternatives=({"compiled": True}, {"loader_workers": 4}))
+    return tuned_together(cell, [Settings(compiled=mode, loader_workers=n) for mode in (False, True) for n in (0, 4)])
 
 
-def _compared(cell: Cell, given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    chosen = given.record("settings", cell.shape.family).get("found", {}).get("chosen", Settings().plain())
-    rounds, side, round_s = (1, 64, 0.05) if given.tiny else (_ROUNDS, 8192, 2.0)
-    found = compared(cell, Settings(**chosen), rounds, (side, side, side), round_s)
-    return {"cell": cell.plain(), "flops": cell.flops, "least_s": _least_s(cell, given), "settings": chosen} | found
+def _compared(shape: Shape, given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    chosen = given.record("settings", shape.family).get("found", {}).get("chosen", Settings().plain())
+    rounds, side, round_s = (1, 64, 0.05) if given.tiny else (_ROUNDS, 8192, 1.0)
+    found: list[dict[str, Any]] = []
+    for cell, each in compared_together(cells(shape), Settings(**chosen), rounds, (side, side, side), round_s):
+        found.append({"cell": cell.plain(), "flops": cell.flops, "least_s": _least_s(cell, given), **each})
+        keep({"settings": chosen, "cells": found})
+    return {"settings": chosen, "cells": found}
 
 
 def _uncompiled(cell: Cell, given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Our own steps without `torch.compile`: what it brings is the difference from the comparison's."""
     os.environ["TORCH_COMPILE_DISABLE"] = "1"
+    return {"cells": [_alone(cell)]}
+
+
+def _more_blocks(given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Our own steps over more blocks at a time, which keep a GPU busy where 32 do not."""
+    found: list[dict[str, Any]] = []
+    for blocks in _MORE:
+        found.append(_alone(Cell(shape_of(512)._replace(blocks=blocks), "bf16", Training.MINI)))
+        keep({"cells": found})
+    return {"cells": found}
+
+
+def _alone(cell: Cell) -> dict[str, Any]:
     with Side(cell) as side:
         side.train(_WARM_UP)
-        step_s = min(side.train(_PROFILED).step_s for _ in range(_ROUNDS))
-    return {"cell": cell.plain(), "step_s": step_s}
+        timed = min((side.train(_PROFILED) for _ in range(_ROUNDS)), key=lambda each: each.step_s)
+    return {"cell": cell.plain(), "flops": cell.flops, "step_s": timed.step_s, "peak_bytes": timed.peak_bytes}
 
 
 def _least_s(cell: Cell, given: Given) -> float | None:
@@ -116,29 +137,32 @@ def _least_s(cell: Cell, given: Given) -> float | None:
 
 
 class _ProfiledOrders(Orders):
-    """Orders some steps to warm up, and some to be profiled."""
+    """Orders some steps to warm up, some to be timed, and some to be profiled."""
 
     def __init__(self) -> None:
-        self._left = [_WARM_UP, _PROFILED, 0]
+        self._left = [_WARM_UP, _TIMED, _PROFILED, 0]
         kinds = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_available():
             kinds.append(torch.profiler.ProfilerActivity.CUDA)
         self.profile = torch.profiler.profile(activities=kinds)
-        self.step_s = self._began = 0.0
+        self.steps_s: list[float] = []
+        """Seconds of a step of each order."""
+        self._began = 0.0
+        self._steps = 0
 
     def wait(self) -> int:
         """Steps to train now; 0: no more."""
-        steps = self._left.pop(0)
+        self._steps = self._left.pop(0)
         if len(self._left) == 1:
             self.profile.start()
         self._began = time.perf_counter()
-        return steps
+        return self._steps
 
     def done(self, waiting_s: float | None = None) -> None:
         """The steps were trained."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        self.step_s = (time.perf_counter() - self._began) / _PROFILED
+        self.steps_s.append((time.perf_counter() - self._began) / self._steps)
         if len(self._left) == 1:
             self.profile.stop()
 
@@ -155,13 +179,17 @@ def _profiled(cell: Cell, given: Given, keep: Callable[[dict[str, Any]], None]) 
         serve(cell, stored(made_up_blocks(cell.shape), cell.shape.vocabulary, Path(folder) / "blocks"), orders)
     averages = orders.profile.key_averages()
     if torch.cuda.is_available():
-        kernels = [one for one in averages if one.device_type == torch.autograd.DeviceType.CUDA]
+        on_gpu = [one for one in averages if one.device_type == torch.autograd.DeviceType.CUDA]
+        kernels = [one for one in on_gpu if not one.is_user_annotation]  # which last as long as kernels within them
         times = [(one.self_device_time_total, one.count, one.key) for one in kernels]
     else:
         times = [(one.self_cpu_time_total, one.count, one.key) for one in averages]
     us_to_ms = 1e3 * _PROFILED
+    _, step_s, profiled_s = orders.steps_s
     return {
-        "step_ms": 1e3 * orders.step_s,
+        "cell": cell.plain(),
+        "step_ms": 1e3 * step_s,
+        "profiled_ms": 1e3 * profiled_s,
         "kernels_ms": sum(us for us, _, _ in times) / us_to_ms,
         "kernels": [
             {"name": name, "ms": us / us_to_ms, "calls": calls / _PROFILED}
@@ -177,11 +205,15 @@ def hours(given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any
     to lie halfway between those at 4 and at 12.
     """
     rates: dict[str, dict[str, float]] = {}
-    for cell in cells(given.tiny):
-        record = given.record("speed", part_name(cell))
-        if record.get("state") == "ended":
-            per_s = cell.shape.tokens_per_step / record["found"]["lingraft"]["step_s"]
-            rates.setdefault(cell.shape.name, {})[str(cell.training)] = per_s
+    for shape in shapes(given.tiny):
+        for each in given.record("speed", _file_name(shape.name)).get("found", {}).get("cells", ()):
+            training = Cell.of(each["cell"]).training
+            if "error" not in each and training is not Training.FINETUNING:
+                rates.setdefault(shape.name, {})[training] = shape.tokens_per_step / each["lingraft"]["step_s"]
+    for each in given.record("speed", MORE_BLOCKS).get("found", {}).get("cells", ()):
+        cell = Cell.of(each["cell"])
+        name = f"{cell.training}, {cell.shape.blocks} blocks at a time"
+        rates.setdefault(cell.shape.name, {})[name] = cell.shape.tokens_per_step / each["step_s"]
     found = {}
     for name, each in rates.items():
         taken_h = {training: PAPER_TOKENS / per_s / 3600 for training, per_s in each.items()}

@@ -1,9 +1,11 @@
 """The measurements: the peer's best settings, and both sides in turns."""
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.speed.cells import Cell
 from benchmarks.speed.machine import commit
@@ -31,6 +33,22 @@ def tuned(cell: Cell, tries: int = 2, alternatives: Iterable[dict[str, Any]] | N
     for changes in Settings.alternatives() if alternatives is None else alternatives:
         best = _fastest(trials)["settings"]
         trials.append(_trial(cell, replace(Settings(**best), **changes), tries))
+    return {"trials": trials, "chosen": _fastest(trials)["settings"]}
+
+
+def tuned_together(cell: Cell, choices: Sequence[Settings], tries: int = 2) -> dict[str, Any]:
+    """Try some of the peer's settings, whose processes start at once, and choose the fastest."""
+    trials = []
+    with _warmed_up_together([(cell, choice) for choice in choices]) as warm:
+        for choice in choices:
+            trial = {"settings": choice.plain(), "step_s": None, "warmup_s": None, "error": None}
+            try:
+                side, first = warm[cell, choice].result()
+                steps = _steps_of_a_round(side, _LEAST_STEPS)
+                step_s = min(side.train(steps).step_s for _ in range(tries))
+                trials.append(trial | {"step_s": step_s, "warmup_s": first.step_s})
+            except SideError as error:
+                trials.append(trial | {"error": str(error)})
     return {"trials": trials, "chosen": _fastest(trials)["settings"]}
 
 
@@ -62,16 +80,60 @@ def compared(
         product: the matrix product whose rate, measured between rounds, is the machine's peak.
         round_s: a round is as many steps as take about so many seconds.
     """
-    with Side(cell) as own, Side(cell if settings.plain_loop else cell.peer, settings) as peer:
-        sides = (own, peer)
-        firsts = [_warmed_up(side) for side in sides]
-        steps = [_steps_of_a_round(side, _LEAST_STEPS, round_s) for side in sides]
-        timed: tuple[list[Timed], list[Timed]] = ([], [])
-        peaks = []
-        for _ in range(rounds):
-            peaks.append(peak(product, cell.format))
-            for side, count, found in zip(sides, steps, timed, strict=True):
-                found.append(side.train(count))
+    with Side(cell) as own, Side(_peer(cell, settings), settings) as peer:
+        return _in_turns(cell, _warmed_up(own), _warmed_up(peer), rounds, product, round_s=round_s)
+
+
+def compared_together(
+    cells: Sequence[Cell], settings: Settings, rounds: int, product: Product, round_s: float = _ROUND_S
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """Yield the same of several cells, whose sides start, compile and warm up at once; they are timed one by one.
+
+    It is for a machine with cores and memory for all of them. Of a cell whose side fails there is an `error` alone.
+    """
+    every = [side for cell in cells for side in ((cell, None), (_peer(cell, settings), settings))]
+    with _warmed_up_together(every) as warm:
+        for cell in cells:
+            try:
+                own, peer = warm[cell, None].result(), warm[_peer(cell, settings), settings].result()
+                yield cell, _in_turns(cell, own, peer, rounds, product, round_s=round_s)
+            except SideError as error:
+                yield cell, {"error": str(error)}
+
+
+class _Warm(NamedTuple):
+    """A side that has taken its first steps."""
+
+    side: Side
+    first: Timed
+
+
+@contextmanager
+def _warmed_up_together(
+    sides: Iterable[tuple[Cell, Settings | None]],
+) -> Iterator[Mapping[tuple[Cell, Settings | None], Future[_Warm]]]:
+    with ExitStack() as stack:
+        started = {each: stack.enter_context(Side(*each)) for each in dict.fromkeys(sides)}
+        with ThreadPoolExecutor(len(started)) as pool:
+            warm = {each: pool.submit(_warmed_up, side) for each, side in started.items()}
+        yield warm
+        for side in started.values():  # they end together, not one after the other
+            side.stop()
+
+
+def _peer(cell: Cell, settings: Settings) -> Cell:
+    return cell if settings.plain_loop else cell.peer
+
+
+def _in_turns(cell: Cell, own: _Warm, peer: _Warm, rounds: int, product: Product, *, round_s: float) -> dict[str, Any]:
+    sides = own.side, peer.side
+    steps = [_steps_of_a_round(side, _LEAST_STEPS, round_s) for side in sides]
+    timed: tuple[list[Timed], list[Timed]] = ([], [])
+    peaks = []
+    for _ in range(rounds):
+        peaks.append(peak(product, cell.format))
+        for side, count, found in zip(sides, steps, timed, strict=True):
+            found.append(side.train(count))
     ratios = [theirs.step_s / ours.step_s for ours, theirs in zip(*timed, strict=True)]
     return {
         "commit": commit(),
@@ -82,16 +144,15 @@ def compared(
         "cpu_ratio": statistics.median(theirs.cpu_s / ours.cpu_s for ours, theirs in zip(*timed, strict=True)),
         "peak_flop_s": statistics.median(peaks),
         "peaks_flop_s": peaks,
-        "lingraft": {"first_step_s": firsts[0].step_s} | _summary(timed[0]),
-        "trainer": {"first_step_s": firsts[1].step_s} | _summary(timed[1]),
+        "lingraft": {"first_step_s": own.first.step_s} | _summary(timed[0]),
+        "trainer": {"first_step_s": peer.first.step_s} | _summary(timed[1]),
     }
 
 
-def _warmed_up(side: Side) -> Timed:
-    """Its first step."""
+def _warmed_up(side: Side) -> _Warm:
     first = side.train(1)
     side.train(_WARMUP)
-    return first
+    return _Warm(side, first)
 
 
 def _steps_of_a_round(side: Side, at_least: int, round_s: float = _ROUND_S) -> int:

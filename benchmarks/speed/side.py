@@ -67,14 +67,18 @@ class Side(AbstractContextManager["Side"]):
         answer = json.loads(line)
         return Timed(answer["seconds"] / steps, answer["cpu_s"] / steps, answer["peak_bytes"], answer["waiting_s"])
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
+        """Tell it that there are no more orders, and do not wait until it has ended."""
         assert self._process.stdin
-        assert self._process.stdout
         # An order that could not be given is still to be written; the error of the side that ended says more.
         with suppress(BrokenPipeError):
             self._process.stdin.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdout
+        self.stop()
         self._process.wait(timeout=300)
         self._process.stdout.close()
         self._log.close()
