@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.parts import Given, Part, measure, run
-from lingraft.artifacts.files import write_text
+from lingraft.errors import LingraftError
 
 SHARES = {
     "environment": 0.05,
@@ -29,7 +29,6 @@ SHARES = {
     "settings": 0.12,
     "speed": 0.34,
     "profile": 0.06,
-    "hours": 0.02,
     "serving": 0.12,
     "comparison": 1.0,
 }
@@ -47,7 +46,6 @@ def all_parts(tiny: bool) -> list[Part]:
             for name in (exactness.UNCOMPILED if tiny else exactness.CHECKS)
         ),
         *training.parts(tiny),
-        Part("hours", "language", training.hours),
         Part("serving", "onnxruntime", serving.measured),
         Part("comparison", "medium", _compare_systems),
     ]
@@ -89,11 +87,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if asked.minutes:
         run(found, shares, given, asked.minutes)
     if asked.page:
-        from benchmarks.gpu.page import page
+        from benchmarks.gpu.page import write
 
-        write_text(asked.page, page(found, given))
+        write(asked.page, found, given)
         print(asked.page)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except LingraftError as error:
+        sys.exit(f"error: {error}")

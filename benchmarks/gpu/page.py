@@ -1,16 +1,17 @@
 """The page of the check, from whatever records there are."""
 
-import datetime
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.parts import ENDED, FAILED, Given, Part
-from benchmarks.gpu.training import FAMILIES, MORE_BLOCKS, UNCOMPILED
-from benchmarks.pages import markdown
+from benchmarks.gpu.training import FAMILIES, PAPER_TOKENS, UNCOMPILED, hours
+from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_page
 from benchmarks.speed.cells import Cell
 from benchmarks.speed.settings import Settings
+from lingraft.errors import LingraftError
 
 _TERA, _GIB = 1e12, 2**30
 _INTRODUCTION = """`python -m benchmarks.gpu --minutes 25 --out DIR --page docs/benchmarks/gpu.md --text FOLDER`, \
@@ -28,16 +29,41 @@ matplotlib, SciPy (which aligned rows and static vectors need) and zstandard (wh
 _PARTLY = "comparison", "speed"
 """Stages whose parts say what they have found before they were stopped."""
 Found = dict[str, dict[str, Any]]
-"""Records of a stage's parts, by the part's name."""
+"""Records of a stage's parts, or what they found, by the part's name."""
 
 
-def page(parts: Sequence[Part], given: Given) -> str:
-    """Return the page in Markdown."""
-    stages: dict[str, dict[str, dict[str, Any]]] = {}
-    for part in parts:
-        stages.setdefault(part.stage, {})[part.name] = given.record(part.stage, part.name)
-    every = [record for each in stages.values() for record in each.values()]
-    said = ["# On a GPU", _status(every), _INTRODUCTION]
+class OtherDeviceError(LingraftError):
+    """A page of a GPU would be replaced by one of a CPU."""
+
+
+def write(place: Path, parts: Sequence[Part], given: Given) -> None:
+    """Write the page, and all records that it is made from beside it.
+
+    Args:
+        place: path of the page, which ends in `.md`.
+        parts: all parts of the check, with a record or without one.
+        given: settings of the run.
+
+    Raises:
+        OtherDeviceError: there is a page of a GPU, and none of these records is of one.
+    """
+    records = [{"stage": part.stage, "part": part.name, **given.record(part.stage, part.name)} for part in parts]
+    before = place.with_suffix(RECORD_SUFFIX)
+    if before.exists() and _kinds(read_record(before)) == {"cuda"} != _kinds(records):
+        raise OtherDeviceError(f"{place} tells of a GPU, and these records are of none. Give another --page.")
+    write_page(place.with_suffix(""), records, page(records))
+
+
+def _kinds(records: Sequence[dict[str, Any]]) -> set[str]:
+    return {record["machine"]["kind"] for record in records if record.get("machine")}
+
+
+def page(records: Sequence[dict[str, Any]]) -> str:
+    """Return the page in Markdown, from the records of all parts in their order."""
+    said = ["# On a GPU", _status(records), _INTRODUCTION]
+    stages: dict[str, Found] = {}
+    for record in records:
+        stages.setdefault(record["stage"], {})[record["part"]] = record
     for stage, section in _SECTIONS.items():
         ended = {
             name: record["found"]
@@ -46,24 +72,25 @@ def page(parts: Sequence[Part], given: Given) -> str:
         }
         if ended:
             said.append(f"## {_TITLES[stage]}\n\n{section(ended)}")
-    if any(every):
-        said.append("## Parts\n\n" + _parts(stages))
+        if ended and stage == "speed":
+            said.append(f"## A language at the paper's scale\n\n{_hours(ended)}")
+    if any("state" in record for record in records):
+        said.append("## Parts\n\n" + _parts(records))
     return "\n\n".join(said) + "\n"
 
 
 def _status(every: Sequence[dict[str, Any]]) -> str:
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
     machines = dict.fromkeys(
         ", ".join(f"{name} {value}" if name not in ("device", "kind") else value for name, value in each.items())
         for record in every
         if (each := record.get("machine"))
     )
     commits = dict.fromkeys(str(record["commit"]) for record in every if record.get("commit"))
-    kinds = {record["machine"]["kind"] for record in every if record.get("machine")}
-    if kinds == {"cuda"}:
-        return f"Measured until {today} on {'; '.join(machines)}; code {', '.join(commits)}."
-    nothing = f"**Nothing of lingraft has run on a GPU as of {today}: none was at hand.** The command is ready for one"
-    if not kinds:
+    if _kinds(every) == {"cuda"}:
+        dates = sorted({record["date"] for record in every if "date" in record})
+        return f"Measured from {dates[0]} to {dates[-1]} on {'; '.join(machines)}; code {', '.join(commits)}."
+    nothing = "**Nothing of this was measured on a GPU.** The command is ready for one"
+    if not machines:
         return f"{nothing}; it was run on a CPU only, at tiny size, by its tests."
     return f"{nothing}. What follows was measured on {'; '.join(machines)}, and says nothing about a GPU."
 
@@ -101,7 +128,7 @@ def _exactness(parts: Found) -> str:
 def _speed(parts: Found) -> str:
     rows, plain = [], []
     for name, found in parts.items():
-        if name in (UNCOMPILED, MORE_BLOCKS):
+        if "settings" not in found:
             plain += [_alone(each, how="without torch.compile, " * (name == UNCOMPILED)) for each in found["cells"]]
             continue
         for each in found["cells"]:
@@ -119,7 +146,7 @@ def _speed(parts: Found) -> str:
                     cell.shape.name,
                     str(cell.training),
                     *rates,
-                    f"{each['ratio']:.2f}",
+                    f"{each['ratio']:.2f} ({min(each['ratios']):.2f} to {max(each['ratios']):.2f})",
                     f"{share:.1%}",
                     f"{least_s / sides[0]['step_s']:.1%}" if least_s else "not known",
                     *peaks,
@@ -139,12 +166,12 @@ def _speed(parts: Found) -> str:
         "settings of Trainer",
     ]
     return (
-        "Tokens a second in bf16, both sides in turns; Trainer adapts over all layers where lingraft does over 4. MFU "
-        "is FLOPs by the paper's formulas over a large product measured between the rounds. The limit is products at "
-        "the best rate of one and the optimizer's bytes at that of a copy "
-        "([decision 23](../decisions/0023-gpu-path.md)). Memory is the peak that "
-        "was allocated. Trainer has the fastest settings of those that were tried.\n\n"
-        + "\n\n".join([markdown(head, rows, left=2), *plain])
+        "Tokens a second in bf16, without dropout, both sides in turns: medians of rounds, and the ratio's median and "
+        "range over them, which tells how steady the machine was. Trainer adapts over all layers where lingraft does "
+        "over 4; it has the fastest settings of those that were tried with its family. MFU is FLOPs by the paper's "
+        "formulas over a large product measured between the rounds. The limit is products at the best rate of one and "
+        "the optimizer's bytes at that of a copy ([decision 23](../decisions/0023-gpu-path.md)). Memory is the peak "
+        "that was allocated.\n\n" + "\n\n".join([markdown(head, rows, left=2), *plain])
     )
 
 
@@ -179,11 +206,11 @@ def _kernels(training: str, by_shape: Found) -> str:
     return f"### {training.capitalize()}\n\n{' '.join(said)}\n\n{markdown(head, rows)}"
 
 
-def _hours(parts: Found) -> str:
-    (found,) = parts.values()
-    rows = [[shape, training, f"{h:,.1f}"] for shape, each in found["hours"].items() for training, h in each.items()]
+def _hours(speed: Found) -> str:
+    found = hours(speed)
+    rows = [[shape, training, f"{h:,.1f}"] for shape, each in found.items() for training, h in each.items()]
     return (
-        f"Hours on this device for the paper's {found['tokens'] / 1e9:.1f} G tokens (125,000 updates of 2,048 x 512) "
+        f"Hours on this device for the paper's {PAPER_TOKENS / 1e9:.1f} G tokens (125,000 updates of 2,048 x 512) "
         "at the rates above. Initialisation changes how many of them are needed, not the rate: at small scale "
         "`fitted` rows were faster from the start than `overlap` rows "
         "([decision 7](../decisions/0007-initialisation.md)); how much of a long run it saves is not known.\n\n"
@@ -220,11 +247,16 @@ def _comparison(parts: Found) -> str:
     return said + ("\n\n" + re.sub(r"^#", "##", found["tables"], flags=re.MULTILINE) if "tables" in found else "")
 
 
-def _parts(stages: dict[str, dict[str, dict[str, Any]]]) -> str:
+def _parts(records: Sequence[dict[str, Any]]) -> str:
     rows = [
-        [stage, name, record.get("state", "not run"), f"{record.get('seconds', 0):.0f}", _why(record)]
-        for stage, each in stages.items()
-        for name, record in each.items()
+        [
+            record["stage"],
+            record["part"],
+            record.get("state", "not run"),
+            f"{record.get('seconds', 0):.0f}",
+            _why(record),
+        ]
+        for record in records
         if record.get("state") != ENDED
     ]
     if not rows:
@@ -246,7 +278,6 @@ _SECTIONS: dict[str, Callable[[Found], str]] = {
     "exactness": _exactness,
     "speed": _speed,
     "profile": _profile,
-    "hours": _hours,
     "serving": _serving,
     "comparison": _comparison,
 }
@@ -255,7 +286,6 @@ _TITLES = {
     "exactness": "Exactness",
     "speed": "Speed",
     "profile": "Where a step's time goes",
-    "hours": "A language at the paper's scale",
     "serving": "Serving",
     "comparison": "The comparison of systems",
 }

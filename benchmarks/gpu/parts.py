@@ -4,6 +4,7 @@ A part that crashes, or takes longer than it may, leaves a record that says so, 
 """
 
 import contextlib
+import datetime
 import os
 import signal
 import subprocess
@@ -63,7 +64,9 @@ def measure(part: Part, given: Given) -> None:
     path, began = given.path(part), time.time()
 
     def keep(found: dict[str, Any], state: str = STARTED) -> None:
-        about = {"machine": described(), "commit": commit(), "tiny": given.tiny, "seconds": time.time() - began}
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        about = {"machine": described(), "commit": commit(), "tiny": given.tiny, "date": today}
+        about["seconds"] = time.time() - began
         write_record(path, {"state": state, "found": found} | about)
 
     keep(part.measure(given, keep), ENDED)

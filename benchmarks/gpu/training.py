@@ -6,29 +6,33 @@ Everything is measured by `benchmarks.speed`, which this only tells what.
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from benchmarks.gpu.parts import Given, Part
 from benchmarks.speed.cells import DEEP, MINI, Cell, Shape, Training
-from benchmarks.speed.measure import compared_together, tuned_together
+from benchmarks.speed.measure import compared_together, fastest, tried_together
 from benchmarks.speed.orders import Orders
 from benchmarks.speed.settings import Settings
 from benchmarks.speed.side import Side
+from lingraft.training.precision import device
 
 FAMILIES = ("roberta", "modern")
 PAPER_TOKENS = 125_000 * 2048 * 512
 """Tokens of the paper's pretraining, and of each language's adaptation."""
 _TOKENS_AT_ONCE = 32 * 512
 """Tokens of a micro-batch of recipes/base.toml, which are an update here."""
-UNCOMPILED, MORE_BLOCKS = "uncompiled", "more-blocks"
-"""Names of the parts that measure our side alone: without `torch.compile`, and with larger micro-batches."""
+UNCOMPILED = "uncompiled"
+"""Name of the part that measures without `torch.compile`."""
 _MORE = 128, 256
-"""Blocks of 512 tokens in such a micro-batch."""
+"""Blocks of 512 tokens in larger micro-batches, which our side alone is measured with."""
+_ROOMY_BYTES = 75e9
+"""Memory of a GPU that holds all sides of a shape together."""
+Item = TypeVar("Item")
 _ROUNDS, _WARM_UP, _TIMED, _PROFILED, _KERNELS = 3, 5, 30, 5, 15
 _ORDER = (
     Training.MINI,
@@ -71,15 +75,15 @@ def profiled_cells(tiny: bool) -> list[Cell]:
 
 
 def parts(tiny: bool) -> Iterator[Part]:
-    """Yield the settings of Trainer by family, the comparisons, profiles, and the hours that follow."""
+    """Yield the settings of Trainer by family, the comparisons, and profiles."""
     for family in () if tiny else FAMILIES:
         yield Part("settings", family, partial(_tuned, family))
     for number, shape in enumerate(shapes(tiny)):
         yield Part("speed", _file_name(shape.name), partial(_compared, shape))
         if not number:
             yield Part("speed", UNCOMPILED, partial(_uncompiled, cells(shape)[0]))
-    if not tiny:
-        yield Part("speed", MORE_BLOCKS, _more_blocks)
+    for blocks in () if tiny else _MORE:
+        yield Part("speed", f"{blocks}-blocks", partial(_more_blocks, blocks))
     for cell in profiled_cells(tiny):
         yield Part("profile", _file_name(cell.name), partial(_profiled, cell))
 
@@ -91,17 +95,36 @@ def _file_name(name: str) -> str:
 def _tuned(family: str, given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Try what else may be fastest on a GPU: SDPA with its flash kernels and fused AdamW are the defaults."""
     cell = Cell(shape_of(512, family), "bf16", Training.ADAPTATION)
-    return tuned_together(cell, [Settings(compiled=mode, loader_workers=n) for mode in (False, True) for n in (0, 4)])
+    choices = [Settings(compiled=mode, loader_workers=workers) for mode in (False, True) for workers in (0, 4)]
+    trials = [trial for group in _at_once(choices) for trial in tried_together(cell, group)]
+    return {"trials": trials, "chosen": fastest(trials)}
+
+
+def _at_once(items: list[Item]) -> list[list[Item]]:
+    """All together where a GPU has memory for them, 57 GiB of tensors over all sides of a shape; else one by one."""
+    if torch.cuda.is_available() and torch.cuda.get_device_properties(device()).total_memory < _ROOMY_BYTES:
+        return [[item] for item in items]
+    return [items]
 
 
 def _compared(shape: Shape, given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Compare what an earlier run has not; a cell that failed is tried again by the next one.
+
+    Raises:
+        SystemExit: some failed.
+    """
+    earlier = given.record("speed", _file_name(shape.name)).get("found", {})
     chosen = given.record("settings", shape.family).get("found", {}).get("chosen", Settings().plain())
+    settings = earlier.get("settings", chosen)
+    kept = {Cell.of(each["cell"]): each for each in earlier.get("cells", ()) if "error" not in each}
     rounds, side, round_s = (1, 64, 0.05) if given.tiny else (_ROUNDS, 8192, 1.0)
-    found: list[dict[str, Any]] = []
-    for cell, each in compared_together(cells(shape), Settings(**chosen), rounds, (side, side, side), round_s):
-        found.append({"cell": cell.plain(), "flops": cell.flops, "least_s": _least_s(cell, given), **each})
-        keep({"settings": chosen, "cells": found})
-    return {"settings": chosen, "cells": found}
+    for group in _at_once([cell for cell in cells(shape) if cell not in kept]):
+        for cell, each in compared_together(group, Settings(**settings), rounds, (side, side, side), round_s):
+            kept[cell] = {"cell": cell.plain(), "flops": cell.flops, "least_s": _least_s(cell, given), **each}
+            keep({"settings": settings, "cells": [*kept.values()]})
+    if failed := [cell.name for cell, each in kept.items() if "error" in each]:
+        raise SystemExit(f"failed: {'; '.join(failed)}")
+    return {"settings": settings, "cells": [*kept.values()]}
 
 
 def _uncompiled(cell: Cell, given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -110,13 +133,9 @@ def _uncompiled(cell: Cell, given: Given, keep: Callable[[dict[str, Any]], None]
     return {"cells": [_alone(cell)]}
 
 
-def _more_blocks(given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def _more_blocks(blocks: int, given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Our own steps over more blocks at a time, which keep a GPU busy where 32 do not."""
-    found: list[dict[str, Any]] = []
-    for blocks in _MORE:
-        found.append(_alone(Cell(shape_of(512)._replace(blocks=blocks), "bf16", Training.MINI)))
-        keep({"cells": found})
-    return {"cells": found}
+    return {"cells": [_alone(Cell(shape_of(512)._replace(blocks=blocks), "bf16", Training.MINI))]}
 
 
 def _alone(cell: Cell) -> dict[str, Any]:
@@ -198,28 +217,27 @@ def _profiled(cell: Cell, given: Given, keep: Callable[[dict[str, Any]], None]) 
     }
 
 
-def hours(given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """GPU hours of a language at the paper's tokens, by the rates that the comparisons have measured.
+def hours(speed: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """GPU hours of a language at the paper's tokens by shape and training, at the rates that were measured.
 
     Progressive depth spends a third of its tokens at 4, at 8 and at 12 layers; a token's seconds at 8 layers are taken
     to lie halfway between those at 4 and at 12.
+
+    Args:
+        speed: what the parts of the stage of that name have found.
     """
-    rates: dict[str, dict[str, float]] = {}
-    for shape in shapes(given.tiny):
-        for each in given.record("speed", _file_name(shape.name)).get("found", {}).get("cells", ()):
-            training = Cell.of(each["cell"]).training
-            if "error" not in each and training is not Training.FINETUNING:
-                rates.setdefault(shape.name, {})[training] = shape.tokens_per_step / each["lingraft"]["step_s"]
-    for each in given.record("speed", MORE_BLOCKS).get("found", {}).get("cells", ()):
+    found: dict[str, dict[str, float]] = {}
+    for each in (each for name, part in speed.items() if name != UNCOMPILED for each in part["cells"]):
         cell = Cell.of(each["cell"])
-        name = f"{cell.training}, {cell.shape.blocks} blocks at a time"
-        rates.setdefault(cell.shape.name, {})[name] = cell.shape.tokens_per_step / each["step_s"]
-    found = {}
-    for name, each in rates.items():
-        taken_h = {training: PAPER_TOKENS / per_s / 3600 for training, per_s in each.items()}
+        if cell.training is Training.FINETUNING or "error" in each:
+            continue
+        alone = "lingraft" not in each
+        training = f"{cell.training}, {cell.shape.blocks} blocks at a time" if alone else str(cell.training)
+        step_s = each["step_s"] if alone else each["lingraft"]["step_s"]
+        found.setdefault(cell.shape.name, {})[training] = PAPER_TOKENS / cell.shape.tokens_per_step * step_s / 3600
+    for taken_h in found.values():
         if {Training.MINI, Training.ADAPTATION} <= taken_h.keys():
             taken_h[f"progressive adaptation over {MINI}, {(MINI + DEEP) // 2}, {DEEP} layers"] = (
                 taken_h[Training.MINI] + taken_h[Training.ADAPTATION]
             ) / 2
-        found[name] = taken_h
-    return {"tokens": PAPER_TOKENS, "hours": found}
+    return found

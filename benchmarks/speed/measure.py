@@ -21,23 +21,21 @@ _WARMUP = 2
 """Steps after the first one: they still fetch memory from the system."""
 
 
-def tuned(cell: Cell, tries: int = 2, alternatives: Iterable[dict[str, Any]] | None = None) -> dict[str, Any]:
+def tuned(cell: Cell, tries: int = 2) -> dict[str, Any]:
     """Try the peer's settings, and choose the fastest; each choice is tried against the best so far.
 
     Args:
         cell: cell that the peer trains.
         tries: rounds of which the fastest counts.
-        alternatives: choices that differ from the defaults; `Settings.alternatives` if absent.
     """
     trials = [_trial(cell, Settings(), tries)]
-    for changes in Settings.alternatives() if alternatives is None else alternatives:
-        best = _fastest(trials)["settings"]
-        trials.append(_trial(cell, replace(Settings(**best), **changes), tries))
-    return {"trials": trials, "chosen": _fastest(trials)["settings"]}
+    for changes in Settings.alternatives():
+        trials.append(_trial(cell, replace(Settings(**fastest(trials)), **changes), tries))
+    return {"trials": trials, "chosen": fastest(trials)}
 
 
-def tuned_together(cell: Cell, choices: Sequence[Settings], tries: int = 2) -> dict[str, Any]:
-    """Try some of the peer's settings, whose processes start at once, and choose the fastest."""
+def tried_together(cell: Cell, choices: Sequence[Settings], tries: int = 2) -> list[dict[str, Any]]:
+    """Try some of the peer's settings, whose processes start at once."""
     trials = []
     with _warmed_up_together([(cell, choice) for choice in choices]) as warm:
         for choice in choices:
@@ -49,11 +47,13 @@ def tuned_together(cell: Cell, choices: Sequence[Settings], tries: int = 2) -> d
                 trials.append(trial | {"step_s": step_s, "warmup_s": first.step_s})
             except SideError as error:
                 trials.append(trial | {"error": str(error)})
-    return {"trials": trials, "chosen": _fastest(trials)["settings"]}
+    return trials
 
 
-def _fastest(trials: list[dict[str, Any]]) -> dict[str, Any]:
-    return min((trial for trial in trials if trial["step_s"] is not None), key=lambda trial: trial["step_s"])
+def fastest(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the settings of the fastest trial among those that worked."""
+    found: dict[str, Any] = min((one for one in trials if one["step_s"] is not None), key=lambda one: one["step_s"])
+    return found["settings"]
 
 
 def _trial(cell: Cell, settings: Settings, tries: int) -> dict[str, Any]:

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from benchmarks.speed.cells import Cell
 from benchmarks.speed.settings import Settings
 
+_TO_END_S = 60.0
+"""Seconds that a side may take to end after its last order."""
+
 
 class Timed(NamedTuple):
     """Some steps of one side."""
@@ -79,11 +82,19 @@ class Side(AbstractContextManager["Side"]):
     ) -> None:
         assert self._process.stdout
         self.stop()
-        self._process.wait(timeout=300)
+        self._wait()
         self._process.stdout.close()
         self._log.close()
 
+    def _wait(self) -> None:
+        """Wait until it has ended; what it has measured is told already, so one that hangs is killed."""
+        try:
+            self._process.wait(_TO_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
     def _ended(self) -> SideError:
-        self._process.wait()
+        self._wait()
         self._log.seek(0)
         return SideError(f"ended with {self._process.returncode}: {self._log.read()[-2000:]}")

@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,13 @@ import torch
 
 from benchmarks.gpu import __main__ as program
 from benchmarks.gpu import exactness, pack, parts, roofline, training
-from benchmarks.gpu.page import page
+from benchmarks.gpu.page import OtherDeviceError, write
 from benchmarks.gpu.parts import Given, Part
 from benchmarks.serving.words import words
+from benchmarks.speed import side
 from benchmarks.speed.cells import Cell, Shape, Training
+from benchmarks.speed.measure import fastest, tried_together
+from benchmarks.speed.settings import Settings
 from lingraft.comparison.plan import plan_comparison
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
@@ -110,7 +113,8 @@ def test_a_part_that_fails_or_takes_too_long_does_not_keep_the_next_from_running
     states = {name: given.record("exactness", name)["state"] for name in programs}
     assert states == {"crashes": "failed", "hangs": "failed", "ends": "ended"}
     assert "it is broken" in given.record("exactness", "crashes")["log"]
-    said = page([*map(part, programs)], given)
+    write(tmp_path / "gpu.md", [*map(part, programs)], given)
+    said = (tmp_path / "gpu.md").read_text()
     assert "it is broken" in said
     assert "s were up" in said
     programs["ends"] = programs["crashes"]
@@ -119,28 +123,102 @@ def test_a_part_that_fails_or_takes_too_long_does_not_keep_the_next_from_running
     assert given.record("exactness", "ends")["state"] == "ended"  # what has ended is not run again
 
 
-def test_a_page_without_records_claims_nothing() -> None:
-    said = page(program.all_parts(tiny=False), Given(Path("/nowhere")))
-    assert "Nothing of lingraft has run on a GPU" in said
+def test_a_page_without_records_claims_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "gpu.md", program.all_parts(tiny=False), Given(Path("/nowhere")))
+    said = (tmp_path / "gpu.md").read_text()
+    assert "Nothing of this was measured on a GPU" in said
     assert "##" not in said
 
 
-def test_hours_follow_from_measured_rates(tmp_path: Path) -> None:
-    given = Given(tmp_path)
-    (shape, *_), rates = training.shapes(tiny=False), {Training.MINI: 4e6, Training.ADAPTATION: 2e6}
-    cells = [
-        {"cell": Cell(shape, "bf16", each).plain(), "lingraft": {"step_s": shape.tokens_per_step / per_s}}
-        for each, per_s in rates.items()
-    ]
-    failed = {"cell": Cell(shape, "bf16", Training.PRETRAINING).plain(), "error": "out of memory"}
-    (part, *_) = [part for part in training.parts(tiny=False) if part.stage == "speed"]
-    given.path(part).parent.mkdir()
-    record = {"state": "ended", "tiny": False, "found": {"cells": [*cells, failed]}}
-    given.path(part).write_text(json.dumps(record))
-    (found,) = training.hours(given, lambda _: None)["hours"].values()
-    assert found[Training.MINI] == pytest.approx(125_000 * 2048 * 512 / 4e6 / 3600)
-    (progressive,) = [hours for name, hours in found.items() if name.startswith("progressive")]
-    assert progressive == pytest.approx((found[Training.MINI] + found[Training.ADAPTATION]) / 2)
+def test_a_page_of_a_gpu_is_not_replaced_by_one_of_a_cpu(tmp_path: Path) -> None:
+    place = tmp_path / "gpu.md"
+    place.write_bytes((ROOT / "docs" / "benchmarks" / "gpu.md").read_bytes())
+    place.with_suffix(".json.xz").write_bytes((ROOT / "docs" / "benchmarks" / "gpu.json.xz").read_bytes())
+    before = place.read_bytes()
+    with pytest.raises(OtherDeviceError, match="tells of a GPU"):
+        write(place, program.all_parts(tiny=True), Given(tmp_path))
+    assert place.read_bytes() == before
+
+
+SHAPE = training.shapes(tiny=False)[0]
+
+
+def told(of: Training, per_s: float) -> dict[str, Any]:
+    """What a comparison tells of our side, at so many tokens a second."""
+    return {"cell": Cell(SHAPE, "bf16", of).plain(), "lingraft": {"step_s": SHAPE.tokens_per_step / per_s}}
+
+
+def test_hours_follow_from_measured_rates() -> None:
+    failed = {"cell": Cell(SHAPE, "bf16", Training.PRETRAINING).plain(), "error": "out of memory"}
+    more = {"cell": Cell(SHAPE._replace(blocks=128), "bf16", Training.MINI).plain(), "step_s": 128 * 512 / 8e6}
+    compared = {"cells": [told(Training.MINI, 4e6), told(Training.ADAPTATION, 2e6), failed]}
+    (found,) = training.hours({"one": compared, "two": {"cells": [more]}}).values()
+    assert found.pop(Training.MINI) == pytest.approx(125_000 * 2048 * 512 / 4e6 / 3600)
+    assert found.pop(f"{Training.MINI}, 128 blocks at a time") == pytest.approx(125_000 * 2048 * 512 / 8e6 / 3600)
+    assert found.pop(Training.ADAPTATION) == pytest.approx(125_000 * 2048 * 512 / 2e6 / 3600)
+    ((name, hours),) = found.items()
+    assert name.startswith("progressive")
+    assert hours == pytest.approx(125_000 * 2048 * 512 * 3 / 8e6 / 3600)
+
+
+def speed_part() -> Part:
+    return next(part for part in training.parts(tiny=False) if part.stage == "speed")
+
+
+def test_a_comparison_goes_on_with_the_cells_that_it_has_not_and_those_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Training] = []
+
+    def compare(cells: list[Cell], *_: Any) -> Iterator[tuple[Cell, dict[str, Any]]]:
+        for cell in cells:
+            asked.append(cell.training)
+            yield cell, {"error": "out of memory"} if cell.training is Training.FINETUNING else {}
+
+    monkeypatch.setattr(training, "compared_together", compare)
+    part, given = speed_part(), Given(tmp_path)
+    earlier = [told(Training.MINI, 4e6), {"cell": Cell(SHAPE, "bf16", Training.STEP_1B).plain(), "error": "killed"}]
+    path = given.path(part)
+    path.parent.mkdir()
+    path.write_text(json.dumps({"tiny": False, "found": {"settings": Settings().plain(), "cells": earlier}}))
+    kept: list[Any] = []
+    with pytest.raises(SystemExit, match="finetuning"):
+        part.measure(given, kept.append)
+    assert Training.MINI not in asked
+    assert set(asked) == set(Training) - {Training.MINI}
+    assert [each.get("error") for each in kept[-1]["cells"]].count(None) == len(Training) - 1
+    assert kept[-1]["cells"][0] == json.loads(json.dumps(earlier[0]))
+
+
+SIDES = """
+import json, sys, time
+name = json.loads(sys.argv[1])["settings"]
+if name and name["loader_workers"]:
+    sys.exit("no worker starts")
+for line in sys.stdin:
+    print(json.dumps({"seconds": 0.001, "cpu_s": 0.001, "peak_bytes": 1, "waiting_s": None}), flush=True)
+if name and name["compiled"]:
+    time.sleep(60)
+"""
+
+
+def test_settings_are_tried_at_once_whether_one_fails_or_does_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "side.py"
+    program.write_text(SIDES)
+    start = subprocess.Popen
+
+    def started(command: list[str], **given: Any) -> Any:
+        return start([sys.executable, str(program), command[-1]], **given)
+
+    monkeypatch.setattr(side.subprocess, "Popen", started)
+    monkeypatch.setattr(side, "_TO_END_S", 0.5)
+    choices = [Settings(), Settings(loader_workers=4), Settings(compiled=True)]
+    trials = tried_together(Cell(SHAPE, "bf16", Training.ADAPTATION), choices)
+    assert [trial["step_s"] is None for trial in trials] == [False, True, False]
+    assert "no worker starts" in trials[1]["error"]
+    assert fastest(trials)["loader_workers"] == 0
 
 
 def test_the_limit_is_products_and_the_optimizers_bytes() -> None:
@@ -237,7 +315,7 @@ def test_a_pack_runs_whole_and_is_not_run_again(tmp_path: Path) -> None:
     said = (folder / "out" / "gpu.md").read_text()
     for title in ("Machine", "Exactness", "Speed", "Where a step", "A language", "Serving", "The comparison", "Parts"):
         assert f"\n## {title}" in said
-    assert "Nothing of lingraft has run on a GPU" in said
+    assert "Nothing of this was measured on a GPU" in said
     assert "| missing packages | scipy, typer, zstandard, datasets, kfp, kserve, matplotlib, mlflow, optuna" in said
     assert "0 of 29 differences from the CPU exceed their bounds" in said
     run(command, env=environment)

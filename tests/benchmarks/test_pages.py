@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import data_page, depth_search_page
 from benchmarks.embedding_model import page as embedding_models
+from benchmarks.gpu import page as gpu
 from benchmarks.initialisation import page as initialisation
 from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_page
 from benchmarks.progressive import page as progressive
@@ -32,6 +33,7 @@ def speed_page(found: dict[str, Any]) -> str:
     ("name", "page", "folder"),
     [
         ("embedding-models", embedding_models.page, "benchmarks"),
+        ("gpu", gpu.page, "benchmarks"),
         ("initialisation", lambda found: initialisation.page(found, "initialisation.png"), "results"),
         ("progressive-depth", lambda found: progressive.page(found, "progressive-depth.png"), "benchmarks"),
         ("serving", lambda found: serving.page(Told(**found)), "benchmarks"),

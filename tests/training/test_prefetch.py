@@ -2,6 +2,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import pytest
@@ -28,6 +29,28 @@ def test_all_items_come_in_their_order_and_the_thread_ends() -> None:
     assert list(prefetch(range(100))) == list(range(100))
     assert list(prefetch([])) == []
     assert makers() == []
+
+
+class Batch(NamedTuple):
+    tokens_BT: Tensor
+    first: int
+
+
+def test_where_there_is_a_gpu_batches_are_made_in_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[tuple[Tensor, str]] = []
+
+    def pin(tensor: Tensor) -> Tensor:
+        pinned.append((tensor, threading.current_thread().name))
+        return tensor
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "device", lambda gpu: nullcontext(gpu))
+    monkeypatch.setattr(Tensor, "pin_memory", pin)
+    batches = [Batch(torch.full((2, 3), number), number) for number in range(2)]
+    assert [batch.first for batch in prefetch(batches)] == [0, 1]
+    assert [int(tensor[0, 0]) for tensor, _ in pinned] == [0, 1]
+    assert all(name.startswith("batches") for _, name in pinned)  # not while a step waits
 
 
 def test_the_next_items_are_made_meanwhile_and_no_more() -> None:

@@ -8,10 +8,11 @@ from lingraft.artifacts.manifest import read_manifest
 from lingraft.model.flops import V100_FLOPS_PER_S, CostError
 
 ASSUMED_UTILISATION = 0.26
-"""Share of the peak that training reaches by an estimate: no GPU has been measured, so measure yours where it matters.
+"""Share of the peak that training is taken to reach: measure yours where it matters.
 
 It is the share that the base shape reaches in bf16 on a CPU with matrix units, blocks of 512 tokens
-(docs/benchmarks/training-speed.md).
+(docs/benchmarks/training-speed.md). An H200 reached 19 to 21% with 32 blocks at a time, 34% with 128
+(docs/benchmarks/gpu.md).
 """
 _TERA = 1e12
 _FORM = "NAME[:PEAK_TFLOPS[:UTILISATION[:PRICE_PER_HOUR]]]"
