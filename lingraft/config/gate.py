@@ -22,7 +22,8 @@ class Gate(Section):
         exclude_if=lambda metric: metric == MASKED_METRIC,
         description="Metric that must beat the champion's: 'masked', accuracy on masked tokens; 'alignment', retrieval "
         "of counterparts in the source language; or a task by name, its zero-shot score. A first version must beat its "
-        "untrained initialisation (masked), chance (alignment), or the best trivial answer (a task).",
+        "untrained initialisation (masked), chance (alignment), or the best trivial answer (a task), for retrieval "
+        "also BM25 and the source's tokenizer.",
     )
     margin: float = Field(
         0.0,

@@ -162,9 +162,14 @@ class Recipe(Section):
                 f"adaptation.pairs needs sentences with their translations, of which {without} have none. Add them to "
                 "[alignment] parallel, or leave adaptation.pairs out"
             )
-        if self.search and self.search.metric is Metric.MASKED and not self.adaptation.learns_masked_tokens:
+        by_masked = {
+            "search.metric": self.search and self.search.metric is Metric.MASKED,
+            "gate.metric": self.gate.metric == MASKED_METRIC,
+        }
+        names = [name for name, is_masked in by_masked.items() if is_masked]
+        if names and not self.adaptation.learns_masked_tokens:
             raise ValueError(
-                "search.metric 'masked' is not what adaptation.pairs with masked_weight 0 learns: set it to "
+                f"{' and '.join(names)} 'masked' is not what adaptation.pairs with masked_weight 0 learns: set it to "
                 "'alignment', or set masked_weight"
             )
 

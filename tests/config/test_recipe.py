@@ -168,7 +168,11 @@ def test_every_mistake_is_listed_at_once() -> None:
         ),
         (
             {"adaptation.pairs": {}, "alignment.parallel": {"de": "de.tsv", "tr": "tr.tsv"}},
-            ["search.metric 'masked' is not what", "set it to 'alignment'"],
+            ["search.metric and gate.metric 'masked' is not what", "set it to 'alignment'"],
+        ),
+        (
+            {"adaptation.pairs": {}, "alignment.parallel": {"de": "de.tsv", "tr": "tr.tsv"}, "search": None},
+            ["gate.metric 'masked' is not what", "set it to 'alignment'"],
         ),
         ({"tasks.0.name": "My Task"}, ["tasks.0.name:", "lower-case", "given: 'My Task'"]),
         ({"tasks.0.finetuning.seeds": [1, 1]}, ["tasks.0.finetuning:", "seeds [1, 1]", "all different"]),

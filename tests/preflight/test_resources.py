@@ -134,7 +134,8 @@ def test_test_pairs_that_are_learned_from_are_counted(
     task = {"name": "search", "kind": "retrieval", "train": data, "dev": data, "test": test}
     adaptation = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3, "depth": 1, "pairs": {}}
     alignment = {"parallel": {"de": str(tmp_path / "learned.tsv")}, "judged": {"de": str(tmp_path / "tested.tsv")}}
-    recipe = recipe_on(text, alignment=alignment, tasks=[task], adaptation=adaptation)
+    given = {"alignment": alignment, "tasks": [task], "adaptation": adaptation, "gate": {"metric": "alignment"}}
+    recipe = recipe_on(text, **given)
     preflight.require_ready(recipe)
     held_out = sum(is_held_out(Pair(source, "", "")) for source in english[30:])
     told = capsys.readouterr().err

@@ -45,6 +45,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def recipe_of(shop: Workshop, lines: Path, pairs: dict[str, Any], searches: bool = False, **adaptation: Any) -> Recipe:
     raw = shop.recipe.model_dump(mode="json") | {"targets": ["de"], "alignment": {"parallel": {"de": str(lines)}}}
+    raw["gate"] = {"metric": "alignment"}
     raw["search"] = {"language": "de", "depths": [1], "steps_at_depth": 12} if searches else None
     raw["adaptation"] |= {"pairs": {"batch_pairs": 16, **pairs}, "judge_every_steps": 0, **adaptation}
     return Recipe.parse(raw)

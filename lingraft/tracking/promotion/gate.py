@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, PARITY_TOLERANCE, Gate
 from lingraft.errors import GateError
-from lingraft.stages.results import ALIGNMENT, MASKED, MASKED_INITIAL, LanguageResult, TaskScores, task_item
+from lingraft.stages.results import (
+    ALIGNMENT,
+    MASKED,
+    MASKED_INITIAL,
+    LanguageResult,
+    TaskScores,
+    metric_label,
+    task_item,
+)
 from lingraft.tasks.item_counts import ItemCounts
 
 _CELLS_AT_ONCE = 1 << 22
@@ -186,8 +194,11 @@ def _baseline(gate: Gate, challenger: Evidence) -> tuple[str, list[ItemCounts]]:
         return "its untrained initialisation", [challenger.counts(MASKED_INITIAL)]
     if gate.metric == ALIGNMENT_METRIC:
         return "chance", [ItemCounts.of(each.out_of_N / len(each), each.out_of_N) for each in ours]
-    share = _deciding_task(gate, challenger).baseline
-    return "the best trivial answer", [ItemCounts.of(share * each.out_of_N, each.out_of_N) for each in ours]
+    task = _deciding_task(gate, challenger)
+    shares = {"the best trivial answer": task.baseline}
+    shares |= {metric_label(name): found.mean for name, found in task.baselines.items()}
+    best = max(shares, key=shares.__getitem__)
+    return best, [ItemCounts.of(shares[best] * each.out_of_N, each.out_of_N) for each in ours]
 
 
 def _deciding_task(gate: Gate, challenger: Evidence) -> TaskScores:

@@ -13,6 +13,7 @@ from lingraft.errors import GateError
 from lingraft.stages.results import (
     ALIGNMENT,
     ALIGNMENT_INITIAL,
+    BM25,
     MASKED,
     MASKED_INITIAL,
     LanguageResult,
@@ -195,3 +196,16 @@ def test_evidence_that_was_not_kept_is_named(gate: Gate, item: str) -> None:
     old = replace(old, items={name: each for name, each in old.items.items() if name != item})
     with pytest.raises(GateError, match=f"the evaluation of version 7 keeps no '{item}'"):
         judge(gate, PRIMARY, evidence(0.2), old)
+
+
+@pytest.mark.parametrize(("bm25", "passes", "beside"), [(0.2, True, "the best trivial answer"), (0.5, False, "BM25")])
+def test_a_first_version_of_a_search_must_beat_the_best_of_its_baselines(
+    bm25: float, passes: bool, beside: str
+) -> None:
+    first = evidence(0.2, topic=0.45)
+    (task,) = first.result.tasks
+    judged = task.model_copy(update={"baselines": {BM25: SeedScores(by_seed=dict.fromkeys(SEEDS, bm25))}})
+    first = replace(first, result=first.result.model_copy(update={"tasks": (judged,)}))
+    checks = judge(BY_TOPIC, PRIMARY, first, None)
+    assert failed(checks) == ([] if passes else ["topic"])
+    assert f"beside {beside}" in next(check.says for check in checks if check.name == "topic")
