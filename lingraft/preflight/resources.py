@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from lingraft.config.recipe import Recipe
-from lingraft.config.tasks import ParallelLines
+from lingraft.config.tasks import ParallelLines, Retrieval
 from lingraft.config.translations import ParallelText
 from lingraft.console import say
 from lingraft.data.bilingual_dictionary import word_pairs_or_errors
@@ -80,6 +80,20 @@ def resource_problems(
         text = "\n".join(chain.from_iterable(taken[language].texts.values()))
         wrong = dictionary_problems(looked, (recipe.source, language), detector, text)
         yield from ((language, message) for message in [*looked.errors, *wrong])
+    yield from ((language, message) for language in alignment.parallel for message in _pooling_problems(recipe))
+
+
+def _pooling_problems(recipe: Recipe) -> Iterator[str]:
+    """Yield that pairs are pooled as no search is; of an imported task whose section is absent nothing is known."""
+    pairs = recipe.adaptation.pairs
+    searches = [task for task in recipe.tasks if task.kind == "retrieval" and (task.retrieval or task.train)]
+    pooled = {task.name: (task.retrieval or Retrieval()).pooling for task in searches}
+    if pairs and pooled and pairs.pooling not in pooled.values():
+        told = ", ".join(f"{name} by {pooling!r}" for name, pooling in pooled.items())
+        yield (
+            f"[adaptation.pairs] pools sentences by {pairs.pooling!r}, but tasks pool texts otherwise ({told}): the "
+            "language would learn other vectors than it is searched by. Set pooling to a task's"
+        )
 
 
 def learned_test_warnings(recipe: Recipe, languages: Iterable[str]) -> Iterator[str]:

@@ -122,6 +122,18 @@ def test_what_is_left_out_is_said_and_too_much_of_it_is_a_problem(
     assert "21 of 40 pairs (52%) have an empty side" in message
 
 
+@pytest.mark.parametrize(("pooling", "wrong"), [("mean", True), ("first", False)])
+def test_pairs_that_are_pooled_as_no_search_is_are_told(text: Path, tmp_path: Path, pooling: str, wrong: bool) -> None:
+    pairs = columns(tmp_path / "pairs.tsv", lines(ENGLISH), lines(GERMAN))
+    examples = {"kind": "file", "path": str(tmp_path / "examples.tsv")}
+    task = {"name": "search", "kind": "retrieval", "train": examples, "dev": examples, "test": examples}
+    adaptation = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3, "depth": 1, "pairs": {"pooling": pooling}}
+    given = {"alignment": {"parallel": {"de": str(pairs)}}, "adaptation": adaptation, "gate": {"metric": "alignment"}}
+    found = problems(recipe_on(text, tasks=[task | {"retrieval": {"pooling": "first"}}], **given))
+    assert [message.startswith("[adaptation.pairs] pools sentences by 'mean'") for message in found] == [True] * wrong
+    assert all("search by 'first'" in message for message in found)
+
+
 def test_test_pairs_that_are_learned_from_are_counted(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
