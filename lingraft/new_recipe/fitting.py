@@ -256,8 +256,9 @@ def _batch(shape: EncoderPreset, machine: Machine) -> tuple[int, int | None]:
     if machine.gpu is None:
         return 32, None
     batch = max(32, 16_384 // shape.block_tokens)
-    # About 40 numbers of the width for each token and layer.
-    held = int(machine.gpu_memory_bytes / 2 / (40 * 4 * shape.block_tokens * shape.width * shape.layers))
+    # Twice the 40 bytes by token, column and layer that the base shape took in bf16 without dropout on an H200
+    # (docs/benchmarks/gpu.md), in half of the memory.
+    held = int(machine.gpu_memory_bytes / 2 / (80 * shape.block_tokens * shape.width * shape.layers))
     at_once = min(batch, 1 << max(held, 1).bit_length() - 1)
     return batch, None if at_once == batch else at_once
 
