@@ -273,13 +273,18 @@ def _lowers_case(folder: Path) -> bool:
 
 
 def _longest(folder: Path, settings: Mapping[str, Any]) -> int | None:
-    found = settings.get("max_seq_length") or _tokenizer_setting(folder, "model_max_length")
+    lengths = {
+        "max_seq_length": settings.get("max_seq_length"),
+        "model_max_length": _tokenizer_setting(folder, "model_max_length"),
+    }
+    key, found = next(((key, value) for key, value in lengths.items() if value is not None), (None, None))
     if found is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not found >= MIN_BLOCK_TOKENS:
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if not is_number or not found >= MIN_BLOCK_TOKENS or found % 1 != 0:  # infinity % 1 is not a number
         raise CheckpointError(
-            f"{folder} has max_seq_length {found!r}; a primary's longest input has {MIN_BLOCK_TOKENS} tokens or more. "
-            "Correct it, or take another model."
+            f"{folder} has {key} {found!r}; a primary's longest input is a whole number of tokens, {MIN_BLOCK_TOKENS} "
+            "or more. Correct it, or take another model."
         )
     return int(found)
 
@@ -304,12 +309,16 @@ def _prompts(folder: Path, of_model: Mapping[str, Any]) -> tuple[dict[str, str],
 def _pooling(folder: Path, prefix: str) -> tuple[Any, Any]:
     """Return the pooling by our name, and the width of what it pools."""
     settings = _settings_of(folder)
-    modes = settings.get("pooling_mode") or [name for key, name in _OLD_POOLINGS.items() if settings.get(key)] or "mean"
-    names = [modes] if isinstance(modes, str) else modes
-    if len(names) != 1 or names[0] not in _POOLINGS:
+    chosen = [key for key, value in settings.items() if key.startswith("pooling_mode_") and value]
+    names: Any = [_OLD_POOLINGS.get(key, key) for key in chosen] or ["mean"]
+    if "pooling_mode" in settings:
+        modes = settings["pooling_mode"]
+        # The package passes over older keys that it knows; one that it does not know still changes what is pooled.
+        names = [*(modes if isinstance(modes, list) else [modes]), *(key for key in chosen if key not in _OLD_POOLINGS)]
+    if len(names) != 1 or not isinstance(names[0], str) or names[0] not in _POOLINGS:
         raise CheckpointError(
-            f"{folder / hub.CONFIG} pools by {', '.join(map(str, names))}; a task pools by one of "
-            f"{', '.join(_POOLINGS)}. Take a model that does."
+            f"{folder / hub.CONFIG} pools by {names}; a task pools by one of {', '.join(_POOLINGS)}. Take a model that "
+            "does."
         )
     if prefix and settings.get("include_prompt") is False:
         raise CheckpointError(
@@ -325,7 +334,7 @@ def _dense(folder: Path, width: int) -> tuple[DenseLayer, dict[str, Tensor]]:
     places = {key: settings.get(key) for key in (*_SENTENCE, "use_residual")}
     _require_settings(folder, places, _SENTENCE)
     activation = settings.get("activation_function", "torch.nn.modules.activation.Tanh")
-    if activation not in _ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise CheckpointError(
             f"{folder / hub.CONFIG} has activation_function = {activation!r}; a task has "
             f"{', '.join(name.rpartition('.')[2] for name in _ACTIVATIONS)}. Take a model with one of these."
