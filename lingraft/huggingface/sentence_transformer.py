@@ -239,11 +239,6 @@ def _require_settings(folder: Path, settings: Mapping[str, Any], only: Mapping[s
 def _require_plain(folder: Path, settings: Mapping[str, Any]) -> None:
     others = {key: value for key, value in settings.items() if key not in _OWN_SETTINGS}
     _require_settings(folder, others, _PLAIN_TRANSFORMER)
-    if (folder / hub.ADAPTER).is_file():
-        raise CheckpointError(
-            f"{folder / hub.ADAPTER} says that an adapter or prompts of its own weights stand beside the encoder. "
-            "Merge them into it with peft (merge_and_unload), and save it anew; learned prompts cannot be merged."
-        )
 
 
 def _require_tokenizer_fits(folder: Path, settings: Mapping[str, Any]) -> None:

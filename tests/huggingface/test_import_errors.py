@@ -61,6 +61,11 @@ def shards(places: dict[str, str]) -> dict[str, Any]:
             CheckpointError,
             r"model_type is 'distilbert'",
         ),
+        (
+            {"adapter_config.json": {"peft_type": "PROMPT_TUNING"}},
+            CheckpointError,
+            r"adapter_config\.json says that an adapter or prompts of its own weights .*peft",
+        ),
         (shards({"lm_head.bias": "model-2.safetensors"}), CheckpointError, r"lacks \['model-2\.safetensors'\]"),
         (shards({"lm_head.bias": "../elsewhere.safetensors"}), CheckpointError, "only safetensors beside it"),
         ({INDEX: {}, WEIGHTS: None}, CheckpointError, "has no weight_map"),
