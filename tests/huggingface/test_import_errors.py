@@ -104,6 +104,19 @@ def test_a_place_that_is_none_and_a_language_that_is_none_are_refused(folder: Pa
         import_hf(str(folder), tmp_path / "primary", "English")
 
 
+@pytest.mark.parametrize(
+    ("model_type", "vocabulary"), [("bert", "vocab.txt"), ("roberta", "vocab.json"), ("xlm-roberta", "sentencepiece.*")]
+)
+def test_settings_of_a_tokenizer_without_its_pieces_are_refused(
+    model_type: str, vocabulary: str, checkpoints: dict[str, Made], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(checkpoints[model_type].folder, tmp_path / "checkpoint")
+    (folder / TOKENIZER).unlink()
+    refuse(
+        folder, TokenizerError, rf"settings of a \w+Tokenizer, but no pieces: no {vocabulary}\. Put it or a tokenizer"
+    )
+
+
 def test_an_index_that_speaks_of_what_its_files_do_not_hold_is_refused(folder: Path) -> None:
     (folder / WEIGHTS).rename(folder / SHARD)
     (folder / INDEX).write_text(json.dumps({"weight_map": {"lm_head.other": SHARD}}))
