@@ -242,17 +242,31 @@ def _require_plain(folder: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _require_tokenizer_fits(folder: Path, settings: Mapping[str, Any]) -> None:
-    side = _tokenizer_setting(folder, "truncation_side")
-    if side not in (None, "right"):
+    side = _side(folder, "truncation")
+    if side != "right":
         raise CheckpointError(
-            f"tokenizer_config.json has truncation_side = {side!r}; texts that are too long lose their end here. "
+            f"the tokenizer has truncation_side = {side!r}; texts that are too long lose their end here. "
             "Set it to 'right', if the model serves you so."
+        )
+    if _side(folder, "padding") == "left" and hub.read_config(folder).get("model_type") == "bert":
+        # The others count positions without padding, or from token to token.
+        raise CheckpointError(
+            "the tokenizer has padding_side = 'left', by which a text's positions, and with them its vector, "
+            "depend on the texts beside it. Set it to 'right', if the model serves you so."
         )
     if settings.get("do_lower_case") and not _lowers_case(folder):
         raise CheckpointError(
             "do_lower_case is true, but tokenizer.json does not lower case by itself. Load the model with "
             "sentence-transformers 5 or later and save it, which writes that into tokenizer.json."
         )
+
+
+def _side(folder: Path, work: str) -> Any:
+    """Return the side of 'truncation' or 'padding': that of tokenizer_config.json, or else of tokenizer.json."""
+    path = folder / "tokenizer.json"
+    of_file = hub.read_json_object(path).get(work) if path.is_file() else None
+    default = str(of_file.get("direction", "right")).lower() if isinstance(of_file, dict) else "right"
+    return _tokenizer_setting(folder, f"{work}_side") or default
 
 
 def _tokenizer_setting(folder: Path, key: str) -> Any:
