@@ -39,7 +39,7 @@ def vectors(task: TaskModel, primary: Any, texts: list[str], prefix: str = "") -
 
 def assert_same(ours: np.ndarray, theirs: np.ndarray) -> None:
     assert ours.shape == theirs.shape
-    assert np.abs(ours - theirs).max() < CLOSE * max(1.0, np.abs(theirs).max())
+    assert np.abs(ours - theirs).max() < CLOSE
     assert np.abs(theirs[0] - theirs[1]).max() > 100 * CLOSE
 
 
