@@ -109,7 +109,7 @@ def export_hf(
     from lingraft.huggingface.export import export_hf as write
 
     made = write(primary, out, embeddings=embeddings, task=task, evaluation=evaluation, data=data or ())
-    print(f"{made.folder}: {made.auto_class}, outputs equal ours within {made.difference:.1e} in float64")
+    print(f"{made.folder}: {made.loader}, outputs equal ours within {made.difference:.1e} in float64")
 
 
 SERVE_CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
