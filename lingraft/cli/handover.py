@@ -55,6 +55,12 @@ def export_onnx(
 
     chosen = sort_precisions(precision or ())
     if alone:
+        of_bundles = {"--judge": judge, "--text": text, "--blocks": blocks, "--ranges": ranges}
+        if unused := ", ".join(name for name, given in of_bundles.items() if given):
+            raise ExportError(
+                f"standalone models are written without {unused}, which only bundles take. Leave it out, or leave "
+                "--standalone out to write a bundle."
+            )
         if len(precision or ()) > 1:
             raise ExportError(f"a standalone model has one precision, not {chosen}. Write each into its own folder.")
         for language, difference in export_standalone(
@@ -109,7 +115,7 @@ def export_hf(
     from lingraft.huggingface.export import export_hf as write
 
     made = write(primary, out, embeddings=embeddings, task=task, evaluation=evaluation, data=data or ())
-    print(f"{made.folder}: {made.auto_class}, outputs equal ours within {made.difference:.1e} in float64")
+    print(f"{made.folder}: {made.loader}, outputs equal ours within {made.difference:.1e} in float64")
 
 
 SERVE_CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}

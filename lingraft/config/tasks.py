@@ -186,7 +186,8 @@ class ParallelDocuments(Section):
 
 
 class BeirFolder(Section):
-    """A folder in the layout of BEIR (corpus.jsonl, queries.jsonl, qrels/test.tsv), for tasks of kind 'retrieval'."""
+    """A folder in the layout of BEIR (corpus.jsonl, queries.jsonl, qrels/test.tsv or test.jsonl), for tasks of kind
+    'retrieval'."""
 
     kind: Literal["beir"] = Field(description="Says that examples come from here.")
     path: str = Field(

@@ -186,14 +186,27 @@ def _system(model: CardSubject) -> str:
     details = model.vocabulary_source.manifest.details
     layers = model.source.encoder.shape.layers
     return (
-        f"The token embeddings were learned by {_adaptation(details, layers)}, system "
+        f"The token embeddings were learned by {_learning(details, layers)}, system "
         f"{details.get('system', NOT_STATED)}, with the body frozen. The primary's source language is "
         f"`{model.source.tokenizer.language}`."
     )
 
 
+def _learning(details: Mapping[str, Any], layers: int) -> str:
+    """Describe how embeddings were learned: by masked tokens, by sentence pairs, or by both."""
+    pairs = details.get("pairs")
+    if not pairs:
+        return _adaptation(details, layers)
+    depth = layers if pairs["layers"] == "all" else details["depth"]
+    over = f"all {layers} layers" if depth == layers else f"the bottom {depth} of {layers} layers"
+    by_pairs = f"sentence pairs (arXiv 2004.09813), whose vectors are taken after {over}"
+    if not pairs["masked_weight"]:
+        return by_pairs
+    return f"{by_pairs}, beside masked tokens (weight {pairs['masked_weight']:g}) in {_adaptation(details, layers)}"
+
+
 def _adaptation(details: Mapping[str, Any], layers: int) -> str:
-    """Describe how embeddings were learned: over all layers, it is the baseline of mini-models."""
+    """Describe learning by masked tokens: over all layers, it is the baseline of mini-models."""
     depth = details.get("depth")
     fresh = details.get("fresh_layers")
     if depth == layers:
@@ -245,7 +258,10 @@ def _cost(model: CardSubject, judged: SourceResult | LanguageResult | None) -> s
         parts.append(f"The primary was imported; what its training cost is {NOT_STATED}.")
     if model.vocabulary_source.manifest.details.get("fresh_layers") and building is None:
         parts.append(f"What building the mini-model's fresh layers (step 1b) cost is {NOT_STATED}.")
-    return "\n\n".join([*parts, "FLOPs are by the paper's equations A1, A3 and A4."])
+    parts.append("FLOPs are by the paper's equations A1, A3 and A4.")
+    if model.vocabulary_source.manifest.details.get("pairs"):
+        parts.append("An update of sentence pairs, for which it has none, counts as three passes through the layers.")
+    return "\n\n".join(parts)
 
 
 def _scores(model: CardSubject, judged: SourceResult | LanguageResult | None) -> str:

@@ -32,11 +32,11 @@ TOLERANCE = 1e-5
 
 
 class HfExport(NamedTuple):
-    """A folder that transformers loads."""
+    """A folder that transformers or sentence-transformers loads."""
 
     folder: Path
-    auto_class: str
-    """Class of transformers that loads it, or the encoder of an embedding model."""
+    loader: str
+    """Class that loads it."""
     difference: float
     """Largest absolute difference of a logit, or of a hidden state of an embedding model."""
 
@@ -85,7 +85,7 @@ def export_hf(
             write_modules(folder, net)
         write_text(folder / "README.md", page)
         difference = _difference(folder, net)
-    return HfExport(out, hf_class_of(net).auto_class, difference)
+    return HfExport(out, hf_class_of(net).loader, difference)
 
 
 def _net(source: Primary, brought: Primary | Embeddings, finetuned: TaskModel | None) -> nn.Module:

@@ -34,8 +34,8 @@ TOKENIZER_FILES = (
 CARD = "README.md"
 MODULES = "modules.json"
 SENTENCE_TRANSFORMERS_CONFIG = "config_sentence_transformers.json"
-ADAPTER = "adapter_config.json"
-_CHECKPOINT = [CONFIG, WEIGHTS, INDEX, "model-*.safetensors", *TOKENIZER_FILES, ADAPTER, "sentence_*_config.json"]
+_ADAPTER = "adapter_config.json"
+_CHECKPOINT = [CONFIG, WEIGHTS, INDEX, "model-*.safetensors", *TOKENIZER_FILES, _ADAPTER, "sentence_*_config.json"]
 _MODULE_FOLDERS = "[0-9]*_*/"
 """Folders of sentence-transformers' modules, such as 1_Pooling."""
 _DOWNLOADED = [
@@ -121,6 +121,19 @@ def _reason(error: BaseException) -> str:
 def _unreachable(name: str, revision: str, reason: str, advice: str) -> CheckpointError:
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     return CheckpointError(f"{name} at revision {revision!r} cannot be had from {endpoint}: {reason}. {advice}")
+
+
+def require_no_adapter(folder: Path) -> None:
+    """Refuse a checkpoint that peft changes: its weights alone do not compute what it does.
+
+    Raises:
+        CheckpointError: settings of an adapter or of learned prompts lie in the folder.
+    """
+    if (folder / _ADAPTER).is_file():
+        raise CheckpointError(
+            f"{folder / _ADAPTER} says that an adapter or prompts of its own weights stand beside the encoder. "
+            "Merge them into it with peft (merge_and_unload), and save it anew; learned prompts cannot be merged."
+        )
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -66,9 +66,10 @@ def import_hf(
         task_out: folder of the task; absent: `out` with '-retrieval' behind its name.
 
     Raises:
-        CheckpointError: it cannot be had, is a pickle, of another architecture, or lacks or exceeds its tensors; its
-            modules compute what no task does; `block_tokens` is not from 8 to the checkpoint's longest input; or
-            `task_out` is given for a checkpoint that has no task, or lies in `out`.
+        CheckpointError: it cannot be had, is a pickle, of another architecture, or lacks or exceeds its tensors; peft
+            has put an adapter or prompts beside it; its modules compute what no task does; `block_tokens` is not from 8
+            to the checkpoint's longest input; or `task_out` is given for a checkpoint that has no task, or lies in
+            `out`.
         TokenizerError: its tokenizer is missing or damaged, has more pieces than the token table rows, or another
             pad id than the configuration, or lacks a special piece.
         MissingExtraError: the extra 'huggingface' is not installed.
@@ -83,6 +84,7 @@ def import_hf(
     if embedding:
         require_new(task_out)
     folder = embedding.body if embedding else found.folder
+    hub.require_no_adapter(folder)
     settings = parse_config(hub.read_config(folder))
     longest = min(settings.shape.block_tokens, embedding.longest or settings.shape.block_tokens) if embedding else None
     _require_block_tokens(longest or settings.shape.block_tokens, block_tokens)

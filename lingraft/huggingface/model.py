@@ -25,6 +25,8 @@ _CLASSES = {
     "bert": "Bert",
     "modernbert": "ModernBert",
 }
+SENTENCE_TRANSFORMER = "SentenceTransformer"
+"""Class of sentence-transformers that loads an embedding model."""
 _ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
 
 
@@ -47,8 +49,13 @@ class HfClass:
 
     @property
     def auto_class(self) -> str:
-        """Name of the class that loads it."""
+        """Name of the class of transformers that loads it, or the encoder of an embedding model."""
         return f"AutoModel{self.suffix}"
+
+    @property
+    def loader(self) -> str:
+        """Name of the class that loads all of it."""
+        return self.auto_class if self.suffix else SENTENCE_TRANSFORMER
 
 
 _MODERNBERT_HEAD = {"dense": "head.dense", "norm": "head.norm", "out": "classifier"}

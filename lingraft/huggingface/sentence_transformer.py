@@ -239,25 +239,34 @@ def _require_settings(folder: Path, settings: Mapping[str, Any], only: Mapping[s
 def _require_plain(folder: Path, settings: Mapping[str, Any]) -> None:
     others = {key: value for key, value in settings.items() if key not in _OWN_SETTINGS}
     _require_settings(folder, others, _PLAIN_TRANSFORMER)
-    if (folder / hub.ADAPTER).is_file():
-        raise CheckpointError(
-            f"{folder / hub.ADAPTER} says that an adapter or prompts of its own weights stand beside the encoder. "
-            "Merge them into it with peft (merge_and_unload), and save it anew; learned prompts cannot be merged."
-        )
 
 
 def _require_tokenizer_fits(folder: Path, settings: Mapping[str, Any]) -> None:
-    side = _tokenizer_setting(folder, "truncation_side")
-    if side not in (None, "right"):
+    side = _side(folder, "truncation")
+    if side != "right":
         raise CheckpointError(
-            f"tokenizer_config.json has truncation_side = {side!r}; texts that are too long lose their end here. "
+            f"the tokenizer has truncation_side = {side!r}; texts that are too long lose their end here. "
             "Set it to 'right', if the model serves you so."
+        )
+    if _side(folder, "padding") == "left" and hub.read_config(folder).get("model_type") == "bert":
+        # The others count positions without padding, or from token to token.
+        raise CheckpointError(
+            "the tokenizer has padding_side = 'left', by which a text's positions, and with them its vector, "
+            "depend on the texts beside it. Set it to 'right', if the model serves you so."
         )
     if settings.get("do_lower_case") and not _lowers_case(folder):
         raise CheckpointError(
             "do_lower_case is true, but tokenizer.json does not lower case by itself. Load the model with "
             "sentence-transformers 5 or later and save it, which writes that into tokenizer.json."
         )
+
+
+def _side(folder: Path, work: str) -> Any:
+    """Return the side of 'truncation' or 'padding': that of tokenizer_config.json, or else of tokenizer.json."""
+    path = folder / "tokenizer.json"
+    of_file = hub.read_json_object(path).get(work) if path.is_file() else None
+    default = str(of_file.get("direction", "right")).lower() if isinstance(of_file, dict) else "right"
+    return _tokenizer_setting(folder, f"{work}_side") or default
 
 
 def _tokenizer_setting(folder: Path, key: str) -> Any:
@@ -273,13 +282,18 @@ def _lowers_case(folder: Path) -> bool:
 
 
 def _longest(folder: Path, settings: Mapping[str, Any]) -> int | None:
-    found = settings.get("max_seq_length") or _tokenizer_setting(folder, "model_max_length")
+    lengths = {
+        "max_seq_length": settings.get("max_seq_length"),
+        "model_max_length": _tokenizer_setting(folder, "model_max_length"),
+    }
+    key, found = next(((key, value) for key, value in lengths.items() if value is not None), (None, None))
     if found is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not found >= MIN_BLOCK_TOKENS:
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if not is_number or not found >= MIN_BLOCK_TOKENS or found % 1 != 0:  # infinity % 1 is not a number
         raise CheckpointError(
-            f"{folder} has max_seq_length {found!r}; a primary's longest input has {MIN_BLOCK_TOKENS} tokens or more. "
-            "Correct it, or take another model."
+            f"{folder} has {key} {found!r}; a primary's longest input is a whole number of tokens, {MIN_BLOCK_TOKENS} "
+            "or more. Correct it, or take another model."
         )
     return int(found)
 
@@ -304,12 +318,16 @@ def _prompts(folder: Path, of_model: Mapping[str, Any]) -> tuple[dict[str, str],
 def _pooling(folder: Path, prefix: str) -> tuple[Any, Any]:
     """Return the pooling by our name, and the width of what it pools."""
     settings = _settings_of(folder)
-    modes = settings.get("pooling_mode") or [name for key, name in _OLD_POOLINGS.items() if settings.get(key)] or "mean"
-    names = [modes] if isinstance(modes, str) else modes
-    if len(names) != 1 or names[0] not in _POOLINGS:
+    chosen = [key for key, value in settings.items() if key.startswith("pooling_mode_") and value]
+    names: Any = [_OLD_POOLINGS.get(key, key) for key in chosen] or ["mean"]
+    if "pooling_mode" in settings:
+        modes = settings["pooling_mode"]
+        # The package passes over older keys that it knows; one that it does not know still changes what is pooled.
+        names = [*(modes if isinstance(modes, list) else [modes]), *(key for key in chosen if key not in _OLD_POOLINGS)]
+    if len(names) != 1 or not isinstance(names[0], str) or names[0] not in _POOLINGS:
         raise CheckpointError(
-            f"{folder / hub.CONFIG} pools by {', '.join(map(str, names))}; a task pools by one of "
-            f"{', '.join(_POOLINGS)}. Take a model that does."
+            f"{folder / hub.CONFIG} pools by {names}; a task pools by one of {', '.join(_POOLINGS)}. Take a model that "
+            "does."
         )
     if prefix and settings.get("include_prompt") is False:
         raise CheckpointError(
@@ -325,7 +343,7 @@ def _dense(folder: Path, width: int) -> tuple[DenseLayer, dict[str, Tensor]]:
     places = {key: settings.get(key) for key in (*_SENTENCE, "use_residual")}
     _require_settings(folder, places, _SENTENCE)
     activation = settings.get("activation_function", "torch.nn.modules.activation.Tanh")
-    if activation not in _ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise CheckpointError(
             f"{folder / hub.CONFIG} has activation_function = {activation!r}; a task has "
             f"{', '.join(name.rpartition('.')[2] for name in _ACTIVATIONS)}. Take a model with one of these."

@@ -72,6 +72,12 @@ def import_tokenizer(checkpoint: Path, model_type: str, language: str, into: Pat
             f"{checkpoint} has a {type(loaded).__name__}, which has no fast form. Take a checkpoint that comes with a "
             f"{TOKENIZER_JSON}, or make one for it."
         )
+    vocabulary = loaded.vocab_files_names.get("vocab_file", TOKENIZER_JSON)
+    if not (checkpoint / vocabulary).is_file():  # transformers then makes a tokenizer of special pieces alone
+        raise TokenizerError(
+            f"{checkpoint} has settings of a {type(loaded).__name__}, but no pieces: no {vocabulary}. Put it or a "
+            f"{TOKENIZER_JSON} there, or fetch the checkpoint anew."
+        )
     write_text(kept, fast.to_str(pretty=True))
     return ImportedTokenizer(_load_with_special_ids(kept, language, _special_pieces(loaded), checkpoint), made)
 

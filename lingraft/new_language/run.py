@@ -255,8 +255,7 @@ class _AddedLanguageRun:
             scores=load_language(scores.folder),
             hf=checkpoints,
             loaders={
-                name: self.tasks[name].auto_class if name in self.tasks else "AutoModelForMaskedLM"
-                for name in checkpoints
+                name: self.tasks[name].loader if name in self.tasks else "AutoModelForMaskedLM" for name in checkpoints
             },
             bundles=bundles,
             left_out=left_out | unbundled,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from lingraft.huggingface.model import SENTENCE_TRANSFORMER
 from lingraft.stages.results import LanguageResult, TaskScores
 
 MASKED_LM = "masked_lm"
@@ -19,9 +20,9 @@ class AddedLanguage:
     scores: LanguageResult
     """Masked accuracy before and after, zero-shot scores before and after, cost."""
     hf: dict[str, Path]
-    """Checkpoints for transformers: 'masked_lm' if the primary has an MLM head, and one by each task's name."""
+    """Checkpoints by each task's name, and 'masked_lm' if the primary has an MLM head."""
     loaders: dict[str, str]
-    """Class of transformers that loads each of them."""
+    """Class that loads each of them: one of transformers, or SentenceTransformer."""
     bundles: dict[str, Path]
     """ONNX bundles for the endpoint, by task."""
     left_out: dict[str, str]
@@ -55,13 +56,19 @@ class AddedLanguage:
         return lines
 
     def _models(self) -> list[str]:
-        load = [f'transformers.{self.loaders[name]}.from_pretrained("{folder}")' for name, folder in self.hf.items()]
+        load = [_loading_call(self.loaders[name], folder) for name, folder in self.hf.items()]
         serve = [f"lingraft serve {folder}" for folder in self.bundles.values()]
         return [
             f"embeddings: {self.embeddings}",
             *(f"to load: {line}" for line in load),
             *(f"to serve: {s}" for s in serve),
         ]
+
+
+def _loading_call(loader: str, folder: Path) -> str:
+    if loader == SENTENCE_TRANSFORMER:
+        return f'sentence_transformers.{loader}("{folder}")'
+    return f'transformers.{loader}.from_pretrained("{folder}")'
 
 
 def _task_line(task: TaskScores) -> str:

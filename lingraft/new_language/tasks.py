@@ -33,8 +33,8 @@ class LanguageTask:
     """Seed with the highest dev score, which is exported."""
     best_fingerprint: str
     """Fingerprint of the task with that seed."""
-    auto_class: str
-    """Class of transformers that loads it."""
+    loader: str
+    """Class that loads its checkpoint."""
 
     @property
     def best_folder(self) -> Path:
@@ -129,5 +129,5 @@ def _without_weights(
         folders={seed: model.folder for seed, model in by_seed.items()},
         best=best.seed,
         best_fingerprint=best.fingerprint,
-        auto_class=hf_class_of(first.net).auto_class,
+        loader=hf_class_of(first.net).loader,
     )

@@ -138,7 +138,7 @@ def adapt(
             switch=switch,
             checkpoints=checkpoints,
             stops=stops,
-            details=embeddings_details(recipe, depth, steps[-1], rows),
+            details=embeddings_details(recipe, depth, steps[-1], rows) | _pairs_details(settings),
             origin={
                 "aligned_with": source.fingerprint,
                 "data_hashes": input_hashes(data) | mark_of(initial) | pair_hashes(recipe, pieces.language),
@@ -278,6 +278,13 @@ def _phase_costs(switch: Progressive, run: TrainingRun) -> list[dict[str, Any]]:
         {"depth": depth, "steps": after.step - before.step, "flops": after.flops - before.flops}
         for depth, before, after in zip(switch.depths, [TRAINING_START, *starts], [*starts, end], strict=False)
     ]
+
+
+def _pairs_details(settings: Adaptation) -> dict[str, Any]:
+    """Say how pairs were learned from; embeddings by masked tokens alone have no such detail."""
+    if settings.pairs is None:
+        return {}
+    return {"pairs": settings.pairs.model_dump(mode="json", include={"layers", "pooling", "masked_weight"})}
 
 
 def _evaluator(

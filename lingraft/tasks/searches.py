@@ -76,13 +76,22 @@ def _of_beir(folder: BeirFolder, language: str) -> list[Search]:
     """Search in the source's corpus, if one is named, then in the language's own, if there is one."""
     place = folder.in_language(language)
     queries = read_texts(place / "queries.jsonl", language)
-    judgements = [*_rows(place / "qrels" / "test.tsv", language, _JUDGEMENTS)]
+    judgements = [*_rows(_judgements_file(place / "qrels"), language, _JUDGEMENTS)]
     corpora = [(Path(folder.source_corpus), True)] if folder.source_corpus else []
     own = place / "corpus.jsonl"
     # In the source language the two are one, so that queries are not looked for twice.
     if not corpora or (own.exists() and not own.samefile(corpora[0][0])):
         corpora.append((own, False))
     return [_judged(queries, corpus, judgements, language, in_source) for corpus, in_source in corpora]
+
+
+def _judgements_file(folder: Path) -> Path:
+    for path in (folder / "test.tsv", folder / "test.jsonl"):
+        if path.is_file():
+            return path
+    raise TextError(
+        f"{folder} has neither test.tsv nor test.jsonl, which name the answers of queries. Add one of them."
+    )
 
 
 def _judged(
@@ -92,15 +101,16 @@ def _judged(
     passages = read_texts(corpus, language)
     numbers = {name: number for number, name in enumerate(passages)}
     answers: dict[str, dict[int, float]] = {}
-    for place, cells in judgements:
-        query, passage, gain = cells["query-id"], cells["corpus-id"], _gain(cells["score"], place)
+    for row in judgements:
+        query, passage = (text_of(row, find_column(row, (name,))) for name in ("query-id", "corpus-id"))
+        gain = _gain(row.cells[find_column(row, ("score",))], row.place)
         for name, known, where in ((query, queries, "queries.jsonl"), (passage, numbers, corpus)):
             if name not in known:
-                raise TextError(f"{place}: {where} has no id {name!r}. Add it, or remove the line.")
+                raise TextError(f"{row.place}: {where} has no id {name!r}. Add it, or remove the line.")
         if gain > 0:
             answers.setdefault(query, {})[numbers[passage]] = gain
     if not answers:
-        raise TextError(f"no query has a passage of {corpus} with a score above 0. Give others in qrels/test.tsv.")
+        raise TextError(f"no query has a passage of {corpus} with a score above 0. Give others in qrels.")
     asked = tuple(queries[name] for name in answers)
     return Search(asked, tuple(passages.values()), tuple(answers.values()), in_source)
 

@@ -96,6 +96,16 @@ def test_a_primary_of_two_segments_fills_masks(pieces: Pieces, tmp_path: Path) -
         export_standalone(tiny.primary, None, [], tmp_path / "other", tables="int8")
 
 
+@pytest.mark.parametrize("option", ["--judge", "--text=text", "--blocks=blocks", "--ranges=index.npy"])
+def test_options_of_bundles_alone_are_refused(option: str, tiny: Tiny, tmp_path: Path) -> None:
+    given = [f"--primary={tiny.primary}", f"--task={tiny.task}", f"--embeddings={tiny.embeddings['de']}"]
+    command = ["export", "onnx", *given, f"--out={tmp_path / 'out'}", "--standalone", option]
+    name = option.partition("=")[0]
+    with pytest.raises(ExportError, match=rf"standalone models are written without {name}, which .* Leave it out, or"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_command_says_how_near_each_language_is(tiny: Tiny, tmp_path: Path) -> None:
     options = [f"--{name}={path}" for name, path in (("primary", tiny.primary), ("task", tiny.task))]
     command = ["export", "onnx", *options, f"--embeddings={tiny.embeddings['de']}", "--standalone"]

@@ -1,6 +1,7 @@
 """An embedding model that a primary and a task cannot compute is refused, with what was wrong and what to do."""
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -76,12 +77,20 @@ def refuse(folder: Path, message: str, error: type[Exception] = CheckpointError)
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        (POOLING, {"pooling_mode": "max"}, r"pools by max; a task pools by one of mean, cls, lasttoken\. Take"),
-        (POOLING, {"pooling_mode": "median"}, "pools by median; a task pools by one of"),
-        (POOLING, {"pooling_mode": ["mean", "cls"]}, "pools by mean, cls; a task pools by one of"),
+        (POOLING, {"pooling_mode": "max"}, r"pools by \['max'\]; a task pools by one of mean, cls, lasttoken\. Take"),
+        (POOLING, {"pooling_mode": "median"}, r"pools by \['median'\]; a task pools by one of"),
+        (POOLING, {"pooling_mode": ["mean", "cls"]}, r"pools by \['mean', 'cls'\]; a task pools by one of"),
+        (POOLING, {"pooling_mode": []}, r"pools by \[\]; a task"),
+        (POOLING, {"pooling_mode": None}, r"pools by \[None\]; a task"),
+        (POOLING, {"pooling_mode": ""}, r"pools by \[''\]; a task"),
+        (POOLING, {"pooling_mode": 7}, r"pools by \[7\]; a task"),
+        (POOLING, {"pooling_mode": {"a": 1}}, r"pools by \[\{'a': 1\}\]; a task"),
+        (POOLING, {"pooling_mode": [{"a": 1}]}, r"pools by \[\{'a': 1\}\]; a task"),
+        (POOLING, {"pooling_mode_attention_tokens": True}, r"pools by \['mean', 'pooling_mode_attention_tokens'\]"),
         (POOLING, {"include_prompt": False}, r"the tokens of the prompt 'query: ' are not pooled.*Take a model"),
         (POOLING, {"embedding_dimension": 48}, "pools vectors of width 48, but the encoder's are 32 wide"),
         (DENSE, {"activation_function": "own.Swish"}, r"activation_function = 'own\.Swish'; a task has Tanh, GELU"),
+        (DENSE, {"activation_function": ["own.Swish"]}, r"activation_function = \['own\.Swish'\]; a task has Tanh"),
         (DENSE, {"use_residual": True}, "use_residual = True; it is none that is computed"),
         (DENSE, {"in_features": 16}, "in_features = 16, but what comes in is of width 32"),
         (DENSE, {"out_features": 4}, r"has tensors .*'weight': \(8, 32\).*, not .*'weight': \(4, 32\)"),
@@ -92,10 +101,17 @@ def refuse(folder: Path, message: str, error: type[Exception] = CheckpointError)
             {"do_lower_case": True, "max_seq_length": -3},
             r"max_seq_length -3; a primary's longest input",
         ),
-        (BODY, {"max_seq_length": 5}, r"max_seq_length 5; a primary's longest input has 8 tokens or more"),
+        (BODY, {"max_seq_length": 5}, r"max_seq_length 5; a primary's longest input is a whole number of tokens, 8"),
+        (BODY, {"max_seq_length": 0}, r"max_seq_length 0; a primary's longest input"),
+        (BODY, {"max_seq_length": 12.5}, r"max_seq_length 12\.5; a primary's longest input"),
+        (BODY, {"max_seq_length": math.inf}, r"max_seq_length inf; a primary's longest input"),
+        (BODY, {"max_seq_length": math.nan}, r"max_seq_length nan; a primary's longest input"),
         (BODY, {"transformer_task": "fill-mask"}, "transformer_task = 'fill-mask'; only 'feature-extraction'"),
         (BODY, {"query_expansion": {"length": 32}}, "query_expansion = .* it is none that is computed"),
         ("tokenizer_config.json", {"truncation_side": "left"}, "truncation_side = 'left'; texts that are too long"),
+        ("tokenizer_config.json", {"padding_side": "left"}, "padding_side = 'left', by which a text's positions"),
+        ("tokenizer.json", {"padding": {"direction": "Left"}}, "padding_side = 'left', by which a text's positions"),
+        ("tokenizer.json", {"truncation": {"direction": "Left"}}, "truncation_side = 'left'; texts that are too long"),
         ("adapter_config.json", {"peft_type": "PROMPT_TUNING"}, r"adapter or prompts of its own weights.*peft"),
         (OF_MODEL, {"prompts": ["query: "]}, "prompts .*, which are no texts by name"),
         (OF_MODEL, {"default_prompt_name": "search"}, r"default_prompt is 'search', but prompts are \['document'"),
@@ -109,6 +125,19 @@ def test_settings_that_are_not_computed_are_refused(
     path = folder / file
     write(path, (json.loads(path.read_text()) if path.exists() else {}) | change)
     refuse(folder, message)
+
+
+def test_an_older_pooling_that_is_unknown_is_refused(folder: Path) -> None:
+    modes = {"pooling_mode_mean_tokens": False, "pooling_mode_attention_tokens": True}
+    write(folder / POOLING, {"word_embedding_dimension": 32, **modes})
+    refuse(folder, r"pools by \['pooling_mode_attention_tokens'\]; a task pools by one of mean")
+
+
+def test_a_length_of_the_tokenizer_s_is_named_as_such(folder: Path) -> None:
+    write(folder / BODY, {"max_seq_length": None})
+    path = folder / "tokenizer_config.json"
+    write(path, json.loads(path.read_text()) | {"model_max_length": math.inf})
+    refuse(folder, "model_max_length inf; a primary's longest input")
 
 
 @pytest.mark.parametrize(

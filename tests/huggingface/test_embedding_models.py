@@ -39,7 +39,7 @@ def vectors(task: TaskModel, primary: Any, texts: list[str], prefix: str = "") -
 
 def assert_same(ours: np.ndarray, theirs: np.ndarray) -> None:
     assert ours.shape == theirs.shape
-    assert np.abs(ours - theirs).max() < CLOSE * max(1.0, np.abs(theirs).max())
+    assert np.abs(ours - theirs).max() < CLOSE
     assert np.abs(theirs[0] - theirs[1]).max() > 100 * CLOSE
 
 
@@ -158,6 +158,17 @@ def test_the_origin_s_hash_tells_dense_layers_apart(tmp_path: Path) -> None:
         made = import_hf(str(tmp_path / "model"), tmp_path / f"primary-{len(hashes)}", "en").primary
         hashes.append(made.manifest.record["origin"]["sha"])
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize("model_type", ["roberta", "modernbert"])
+def test_padding_on_the_left_changes_no_position_of_others_than_bert(model_type: str, tmp_path: Path) -> None:
+    make_embedding_model(tmp_path, model_type, pooling="cls", longest=38)
+    path = tmp_path / "model" / "tokenizer_config.json"
+    write(path, json.loads(path.read_text(encoding="utf-8")) | {"padding_side": "left"})
+    theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    assert theirs.tokenizer.padding_side == "left"
+    task, primary = imported(tmp_path)
+    assert_same(vectors(task, primary, TEXTS), theirs.encode(TEXTS))
 
 
 def test_weights_with_an_mlm_head_keep_it(tmp_path: Path) -> None:

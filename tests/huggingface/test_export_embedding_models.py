@@ -67,7 +67,7 @@ def test_an_embedding_model_comes_out_as_it_went_in(
     import_hf(str(tmp_path / "model"), tmp_path / "primary", "en")
     caplog.clear()
     made = export_hf(tmp_path / "primary", tmp_path / "out", task=tmp_path / "primary-retrieval")
-    assert made.difference < CLOSE
+    assert (made.loader, made.difference < CLOSE) == ("SentenceTransformer", True)
     model = loaded(tmp_path / "out", caplog)
     assert model.max_seq_length == 24
     assert_same(model.encode(TEXTS), theirs.encode(TEXTS))
@@ -119,24 +119,37 @@ def test_another_language_gives_our_vectors_with_its_own_tokenizer(
 def test_folders_of_several_languages_are_routes_of_one_model(foreign: Tokenizer, tmp_path: Path) -> None:
     """As the guide composes them; equal bodies are in memory once."""
     primary = write_own_primary(SHAPE, trained(LINES * 20, tmp_path / "en", 120, "en"), tmp_path / "primary")
-    settings = Retrieval(layers=LAYERS, query_prefix="still ")
+    settings = Retrieval(
+        layers=LAYERS,
+        query_prefix="still ",
+        passage_prefix="bread ",
+        prompts={"search": "kitchen "},
+        default_prompt="search",
+        similarity="euclidean",
+    )
     task = write_task_of("retrieval", primary, tmp_path / "task", retrieval=settings.model_dump())
     export_hf(primary, tmp_path / "work" / "hf" / "en", None, task)
     export_hf(primary, tmp_path / "work" / "hf" / "de", write_language(primary, foreign, tmp_path / "xx"), task)
-    expected = {
-        language: SentenceTransformer(str(tmp_path / "work" / "hf" / language), device="cpu").encode_query(TEXTS)
+    alone = {
+        language: SentenceTransformer(str(tmp_path / "work" / "hf" / language), device="cpu")
         for language in ("en", "de")
     }
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "import-a-model.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     found: dict[str, Any] = {}
     exec(code.replace("work/hf", str(tmp_path / "work" / "hf")), found)
-    for language, vectors in expected.items():
-        assert_same(found["model"].encode(TEXTS, task=language, prompt_name="query"), vectors)
+    model = found["model"]
+    for language, single in alone.items():
+        assert_same(model.encode(TEXTS, task=language, prompt_name="query"), single.encode_query(TEXTS))
+        assert_same(model.encode(TEXTS, task=language, prompt_name="document"), single.encode_document(TEXTS))
+        assert_same(model.encode(TEXTS, task=language), single.encode(TEXTS))
+        assert model.similarity_fn_name == single.similarity_fn_name == "euclidean"
     bodies = {id(model[0].model.encoder) for model in found["models"].values()}
     assert len(bodies) == 1
     with pytest.raises(ValueError, match="task='en' and task='de'"):
-        found["model"].encode(TEXTS, task="fr")
+        model.encode(TEXTS, task="fr")
+    with pytest.raises(ValueError, match="No route found for task type 'query'"):
+        model.encode_query(TEXTS)
 
 
 def test_an_exported_folder_is_imported_as_the_same_task(foreign: Tokenizer, tmp_path: Path) -> None:

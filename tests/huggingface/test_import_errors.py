@@ -61,6 +61,11 @@ def shards(places: dict[str, str]) -> dict[str, Any]:
             CheckpointError,
             r"model_type is 'distilbert'",
         ),
+        (
+            {"adapter_config.json": {"peft_type": "PROMPT_TUNING"}},
+            CheckpointError,
+            r"adapter_config\.json says that an adapter or prompts of its own weights .*peft",
+        ),
         (shards({"lm_head.bias": "model-2.safetensors"}), CheckpointError, r"lacks \['model-2\.safetensors'\]"),
         (shards({"lm_head.bias": "../elsewhere.safetensors"}), CheckpointError, "only safetensors beside it"),
         ({INDEX: {}, WEIGHTS: None}, CheckpointError, "has no weight_map"),
@@ -97,6 +102,19 @@ def test_a_place_that_is_none_and_a_language_that_is_none_are_refused(folder: Pa
         import_hf(str(folder), tmp_path / "primary", "en", revision="v1")
     with pytest.raises(CheckpointError, match="'English' is no BCP 47 tag"):
         import_hf(str(folder), tmp_path / "primary", "English")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "vocabulary"), [("bert", "vocab.txt"), ("roberta", "vocab.json"), ("xlm-roberta", "sentencepiece.*")]
+)
+def test_settings_of_a_tokenizer_without_its_pieces_are_refused(
+    model_type: str, vocabulary: str, checkpoints: dict[str, Made], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(checkpoints[model_type].folder, tmp_path / "checkpoint")
+    (folder / TOKENIZER).unlink()
+    refuse(
+        folder, TokenizerError, rf"settings of a \w+Tokenizer, but no pieces: no {vocabulary}\. Put it or a tokenizer"
+    )
 
 
 def test_an_index_that_speaks_of_what_its_files_do_not_hold_is_refused(folder: Path) -> None:

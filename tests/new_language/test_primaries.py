@@ -94,7 +94,8 @@ def test_an_imported_embedding_model_is_judged_bundled_and_reported_in_a_new_lan
         {"BM25", "source_tokenizer"},
     )
     assert added.left_out == {}
-    assert added.hf.keys() == added.loaders.keys() == {"retrieval"}
+    assert (added.hf.keys(), added.loaders) == ({"retrieval"}, {"retrieval": "SentenceTransformer"})
+    assert f'to load: sentence_transformers.SentenceTransformer("{added.hf["retrieval"]}")' in added.summary()
     assert SentenceTransformer(str(added.hf["retrieval"]), device="cpu").encode(["ba de ki"]).shape == (1, WIDTH)
     bundle = Bundle.load(added.bundles["retrieval"])
     assert [*bundle.languages] == ["en", "de"]

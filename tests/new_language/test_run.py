@@ -79,6 +79,7 @@ def test_the_summary_says_scores_before_and_after_the_cost_and_where_everything_
     assert f"{cost.elapsed_s:.0f} s by {cost.flops:.3g} FLOPs" in lines[2]
     for folder in (*added.hf.values(), *added.bundles.values(), added.embeddings):
         assert str(folder) in added.summary()
+    assert f'to load: transformers.AutoModelForMaskedLM.from_pretrained("{added.hf["masked_lm"]}")' in lines
     assert "not " not in added.summary()
 
 

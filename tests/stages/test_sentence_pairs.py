@@ -116,7 +116,10 @@ def test_pairs_beside_masked_tokens_are_learned_by_and_an_interrupted_training_g
     workshop: Workshop, lines: Path, tmp_path: Path
 ) -> None:
     recipe = recipe_of(workshop, lines, {"layers": "all", "masked_weight": 1.0})
-    whole = tensors(adapted(workshop, recipe, tmp_path / "whole"))
+    learned = adapted(workshop, recipe, tmp_path / "whole")
+    assert learned.manifest.details["pairs"] == {"layers": "all", "pooling": "mean", "masked_weight": 1.0}
+    assert "pairs" not in load_embeddings(workshop.embeddings["de"]).manifest.details
+    whole = tensors(learned)
     with pytest.raises(Interruption):
         adapted(workshop, recipe, tmp_path / "two", stopping_after(20))
     assert same_tensors(tensors(adapted(workshop, recipe, tmp_path / "two")), whole)

@@ -63,6 +63,43 @@ def test_a_beir_folder_is_searched_in_the_sources_corpus_and_its_own(tmp_path: P
     assert load_searches(task(**kind), "de") == [within]
 
 
+def as_jsonl(folder: Path, **changes: Any) -> None:
+    """Put the judgements of a folder into JSONL, with some keys changed."""
+    header, *rows = (line.split("\t") for line in (folder / "qrels" / "test.tsv").read_text().splitlines())
+    objects = [dict(zip(header, row, strict=True)) for row in rows]
+    lines = [json.dumps(each | {"score": int(each["score"])} | changes) for each in objects]
+    (folder / "qrels" / "test.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "qrels" / "test.tsv").unlink()
+
+
+def test_judgements_are_a_table_or_jsonl(tmp_path: Path) -> None:
+    german = beir(tmp_path / "de", {"q1": "wer", "q2": "wo"}, [("q2", "b", "2"), ("q2", "a", "1")])
+    corpus(german / "corpus.jsonl", {"a": ("", "Katze"), "b": ("", "Hund")})
+    wanted = task(kind="beir", path=f"{tmp_path}/{{language}}")
+    found = load_searches(wanted, "de")
+    as_jsonl(german)
+    assert load_searches(wanted, "de") == found
+    (german / "qrels" / "test.jsonl").unlink()
+    with pytest.raises(TextError, match=r"qrels has neither test\.tsv nor test\.jsonl, which name the answers"):
+        load_searches(wanted, "de")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corpus-id": ["a"]}, r"test\.jsonl, line 1: column 'corpus-id' must hold a text, not \['a'\]"),
+        ({"query-id": 7}, r"test\.jsonl, line 1: column 'query-id' must hold a text, not 7"),
+        ({"score": None}, r"test\.jsonl, line 1: the score must be a finite number, not None"),
+    ],
+)
+def test_judgements_of_other_types_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    german = beir(tmp_path / "de", {"q": "wer"}, [("q", "a", "1")])
+    corpus(german / "corpus.jsonl", {"a": ("", "Katze"), "b": ("", "Hund")})
+    as_jsonl(german, **changes)
+    with pytest.raises(TextError, match=message):
+        load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de")
+
+
 def test_the_sources_own_corpus_is_searched_once(tmp_path: Path) -> None:
     beir(tmp_path / "en", {"q": "who"}, [("q", "a", "1")])
     own = corpus(tmp_path / "en" / "corpus.jsonl", {"a": ("", "cats"), "b": ("", "dogs")})
