@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import data_page, depth_search_page
+from benchmarks import data_page, depth_search_page, objectives
 from benchmarks.embedding_model import page as embedding_models
 from benchmarks.gpu import page as gpu
 from benchmarks.initialisation import page as initialisation
@@ -35,6 +35,7 @@ def speed_page(found: dict[str, Any]) -> str:
         ("embedding-models", embedding_models.page, "benchmarks"),
         ("gpu", gpu.page, "benchmarks"),
         ("initialisation", lambda found: initialisation.page(found, "initialisation.png"), "results"),
+        ("objectives", objectives.page, "benchmarks"),
         ("progressive-depth", lambda found: progressive.page(found, "progressive-depth.png"), "benchmarks"),
         ("serving", lambda found: serving.page(Told(**found)), "benchmarks"),
         ("serving-soak", soaking.page, "benchmarks"),
