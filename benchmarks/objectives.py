@@ -172,9 +172,9 @@ def page(found: dict[str, Any]) -> str:
             first = ", ".join(f"{100 * one['accuracy_at_1']:.1f}" for one in ones)
             cells.append(f"{first} / {100 * mean(one['MRR_at_10'] for one in ones):.1f}")
         beside = _beside_masked(records, objective, budget)
-        told = f"{mean(beside):+.1f} ({min(beside):+.1f} to {max(beside):+.1f})" if beside else "–"
-        rows.append([str(budget), objective, *cells, told])
-    told_parts = [
+        cells.append(f"{mean(beside):+.1f} ({min(beside):+.1f} to {max(beside):+.1f})" if beside else "–")
+        rows.append([str(budget), objective, *cells])
+    told = [
         "# What embedding models should learn a language by",
         f"`{found['command']}` on {found['device']}, commit {found['commit']}. Percent of pages that are found first "
         f"among {found['pages']} English ones by their translation, one number per pretraining seed ({seeds}), and the "
@@ -189,19 +189,18 @@ def page(found: dict[str, Any]) -> str:
         "vectors of the primary as it was before the search was finetuned; of an imported embedding model the two are "
         "the same.",
     ]
-    return "\n\n".join(told_parts) + "\n"
+    return "\n\n".join(told) + "\n"
 
 
 def _beside_masked(records: Sequence[dict[str, Any]], objective: str, budget: int) -> list[float]:
     """Points of pages found first beside masked tokens of the same budget, language and seed."""
-    found = {
-        (one["objective"], one["budget"], one["language"], one["seed"]): 100 * one["accuracy_at_1"] for one in records
-    }
-    places = [(language, seed) for name, count, language, seed in found if (name, count) == (objective, budget)]
-    masked = {place: found.get((_MASKED, budget, *place)) for place in places}
-    if objective == _MASKED:
-        return []
-    return [found[objective, budget, *place] - score for place, score in masked.items() if score is not None]
+
+    def scores(name: str) -> dict[tuple[str, int], float]:
+        its = (one for one in records if (one["objective"], one["budget"]) == (name, budget))
+        return {(one["language"], one["seed"]): one["accuracy_at_1"] for one in its}
+
+    own, masked = scores(objective), scores(_MASKED)
+    return [] if objective == _MASKED else [100 * own[place] - 100 * masked[place] for place in own if place in masked]
 
 
 _COST = (("updates", 1, ",.0f"), ("flops", 1e12, ".2f"), ("elapsed_s", 1, ".0f"))

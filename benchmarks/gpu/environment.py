@@ -17,8 +17,8 @@ from lingraft.training.precision import device, device_name
 
 REQUIRED = ("anyascii", "babel", "filelock", "fsspec", "numpy", "pydantic", "safetensors", "scipy", "sentencepiece")
 OPTIONAL = ("tqdm", "typer", "zstandard", "accelerate", "datasets", "kfp", "kserve", "matplotlib", "mlflow")
-_LAUNCHES = 2000
 OTHERS = ("onnx_ir", "onnxruntime", "optuna", "prometheus_client", "tokenizers", "transformers", "triton")
+_LAUNCHES = 2000
 
 
 def measured(given: Given, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

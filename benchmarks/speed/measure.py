@@ -1,7 +1,7 @@
 """The measurements: the peer's best settings, and both sides in turns."""
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -36,18 +36,8 @@ def tuned(cell: Cell, tries: int = 2) -> dict[str, Any]:
 
 def tried_together(cell: Cell, choices: Sequence[Settings], tries: int = 2) -> list[dict[str, Any]]:
     """Try some of the peer's settings, whose processes start at once."""
-    trials = []
     with _warmed_up_together([(cell, choice) for choice in choices]) as warm:
-        for choice in choices:
-            trial = {"settings": choice.plain(), "step_s": None, "warmup_s": None, "error": None}
-            try:
-                side, first = warm[cell, choice].result()
-                steps = _steps_of_a_round(side, _LEAST_STEPS)
-                step_s = min(side.train(steps).step_s for _ in range(tries))
-                trials.append(trial | {"step_s": step_s, "warmup_s": first.step_s})
-            except SideError as error:
-                trials.append(trial | {"error": str(error)})
-    return trials
+        return [_timed(choice, warm[cell, choice].result, tries, at_least=_LEAST_STEPS) for choice in choices]
 
 
 def fastest(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -57,15 +47,20 @@ def fastest(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _trial(cell: Cell, settings: Settings, tries: int) -> dict[str, Any]:
+    with Side(cell, settings) as side:
+        return _timed(settings, lambda: _Warm(side, side.train(1)), tries, at_least=1)
+
+
+def _timed(settings: Settings, begin: Callable[[], "_Warm"], tries: int, at_least: int) -> dict[str, Any]:
     """Seconds of a step, or the end of what went wrong: not every choice works on every machine."""
+    trial = {"settings": settings.plain(), "step_s": None, "warmup_s": None, "error": None}
     try:
-        with Side(cell, settings) as side:
-            warmup = side.train(1)
-            steps = _steps_of_a_round(side, 1)
-            step_s = min(side.train(steps).step_s for _ in range(tries))
+        side, first = begin()
+        steps = _steps_of_a_round(side, at_least)
+        step_s = min(side.train(steps).step_s for _ in range(tries))
     except SideError as error:
-        return {"settings": settings.plain(), "step_s": None, "warmup_s": None, "error": str(error)}
-    return {"settings": settings.plain(), "step_s": step_s, "warmup_s": warmup.step_s, "error": None}
+        return trial | {"error": str(error)}
+    return trial | {"step_s": step_s, "warmup_s": first.step_s}
 
 
 def compared(
