@@ -84,6 +84,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
         os._exit(0)  # all is on disk, and threads of native libraries may keep a process from ending
     shares = {stage: share for stage, share in SHARES.items() if stage in asked.only}
+    if asked.page and asked.minutes:  # now, not after all these minutes
+        from benchmarks.gpu.page import require_replaceable
+        from lingraft.training.precision import device
+
+        require_replaceable(asked.page, {device().type})
     if asked.minutes:
         run(found, shares, given, asked.minutes)
     if asked.page:

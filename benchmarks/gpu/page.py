@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -48,10 +49,19 @@ def write(place: Path, parts: Sequence[Part], given: Given) -> None:
         OtherDeviceError: there is a page of a GPU, and none of these records is of one.
     """
     records = [{"stage": part.stage, "part": part.name, **given.record(part.stage, part.name)} for part in parts]
-    before = place.with_suffix(RECORD_SUFFIX)
-    if before.exists() and _kinds(read_record(before)) == {"cuda"} != _kinds(records):
-        raise OtherDeviceError(f"{place} tells of a GPU, and these records are of none. Give another --page.")
+    require_replaceable(place, _kinds(records))
     write_page(place.with_suffix(""), records, page(records))
+
+
+def require_replaceable(place: Path, kinds: AbstractSet[str]) -> None:
+    """Refuse to replace a page of a GPU by one of other devices, such as "cpu".
+
+    Raises:
+        OtherDeviceError: that is what would be done.
+    """
+    before = place.with_suffix(RECORD_SUFFIX)
+    if before.exists() and _kinds(read_record(before)) == {"cuda"} != kinds:
+        raise OtherDeviceError(f"{place} tells of a GPU, and these records are of none. Give another --page.")
 
 
 def _kinds(records: Sequence[dict[str, Any]]) -> set[str]:
@@ -64,16 +74,14 @@ def page(records: Sequence[dict[str, Any]]) -> str:
     stages: dict[str, Found] = {}
     for record in records:
         stages.setdefault(record["stage"], {})[record["part"]] = record
-    for stage, section in _SECTIONS.items():
+    for stage, title, section in _SECTIONS:
         ended = {
             name: record["found"]
             for name, record in stages.get(stage, {}).items()
             if record.get("state") == ENDED or (stage in _PARTLY and record.get("found"))
         }
         if ended:
-            said.append(f"## {_TITLES[stage]}\n\n{section(ended)}")
-        if ended and stage == "speed":
-            said.append(f"## A language at the paper's scale\n\n{_hours(ended)}")
+            said.append(f"## {title}\n\n{section(ended)}")
     if any("state" in record for record in records):
         said.append("## Parts\n\n" + _parts(records))
     return "\n\n".join(said) + "\n"
@@ -110,19 +118,26 @@ def _environment(parts: Found) -> str:
 def _exactness(parts: Found) -> str:
     found = [finding for each in parts.values() for finding in each["findings"]]
     broken = sum(not finding["holds"] for finding in found)
-    rows: dict[str, dict[str, str]] = {}
+    by_name: dict[str, Found] = {}
     for one in found:
         family, _, name = one["name"].rpartition(": ")
-        row = rows.setdefault(name, {})
-        row[family or FAMILIES[0]] = f"{one['difference']:.2g}" if one["holds"] else f"**{one['difference']:.2g}**"
-        bounds = [*row.get("bound", "").split(" / "), f"{one['bound']:.2g}"]
-        row["bound"] = " / ".join(dict.fromkeys(filter(None, bounds)))  # families that differ have one each
-    columns = (*FAMILIES, "bound")
+        by_name.setdefault(name, {})[family or FAMILIES[0]] = one
+    rows = [
+        [
+            name,
+            *(_difference(each[family]) if family in each else "" for family in FAMILIES),
+            " / ".join(dict.fromkeys(f"{one['bound']:.2g}" for one in each.values())),
+        ]
+        for name, each in by_name.items()
+    ]
     return (
         f"{broken} of {len(found)} differences from the CPU exceed their bounds. They are relative to the largest "
-        "value on the CPU; 0 is equal bits.\n\n"
-        + markdown(["", *columns], [[name, *(row.get(each, "") for each in columns)] for name, row in rows.items()])
+        "value on the CPU; 0 is equal bits.\n\n" + markdown(["", *FAMILIES, "bound"], rows)
     )
+
+
+def _difference(finding: dict[str, Any]) -> str:
+    return f"{finding['difference']:.2g}" if finding["holds"] else f"**{finding['difference']:.2g}**"
 
 
 def _speed(parts: Found) -> str:
@@ -185,7 +200,7 @@ def _alone(found: dict[str, Any], how: str) -> str:
 
 
 def _profile(parts: Found) -> str:
-    by_training: dict[str, dict[str, dict[str, Any]]] = {}
+    by_training: dict[str, Found] = {}
     for found in parts.values():
         cell = Cell.of(found["cell"])
         by_training.setdefault(str(cell.training), {})[cell.shape.name] = found
@@ -266,26 +281,20 @@ def _parts(records: Sequence[dict[str, Any]]) -> str:
 
 def _why(record: dict[str, Any]) -> str:
     lines: Iterable[str] = record.get("log", "").strip().splitlines()[-1:] if record.get("state") == FAILED else ()
-    return "; ".join([record.get("why", ""), *lines]).replace("|", "/")[:200] if record else ""
+    return "; ".join([record.get("why", ""), *lines]).replace("|", "/")[:200]
 
 
 def _short(name: str) -> str:
     return name[:56].replace("|", "/").replace("`", "'")
 
 
-_SECTIONS: dict[str, Callable[[Found], str]] = {
-    "environment": _environment,
-    "exactness": _exactness,
-    "speed": _speed,
-    "profile": _profile,
-    "serving": _serving,
-    "comparison": _comparison,
-}
-_TITLES = {
-    "environment": "Machine",
-    "exactness": "Exactness",
-    "speed": "Speed",
-    "profile": "Where a step's time goes",
-    "serving": "Serving",
-    "comparison": "The comparison of systems",
-}
+_SECTIONS: tuple[tuple[str, str, Callable[[Found], str]], ...] = (
+    ("environment", "Machine", _environment),
+    ("exactness", "Exactness", _exactness),
+    ("speed", "Speed", _speed),
+    ("speed", "A language at the paper's scale", _hours),
+    ("profile", "Where a step's time goes", _profile),
+    ("serving", "Serving", _serving),
+    ("comparison", "The comparison of systems", _comparison),
+)
+"""Stage, title and text of each section."""

@@ -130,13 +130,17 @@ def test_a_page_without_records_claims_nothing(tmp_path: Path) -> None:
     assert "##" not in said
 
 
-def test_a_page_of_a_gpu_is_not_replaced_by_one_of_a_cpu(tmp_path: Path) -> None:
+def test_a_page_of_a_gpu_is_not_replaced_by_one_of_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     place = tmp_path / "gpu.md"
     place.write_bytes((ROOT / "docs" / "benchmarks" / "gpu.md").read_bytes())
     place.with_suffix(".json.xz").write_bytes((ROOT / "docs" / "benchmarks" / "gpu.json.xz").read_bytes())
     before = place.read_bytes()
     with pytest.raises(OtherDeviceError, match="tells of a GPU"):
         write(place, program.all_parts(tiny=True), Given(tmp_path))
+    with pytest.raises(OtherDeviceError, match="tells of a GPU"):  # before anything is run
+        program.main(["--tiny", "--out", str(tmp_path / "out"), "--page", str(place)])
+    assert not (tmp_path / "out").exists()
     assert place.read_bytes() == before
 
 
