@@ -83,6 +83,20 @@ MUTATIONS = (
         ("stages/test_stages.py",),
     ),
     Mutation(
+        "gradients of rotary positions are not turned back",
+        "lingraft/model/kernels/attention.py",
+        "_rotate_(to_packed_3BHTK[:2], cos_TK, -sin_TK)",
+        "_rotate_(to_packed_3BHTK[:2], cos_TK, sin_TK)",
+        ("model/kernels/test_pre_norm_kernel.py",),
+    ),
+    Mutation(
+        "keys of the block before get no gradient in local attention",
+        "lingraft/model/kernels/attention.py",
+        "    for shift in range(LOCAL_BLOCKS):\n        total",
+        "    for shift in range(1, LOCAL_BLOCKS):\n        total",
+        ("model/kernels/test_pre_norm_kernel.py",),
+    ),
+    Mutation(
         "finetuning trains the vocabulary",
         "lingraft/stages/finetune.py",
         "fixed = {*net.encoder.vocabulary.parameters(), *net.encoder.heads.parameters()}",

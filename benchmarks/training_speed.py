@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.pages import RECORD_SUFFIX, write_page
-from benchmarks.speed.cells import Cell, cells
+from benchmarks.speed.cells import FAMILIES, Cell, cells
 from benchmarks.speed.machine import described
 from benchmarks.speed.measure import compared, tuned
 from benchmarks.speed.peak import fastest, rates
@@ -46,7 +46,7 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="comparisons whose name has this in it; all if absent")
-    parser.add_argument("--family", choices=tuple(_PAGES), default="roberta", help="of the encoders")
+    parser.add_argument("--family", choices=FAMILIES, default="roberta", help="of the encoders")
     parser.add_argument("--rounds", type=int, default=5, help="of both sides, in turns")
     parser.add_argument("--tokens", type=int, default=4096, help="of an update")
     parser.add_argument("--heap", action="store_true", help="also run Trainer with its freed memory reused, on a CPU")

@@ -1,6 +1,6 @@
 """Where one of our own steps on a CPU spends its time, timed in place.
 
-    python -m benchmarks.speed.breakdown [--only "base, 128 tokens, bf16"] [--tokens 4096] [--steps 4]
+    python -m benchmarks.speed.breakdown [--family modern] [--only "128 tokens, bf16"] [--tokens 4096] [--steps 4]
 
 Every operation of torch is timed as the training thread runs it. Those within attention, cross-entropy (with its
 products) and the optimizer count as theirs, all others as what they are. What is left is Python, timing itself, and
@@ -21,13 +21,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.pages import markdown
-from benchmarks.speed.cells import Cell, cells
+from benchmarks.speed.cells import FAMILIES, Cell, cells
 from benchmarks.speed.machine import commit, described
 from benchmarks.speed.orders import Orders
 from benchmarks.speed.own import serve
 from benchmarks.speed.serve import made_up_blocks
 from benchmarks.speed.store import stored
-from lingraft.model.kernels import cross_entropy, layer
+from lingraft.model.kernels import attention, cross_entropy
 from lingraft.training.optimizer import Optimizer
 
 PRODUCTS = "products of matrices"
@@ -42,8 +42,8 @@ _KINDS = {
 """Kinds of operations outside of the parts below."""
 _OTHER = "other operations"
 _PARTS = (
-    (layer, "attend", "attention"),
-    (layer, "attend_backward", "attention"),
+    (attention, "attend", "attention"),
+    (attention, "attend_backward", "attention"),
     (cross_entropy._SummedCrossEntropy, "forward", "cross-entropy"),
     (cross_entropy._SummedCrossEntropy, "backward", "cross-entropy"),
     (Optimizer, "step", "optimizer"),
@@ -143,14 +143,15 @@ def broken_down(cell: Cell, steps: int) -> str:
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="base, 128 tokens, bf16", help="trainings whose name has this in it")
+    parser.add_argument("--family", choices=FAMILIES, default="roberta", help="of the encoders")
+    parser.add_argument("--only", default="128 tokens, bf16", help="trainings whose name has this in it")
     parser.add_argument("--tokens", type=int, default=4096, help="of an update")
     parser.add_argument("--steps", type=int, default=4, help="over which times are means")
     given = parser.parse_args()
     if torch.cuda.is_available():
         parser.error("a GPU runs on while Python does: hide it (CUDA_VISIBLE_DEVICES=), or use its own profiler")
     print(f"{described()['device']}, torch {torch.__version__}, commit {commit() or 'unknown'}\n")
-    for cell in cells(given.tokens):
+    for cell in cells(given.tokens, given.family):
         if given.only in cell.name:
             print(broken_down(cell, given.steps), flush=True)
 

@@ -11,6 +11,7 @@ from lingraft.model.flops import UpdateShape, flops_per_update
 
 Format = Literal["fp32", "bf16"]
 FORMATS: tuple[Format, ...] = ("fp32", "bf16")
+FAMILIES = ("roberta", "modern")
 MASK_RATE, LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 0.15, 1e-4, 0.01, 1.0
 DEEP, MINI, FRESH = 12, 4, 2
 """Layers of the primary, of the mini-model, and those of the mini-model that step 1b trains."""

@@ -20,8 +20,11 @@ from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import DepthError
 from lingraft.model.heads import mlm_head_layers
+from lingraft.model.kernels.attention import AttentionSettings
 from lingraft.model.kernels.compiled import compiled
-from lingraft.model.kernels.layer import ACTIVATIONS, LayerSettings, LayerWeights, training_layer
+from lingraft.model.kernels.cpu import trains_by_kernel
+from lingraft.model.kernels.operations import ACTIVATIONS, LayerSettings
+from lingraft.model.kernels.post_norm import PostNormWeights, post_norm_layer
 from lingraft.model.pre_norm import Attention, PreNormLayer, layer_norm
 
 INITIAL_STD = 0.02
@@ -57,8 +60,7 @@ class Layer(nn.Module):
 
     def forward(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
         """Return the hidden states (B, T, D) after the layer; tokens attend to visible ones, or all to all."""
-        # What is exported is to be made of plain operations, of any batch; of those the compiler makes its own kernels.
-        if hidden_BTD.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if trains_by_kernel(hidden_BTD):
             return self._forward_training(hidden_BTD, visible_B11T)
         batch, tokens, width = hidden_BTD.shape
         qkv = self.qkv(hidden_BTD).view(batch, tokens, 3, self.attention_heads, -1)
@@ -72,10 +74,11 @@ class Layer(nn.Module):
 
     def _forward_training(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
         """Do the same by the kernel for training on a CPU, which has a backward pass of its own."""
-        settings = LayerSettings(self.attention_heads, self.activation, self.output_norm.eps, self._dropout_rate)
+        settings = LayerSettings(self.activation, self.output_norm.eps, self._dropout_rate)
+        attention = AttentionSettings.drawn(self.attention_heads, self._dropout_rate, visible_B11T)
         modules = self.qkv, self.attention_out, self.attention_norm, self.up, self.down, self.output_norm
-        weights = LayerWeights(*(tensor for module in modules for tensor in (module.weight, module.bias)))
-        return training_layer(settings, visible_B11T, hidden_BTD, weights)
+        weights = PostNormWeights(*(tensor for module in modules for tensor in (module.weight, module.bias)))
+        return post_norm_layer(settings, attention, hidden_BTD, weights)
 
     @property
     def _dropout_rate(self) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.training import Pooling
-from lingraft.model.kernels.layer import ACTIVATIONS
+from lingraft.model.kernels.operations import ACTIVATIONS
 from lingraft.model.pre_norm import layer_norm
 
 

@@ -3,7 +3,7 @@
 Legend: B batch, T tokens, D width, H attention heads, K width of a head, N blocks of C tokens.
 """
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,10 @@ from torch.nn import functional as F
 
 from lingraft.config.encoder import EncoderShape, PreNorm
 from lingraft.model.flops import LOCAL_BLOCKS
-from lingraft.model.kernels.layer import ACTIVATIONS
+from lingraft.model.kernels.attention import AttentionSettings, neighbourhoods
+from lingraft.model.kernels.cpu import trains_by_kernel
+from lingraft.model.kernels.operations import ACTIVATIONS, LayerSettings
+from lingraft.model.kernels.pre_norm import PreNormWeights, pre_norm_layer
 
 
 class Attention(NamedTuple):
@@ -19,6 +22,7 @@ class Attention(NamedTuple):
 
     cos_TK: Tensor
     sin_TK: Tensor
+    """Negative for the first half of a head's columns."""
     visible: Tensor | None
     """True where a query sees a key: (B, 1, T or 1, T), or (B, N, 1, C, 3C) in blocks, B being 1 without padding."""
     block: int | None = None
@@ -52,7 +56,7 @@ class Attention(NamedTuple):
         keys_NX = start_N1 - reach + torch.arange(LOCAL_BLOCKS * reach, device=tokens_BT.device)
         distance_NCX = (queries_NC1 - keys_NX[:, None, :]).abs()
         present_BT = torch.ones_like(tokens_BT[:1], dtype=torch.bool) if visible_BT is None else visible_BT
-        seen_BNX = _neighbourhoods(present_BT, reach, dim=1)
+        seen_BNX = neighbourhoods(present_BT, reach, dim=1)
         visible_BNCX = (distance_NCX <= reach) & seen_BNX[:, :, None, :] | (distance_NCX == 0)
         return cls(*rotation, visible_BNCX[:, :, None], reach)
 
@@ -66,7 +70,7 @@ class Attention(NamedTuple):
         padded_BHTK = F.pad(query_BHTK, (0, 0, 0, blocks * self.block - tokens))
         query = padded_BHTK.view(batch, heads, blocks, self.block, width).transpose(1, 2).flatten(0, 1)
         key, value = (
-            _neighbourhoods(each, self.block, dim=2).permute(0, 2, 1, 4, 3).flatten(0, 1)
+            neighbourhoods(each, self.block, dim=2).permute(0, 2, 1, 4, 3).flatten(0, 1)
             for each in (key_BHTK, value_BHTK)
         )
         visible = self.visible.expand(batch, -1, -1, -1, -1).flatten(0, 1)
@@ -83,7 +87,7 @@ class PreNormLayer(nn.Module):
         super().__init__()
         settings, width, inner = pre_norm_of(shape), shape.width, shape.feedforward_width
         self.attention_heads, self.dropout = shape.attention_heads, shape.dropout
-        self.activation = ACTIVATIONS[shape.family.activation].forward
+        self.activation = ACTIVATIONS[shape.family.activation]
         self.attention_norm = nn.Identity() if is_first else layer_norm(shape)
         self.qkv = nn.Linear(width, 3 * width, bias=settings.attention_bias)
         self.attention_out = nn.Linear(width, width, bias=settings.attention_bias)
@@ -93,20 +97,40 @@ class PreNormLayer(nn.Module):
 
     def forward(self, hidden_BTD: Tensor, attention: Attention) -> Tensor:
         """Return the hidden states (B, T, D) after the layer, which are not normalised."""
+        if trains_by_kernel(hidden_BTD):
+            return self._forward_training(hidden_BTD, attention)
         batch, tokens, width = hidden_BTD.shape
         qkv = self.qkv(self.attention_norm(hidden_BTD)).view(batch, tokens, 3, self.attention_heads, -1)
         query_BHTK, key_BHTK, value_BHTK = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         mixed_BHTK = attention.attend(
-            _rotate(query_BHTK, attention),
-            _rotate(key_BHTK, attention),
+            _rotated(query_BHTK, attention),
+            _rotated(key_BHTK, attention),
             value_BHTK,
-            self.dropout if self.training else 0.0,
+            self._dropout_rate,
         )
         mixed_BTD = self.attention_out(mixed_BHTK.transpose(1, 2).reshape(batch, tokens, width))
         hidden_BTD = hidden_BTD + self._drop(mixed_BTD)
         activated, gate = self.up(self.feedforward_norm(hidden_BTD)).chunk(2, dim=-1)
-        added_BTD: Tensor = self.down(self._drop(self.activation(activated) * gate))
+        added_BTD: Tensor = self.down(self._drop(self.activation.forward(activated) * gate))
         return hidden_BTD + added_BTD
+
+    def _forward_training(self, hidden_BTD: Tensor, attention: Attention) -> Tensor:
+        """Do the same by the kernel for training on a CPU, which has a backward pass of its own."""
+        settings = LayerSettings(self.activation, self.feedforward_norm.eps, self._dropout_rate)
+        of_attention = AttentionSettings.drawn(
+            self.attention_heads,
+            self._dropout_rate,
+            attention.visible,
+            attention.block,
+            (attention.cos_TK, attention.sin_TK),
+        )
+        modules = self.attention_norm, self.qkv, self.attention_out, self.feedforward_norm, self.up, self.down
+        tensors: list[Any] = [getattr(module, name, None) for module in modules for name in ("weight", "bias")]
+        return pre_norm_layer(settings, of_attention, hidden_BTD, PreNormWeights(*tensors))
+
+    @property
+    def _dropout_rate(self) -> float:
+        return self.dropout if self.training else 0.0
 
     def _drop(self, hidden: Tensor) -> Tensor:
         return F.dropout(hidden, self.dropout, self.training) if self.dropout else hidden
@@ -134,8 +158,9 @@ def _rotation(tokens_BT: Tensor, shape: EncoderShape, base: float) -> tuple[Tens
     """Cosines and sines (T, K) of the angles by which a place turns a head's columns (Su et al. 2021, equation 15)."""
     frequency_K = rotary_frequencies(shape, base, tokens_BT.device)
     places_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device).float()
-    angle_TK = torch.outer(places_T, frequency_K).repeat(1, 2)
-    return angle_TK.cos(), angle_TK.sin()
+    angle_TK = torch.outer(places_T, frequency_K)
+    cos_TK, sin_TK = angle_TK.cos(), angle_TK.sin()
+    return cos_TK.repeat(1, 2), torch.cat([-sin_TK, sin_TK], dim=-1)
 
 
 def _everywhere(visible_BT: Tensor | None) -> Tensor | None:
@@ -143,19 +168,8 @@ def _everywhere(visible_BT: Tensor | None) -> Tensor | None:
     return None if visible_BT is None else visible_BT[:, None, None, :]
 
 
-def _rotate(hidden_BHTK: Tensor, attention: Attention) -> Tensor:
+def _rotated(hidden_BHTK: Tensor, attention: Attention) -> Tensor:
     """Turn pairs of columns, half a head apart, by their places' angles, in float32 under autocast as well."""
     one, other = hidden_BHTK.chunk(2, dim=-1)
-    crossed_BHTK = torch.cat([-other, one], dim=-1)
+    crossed_BHTK = torch.cat([other, one], dim=-1)
     return (hidden_BHTK * attention.cos_TK + crossed_BHTK * attention.sin_TK).to(hidden_BHTK.dtype)
-
-
-def _neighbourhoods(hidden: Tensor, block: int, dim: int) -> Tensor:
-    """Each block's tokens and those of its neighbours: `dim` becomes the blocks (N), and the last one their 3C tokens.
-
-    Outside the text stands padding of zeros.
-    """
-    blocks = -(-hidden.shape[dim] // block)
-    sides = (block, (blocks + 1) * block - hidden.shape[dim])
-    padded = F.pad(hidden, (*[0, 0] * (hidden.dim() - 1 - dim), *sides))
-    return padded.unfold(dim, LOCAL_BLOCKS * block, block)

@@ -1,51 +1,153 @@
-"""Scaled dot-product attention in training on a CPU, with its backward pass, a few blocks at a time.
+"""Self-attention in training on a CPU, with its backward pass, a few sequences at a time.
 
-Legend: B batch, b blocks at a time, H heads, T tokens, K width of a head. Queries, keys and values come in one tensor
-(3, B, H, T, K), queries scaled already. Scores of the blocks at hand stay in the processor's cache. Up to SHORT_TOKENS
-the probabilities are kept for the backward pass; those of longer blocks are computed again, dropout included.
+Legend: N = B x T tokens, b sequences at a time, D width, H heads, K width of a head. Queries, keys and values come in
+one tensor (3, B, H, T, K), queries scaled already. They meet in G groups of C queries with S keys: one group of all
+tokens, or, in local attention, blocks of C tokens with the keys of their neighbours as well. Scores of the sequences at
+hand stay in the processor's cache. Up to SHORT_KEYS the probabilities are kept for the backward pass; those of more
+keys are computed again, dropout included.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from lingraft.model.flops import LOCAL_BLOCKS
 from lingraft.model.kernels.cpu import keep_mask, keep_scale
+from lingraft.model.kernels.operations import product, product_backward
 
-SHORT_TOKENS = 256
+SHORT_KEYS = 256
 _SCORES_AT_ONCE = 2**21
 _TORCHS = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _TORCHS_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
 class AttentionSettings(NamedTuple):
-    """Dropout and mask of an attention."""
+    """Heads, dropout, mask and rotary positions of an attention."""
 
-    drop: float
-    seed: int
+    heads: int
+    drop: float = 0.0
+    visible: Tensor | None = None
+    """True where a query sees a key: (B, 1, T or 1, T), or (B, G, 1, C, S) in blocks; B may be 1."""
+    block: int | None = None
+    """Tokens of a block, C, as far as local attention reaches; None where every query meets all keys."""
+    rotation: tuple[Tensor, Tensor] | None = None
+    """Cosines and sines (T, K) by which columns half a head apart turn; the sines of the first half are negative."""
+    seed: int = 0
     """Decides the dropout, so that the backward pass repeats it."""
-    visible_B11T: Tensor | None
+
+    @classmethod
+    def drawn(
+        cls,
+        heads: int,
+        drop: float,
+        visible: Tensor | None,
+        block: int | None = None,
+        rotation: tuple[Tensor, Tensor] | None = None,
+    ) -> Self:
+        """Settings with a seed from torch's global generator, if anything is dropped."""
+        seed = int(torch.randint(2**62, ())) if drop else 0
+        return cls(heads=heads, drop=drop, visible=visible, block=block, rotation=rotation, seed=seed)
+
+
+class SelfAttentionWeights(NamedTuple):
+    """Matrices and biases, in the format of matrix products."""
+
+    qkv_OI: Tensor
+    qkv_O: Tensor | None
+    out_OI: Tensor
+    out_O: Tensor | None
+
+
+class SavedAttention(NamedTuple):
+    """Tensors that the backward pass reads; those that only gradients of weights need are absent in a frozen layer."""
+
+    entering_ND: Tensor | None
+    packed_3BHTK: Tensor
+    attended: Tensor | None
+    """Second output of `attend`."""
+    mixed_ND: Tensor | None
+
+    def of_frozen(self, attention: AttentionSettings) -> "SavedAttention":
+        """Leave out what only gradients of weights need."""
+        mixed_ND = self.mixed_ND if uses_torch_kernel(self.packed_3BHTK, attention) else None
+        return self._replace(entering_ND=None, mixed_ND=mixed_ND)
+
+
+def self_attention(
+    entering_ND: Tensor, tokens: int, weights: SelfAttentionWeights, attention: AttentionSettings
+) -> tuple[Tensor, SavedAttention]:
+    """Project `entering_ND`, sequences of so many tokens; attend; project again (N, D)."""
+    qkv_NO = product(entering_ND, weights.qkv_OI, weights.qkv_O)
+    packed_3BHTK = qkv_NO.view(-1, tokens, 3, attention.heads, entering_ND.shape[1] // attention.heads)
+    packed_3BHTK = packed_3BHTK.permute(2, 0, 3, 1, 4).contiguous()
+    if attention.rotation:
+        _rotate_(packed_3BHTK[:2], *attention.rotation)
+    packed_3BHTK[0].mul_(packed_3BHTK.shape[-1] ** -0.5)
+    mixed_BTHK, attended = attend(packed_3BHTK, attention)
+    mixed_ND = mixed_BTHK.view_as(entering_ND)
+    return product(mixed_ND, weights.out_OI, weights.out_O), SavedAttention(
+        entering_ND, packed_3BHTK, attended, mixed_ND
+    )
+
+
+def self_attention_backward(
+    above_ND: Tensor,
+    weights: SelfAttentionWeights,
+    saved: SavedAttention,
+    attention: AttentionSettings,
+    trained: tuple[bool, ...],
+) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+    """Gradients of what entered (N, D), and of the weights, where they train."""
+    _, batch, heads, tokens, width = saved.packed_3BHTK.shape
+    to_out = product_backward(above_ND, saved.mixed_ND, trained[2:])
+    to_mixed_BTHK = (above_ND @ weights.out_OI).view(batch, tokens, heads, width)
+    mixed_BTHK = None if saved.mixed_ND is None else saved.mixed_ND.view_as(to_mixed_BTHK)
+    to_packed_3BHTK = attend_backward(to_mixed_BTHK, saved.packed_3BHTK, mixed_BTHK, saved.attended, attention)
+    to_packed_3BHTK[0].mul_(width**-0.5)
+    if attention.rotation:
+        cos_TK, sin_TK = attention.rotation
+        _rotate_(to_packed_3BHTK[:2], cos_TK, -sin_TK)
+    to_qkv_NO = to_packed_3BHTK.permute(1, 3, 0, 2, 4).reshape(batch * tokens, -1)
+    to_qkv = product_backward(to_qkv_NO, saved.entering_ND, trained[:2])
+    return to_qkv_NO @ weights.qkv_OI, (*to_qkv, *to_out)
+
+
+def neighbourhoods(hidden: Tensor, block: int, dim: int) -> Tensor:
+    """Each block's tokens and those of its neighbours: `dim` becomes the blocks (G), and the last one their 3C tokens.
+
+    Outside the text stands padding of zeros.
+    """
+    blocks = -(-hidden.shape[dim] // block)
+    sides = (block, (blocks + 1) * block - hidden.shape[dim])
+    padded = F.pad(hidden, (*[0, 0] * (hidden.dim() - 1 - dim), *sides))
+    return padded.unfold(dim, LOCAL_BLOCKS * block, block)
 
 
 def attend(packed_3BHTK: Tensor, attention: AttentionSettings) -> tuple[Tensor, Tensor | None]:
-    """Mixed values (B, T, H, K), and what the backward pass gets with them: probabilities (B, H, T, T), if anything."""
+    """Mixed values (B, T, H, K), and what the backward pass gets with them: probabilities (B, G, H, C, S), if any."""
     if uses_torch_kernel(packed_3BHTK, attention):
         mixed_BHTK, normaliser_BHT = _TORCHS(*packed_3BHTK, scale=1.0)
         return mixed_BHTK.transpose(1, 2).contiguous(), normaliser_BHT
-    _, batch, heads, tokens, width = packed_3BHTK.shape
-    mixed_BTHK = packed_3BHTK.new_empty(batch, tokens, heads, width)
-    short = tokens <= SHORT_TOKENS
-    kept_BHTT = packed_3BHTK.new_empty(batch, heads, tokens, tokens) if short else None
+    query, key, value = _grouped(packed_3BHTK, attention.block)
+    batch, groups, heads, queries, width = query.shape
+    keys = key.shape[3]
+    mixed_BGCHK = query.new_empty(batch, groups, queries, heads, width)
+    kept_BGHCS = query.new_empty(batch, groups, heads, queries, keys) if keys <= SHORT_KEYS else None
+    bias = _bias(attention, query.dtype)
     generator = torch.Generator().manual_seed(attention.seed)
-    for blocks in _batch_slices(packed_3BHTK):
-        out_bHTT = None if kept_BHTT is None else kept_BHTT[blocks]
-        share_bHTT = _probabilities(packed_3BHTK, blocks, attention.visible_B11T, out_bHTT)
+    for some in _slices(query, keys):
+        out_bGHCS = None if kept_BGHCS is None else kept_BGHCS[some]
+        share_bGHCS = _probabilities(query[some], key[some], _of_batch(bias, some), out_bGHCS)
         if attention.drop:
-            share_bHTT = share_bHTT * keep_mask(share_bHTT, attention.drop, generator)
-        mixed_bHTK = torch.bmm(_merge_heads(share_bHTT), _merge_heads(packed_3BHTK[2, blocks]))
-        mixed_BTHK[blocks] = mixed_bHTK.view(-1, heads, tokens, width).transpose(1, 2)
-    return mixed_BTHK.mul_(keep_scale(attention.drop)) if attention.drop else mixed_BTHK, kept_BHTT
+            share_bGHCS = share_bGHCS * keep_mask(share_bGHCS, attention.drop, generator)
+        mixed = torch.bmm(_merge_heads(share_bGHCS), _merge_heads(value[some]))
+        mixed_BGCHK[some] = mixed.view(-1, groups, heads, queries, width).transpose(2, 3)
+    if attention.drop:
+        mixed_BGCHK.mul_(keep_scale(attention.drop))
+    return mixed_BGCHK.flatten(1, 2)[:, : packed_3BHTK.shape[3]].contiguous(), kept_BGHCS
 
 
 def attend_backward(
@@ -61,31 +163,41 @@ def attend_backward(
     """
     if uses_torch_kernel(packed_3BHTK, attention):
         return _torchs_backward(gradient_BTHK, packed_3BHTK, mixed_BTHK, saved)
+    query, key, value = _grouped(packed_3BHTK, attention.block)
+    batch, groups, heads, queries, width = query.shape
     found_3BHTK = torch.empty_like(packed_3BHTK)
+    in_groups = attention.block is not None
+    # Of one group, products are written where they belong.
+    to_query, to_key, to_value = (
+        [torch.empty_like(each) for each in (query, key, value)] if in_groups else _grouped(found_3BHTK, None)
+    )
+    above_BTHK = F.pad(gradient_BTHK, (0, 0, 0, 0, 0, groups * queries - gradient_BTHK.shape[1]))
+    above_BGHCK = above_BTHK.reshape(batch, groups, queries, heads, width).transpose(2, 3)
+    bias = _bias(attention, query.dtype)
     generator = torch.Generator().manual_seed(attention.seed)
-    for blocks in _batch_slices(packed_3BHTK):
-        query, key, value = (_merge_heads(packed_3BHTK[part, blocks]) for part in range(3))
-        to_query, to_key, to_value = (_merge_heads(found_3BHTK[part, blocks]) for part in range(3))
-        above = _merge_heads((gradient_BTHK[blocks] * keep_scale(attention.drop)).transpose(1, 2).contiguous())
-        if saved is None:
-            share = _merge_heads(_probabilities(packed_3BHTK, blocks, attention.visible_B11T))
-        else:
-            share = _merge_heads(saved[blocks])
-        to_share = torch.bmm(above, value.transpose(1, 2))
+    for some in _slices(query, key.shape[3]):
+        above = _merge_heads((above_BGHCK[some] * keep_scale(attention.drop)).contiguous())
+        share = _probabilities(query[some], key[some], _of_batch(bias, some)) if saved is None else saved[some]
+        share = _merge_heads(share)
+        to_share = torch.bmm(above, _merge_heads(value[some]).transpose(1, 2))
         keep = keep_mask(share, attention.drop, generator) if attention.drop else None
-        torch.bmm((share if keep is None else share * keep).transpose(1, 2), above, out=to_value)
+        torch.bmm((share if keep is None else share * keep).transpose(1, 2), above, out=_merge_heads(to_value[some]))
         if keep is not None:
             to_share.mul_(keep)
         to_scores = torch._softmax_backward_data(to_share, share, -1, share.dtype)
-        torch.bmm(to_scores, key, out=to_query)
-        torch.bmm(to_scores.transpose(1, 2), query, out=to_key)
+        torch.bmm(to_scores, _merge_heads(key[some]), out=_merge_heads(to_query[some]))
+        torch.bmm(to_scores.transpose(1, 2), _merge_heads(query[some]), out=_merge_heads(to_key[some]))
+    if in_groups:
+        tokens = packed_3BHTK.shape[3]
+        for part, gradient in enumerate((to_query, _summed(to_key), _summed(to_value))):
+            found_3BHTK[part] = gradient.transpose(1, 2).flatten(2, 3)[:, :, :tokens]
     return found_3BHTK
 
 
 def uses_torch_kernel(packed_3BHTK: Tensor, attention: AttentionSettings) -> bool:
-    """Whether torch's own fused attention is the faster one: for long blocks in float32, nothing dropped or hidden."""
-    plain = not attention.drop and attention.visible_B11T is None
-    return plain and packed_3BHTK.dtype != torch.bfloat16 and packed_3BHTK.shape[3] > SHORT_TOKENS
+    """Whether torch's own fused attention is the faster one: for many keys in float32, nothing dropped or hidden."""
+    plain = not attention.drop and attention.visible is None
+    return plain and packed_3BHTK.dtype != torch.bfloat16 and packed_3BHTK.shape[3] > SHORT_KEYS
 
 
 def _torchs_backward(
@@ -97,24 +209,69 @@ def _torchs_backward(
     return torch.stack(found)
 
 
-def _batch_slices(packed_3BHTK: Tensor) -> Iterator[slice]:
-    """The batch, so many blocks at a time that their scores fit the cache."""
-    _, batch, heads, tokens, _ = packed_3BHTK.shape
-    size = max(1, _SCORES_AT_ONCE // (heads * tokens * tokens))
+def _rotate_(hidden: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> None:
+    """Rotate in place, in float32 or wider; with the signs of all sines turned, rotate back."""
+    wide = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
+    crossed = wide.roll(hidden.shape[-1] // 2, -1)
+    hidden.copy_(wide.mul_(cos_TK).addcmul_(crossed, sin_TK))
+
+
+def _grouped(packed_3BHTK: Tensor, block: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries (B, G, H, C, K), and the keys and values that they meet (B, G, H, S, K)."""
+    query_BHTK, key_BHTK, value_BHTK = packed_3BHTK
+    if block is None:
+        return query_BHTK[:, None], key_BHTK[:, None], value_BHTK[:, None]
+    batch, heads, tokens, width = query_BHTK.shape
+    groups = -(-tokens // block)
+    padded_BHTK = F.pad(query_BHTK, (0, 0, 0, groups * block - tokens))
+    query = padded_BHTK.view(batch, heads, groups, block, width).transpose(1, 2).contiguous()
+    key, value = (
+        neighbourhoods(each, block, dim=2).permute(0, 2, 1, 4, 3).contiguous() for each in (key_BHTK, value_BHTK)
+    )
+    return query, key, value
+
+
+def _summed(found_BGHSK: Tensor) -> Tensor:
+    """Gradients (B, G, H, C, K) of each block's keys, over the groups that they were met in."""
+    batch, groups, heads, keys, width = found_BGHSK.shape
+    block = keys // LOCAL_BLOCKS
+    parts = found_BGHSK.view(batch, groups, heads, LOCAL_BLOCKS, block, width)
+    total = found_BGHSK.new_zeros(batch, groups + LOCAL_BLOCKS - 1, heads, block, width)
+    for shift in range(LOCAL_BLOCKS):
+        total[:, shift : shift + groups] += parts[:, :, :, shift]
+    side = LOCAL_BLOCKS // 2
+    return total[:, side : side + groups]
+
+
+def _bias(attention: AttentionSettings, number_format: torch.dtype) -> Tensor | None:
+    """Zeros where a query sees a key, minus infinity elsewhere; adding them is four times as fast as filling."""
+    if attention.visible is None:
+        return None
+    visible = attention.visible if attention.block else attention.visible[:, None]
+    return torch.zeros_like(visible, dtype=number_format).masked_fill_(~visible, -torch.inf)
+
+
+def _of_batch(bias: Tensor | None, some: slice) -> Tensor | None:
+    return bias if bias is None or len(bias) == 1 else bias[some]
+
+
+def _slices(query_BGHCK: Tensor, keys: int) -> Iterator[slice]:
+    """The batch, so many sequences at a time that their scores fit the cache."""
+    batch, groups, heads, queries, _ = query_BGHCK.shape
+    size = max(1, _SCORES_AT_ONCE // (groups * heads * queries * keys))
     return (slice(start, start + size) for start in range(0, batch, size))
 
 
 def _probabilities(
-    packed_3BHTK: Tensor, blocks: slice, visible_B11T: Tensor | None, out_bHTT: Tensor | None = None
+    query_bGHCK: Tensor, key_bGHSK: Tensor, bias: Tensor | None, out_bGHCS: Tensor | None = None
 ) -> Tensor:
-    """Return the probability of each key for each query, (b, H, T, T)."""
-    query_bHTK, key_bHTK = packed_3BHTK[0, blocks], packed_3BHTK[1, blocks]
-    scores = torch.bmm(_merge_heads(query_bHTK), _merge_heads(key_bHTK).transpose(1, 2))
-    scores_bHTT = scores.view(*query_bHTK.shape[:3], -1)
-    if visible_B11T is not None:
-        scores_bHTT.masked_fill_(~visible_B11T[blocks], -torch.inf)
-    return torch.softmax(scores_bHTT, -1, out=out_bHTT)
+    """Return the probability of each key for each query, (b, G, H, C, S)."""
+    scores = torch.bmm(_merge_heads(query_bGHCK), _merge_heads(key_bGHSK).transpose(1, 2))
+    scores_bGHCS = scores.view(*query_bGHCK.shape[:4], -1)
+    if bias is not None:
+        scores_bGHCS.add_(bias)
+    return torch.softmax(scores_bGHCS, -1, out=out_bGHCS)
 
 
-def _merge_heads(blocks_bH__: Tensor) -> Tensor:
-    return blocks_bH__.flatten(0, 1)
+def _merge_heads(grouped_bGH__: Tensor) -> Tensor:
+    return grouped_bGH__.flatten(0, 2)

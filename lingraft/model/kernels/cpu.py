@@ -17,6 +17,14 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 _TOP_PAD_BYTES = 2**28
 
 
+def trains_by_kernel(hidden: Tensor) -> bool:
+    """Whether these hidden states are trained on, on a CPU, by the layers' own kernels.
+
+    What is exported is to be made of plain operations, of any batch; of those the compiler makes its own kernels.
+    """
+    return hidden.is_cpu and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
 def compute_dtype(tensor: Tensor) -> torch.dtype:
     """Return the number format of matrix products: autocast's, else the tensor's own."""
     kind = tensor.device.type

@@ -69,7 +69,7 @@ def kernel(layer: Layer, hidden: Tensor, visible: Tensor | None) -> Tensor:
 def test_a_trained_layer_is_autograds(
     activation: Activation, with_padding: bool, keeps_probabilities: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "SHORT_TOKENS", TOKENS if keeps_probabilities else TOKENS - 1)
+    monkeypatch.setattr(attention, "SHORT_KEYS", TOKENS if keeps_probabilities else TOKENS - 1)
     monkeypatch.setattr(attention, "_SCORES_AT_ONCE", 2 * 2 * TOKENS**2)
     layer, visible = made(activation=activation), some_visible() if with_padding else None
     values, found = gradients(kernel, layer, visible)
@@ -85,7 +85,7 @@ def test_a_trained_layer_is_autograds(
 def test_gradients_under_dropout_are_those_of_finite_differences(
     with_padding: bool, keeps_probabilities: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "SHORT_TOKENS", TOKENS if keeps_probabilities else TOKENS - 1)
+    monkeypatch.setattr(attention, "SHORT_KEYS", TOKENS if keeps_probabilities else TOKENS - 1)
     monkeypatch.setattr(attention, "_SCORES_AT_ONCE", 2 * 2 * TOKENS**2)
     layer = made(dropout=0.3).double()
     visible = some_visible() if with_padding else None
@@ -103,7 +103,7 @@ def test_gradients_under_dropout_are_those_of_finite_differences(
 def test_bfloat16_is_no_further_from_float32_than_autocast_is(
     keeps_probabilities: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "SHORT_TOKENS", TOKENS if keeps_probabilities else TOKENS - 1)
+    monkeypatch.setattr(attention, "SHORT_KEYS", TOKENS if keeps_probabilities else TOKENS - 1)
     layer = made(width=64)
     _, exact = gradients(by_autograd, layer, None)
     distances = {}
