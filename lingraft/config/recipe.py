@@ -19,7 +19,6 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from lingraft.config.cluster import Cluster, StageName
 from lingraft.config.encoder import EncoderShape, TokenizerSettings
 from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, Gate
-from lingraft.config.initialisation import Initialisation
 from lingraft.config.search import Metric, Search
 from lingraft.config.section import Language, Name, Section, explain_problem, is_none
 from lingraft.config.systems import Stage, Step, Steps, System, steps_of
@@ -380,7 +379,7 @@ class Recipe(Section):
     @property
     def _aligns_rows(self) -> bool:
         ways = {self.adaptation.initialisation, *(self.search.initialisations if self.search else ())}
-        return Initialisation.ALIGNED in ways
+        return any(way.needs_text for way in ways)
 
     def learned_pairs(self, language: str) -> ParallelText | None:
         """Files of the sentence pairs that a language learns from; pairs that only measure alignment do not count."""

@@ -7,27 +7,15 @@ from lingraft.bundle.format import BundleKind, OutputSizes
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ServingError
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.handlers.classification import PAIR_CLASSIFICATION, TEXT_CLASSIFICATION
 from lingraft.serving.handlers.fill_mask import FILL_MASK, with_mask
 from lingraft.serving.handlers.handler import LANGUAGE, TEXT, TaskHandler, TensorSpec
-from lingraft.serving.handlers.question_answering import QUESTION_ANSWERING
-from lingraft.serving.handlers.tagging import ENTITY_RECOGNITION
-from lingraft.serving.handlers.text_vectors import RETRIEVAL, TEXT_EMBEDDING
+from lingraft.serving.handlers.kinds import PRIMARY_HANDLERS, TASK_HANDLERS
 from lingraft.serving.languages import AUTO
 from lingraft.serving.settings import ServingSettings
 
 LANGUAGE_CONFIDENCE = "language_confidence"
 UNKNOWN_SHARE = "unknown_share"
 DETECTED_LANGUAGE = "detected_language"
-_TASK_HANDLERS: dict[BundleKind, TaskHandler] = {
-    "documents": TEXT_CLASSIFICATION,
-    "texts": TEXT_CLASSIFICATION,
-    "pairs": PAIR_CLASSIFICATION,
-    "questions": QUESTION_ANSWERING,
-    "tags": ENTITY_RECOGNITION,
-    "retrieval": RETRIEVAL,
-}
-_PRIMARY_HANDLERS = {"fill-mask": FILL_MASK, "embeddings": TEXT_EMBEDDING}
 _LANGUAGE_TENSORS = [
     TensorSpec(LANGUAGE, "BYTES", [-1], "language of each text"),
     TensorSpec(LANGUAGE_CONFIDENCE, "FP32", [-1], "how sure that is; 1 where the request named it"),
@@ -69,13 +57,13 @@ def served_models(bundles: Mapping[str, Bundle]) -> dict[str, ServedModel]:
     if len(models) < len(named):
         raise ServingError(
             f"models are named {sorted(name for name, _ in named)}, and two alike. A primary's bundle makes "
-            f"{' and '.join(map(repr, _PRIMARY_HANDLERS))}: give only one, and rename the task."
+            f"{' and '.join(map(repr, PRIMARY_HANDLERS))}: give only one, and rename the task."
         )
     return models
 
 
 def _handlers(name: str, kind: BundleKind) -> dict[str, TaskHandler]:
-    return _PRIMARY_HANDLERS if kind == PRIMARY else {name: _TASK_HANDLERS[kind]}
+    return PRIMARY_HANDLERS if kind == PRIMARY else {name: TASK_HANDLERS[kind]}
 
 
 def interface(kind: BundleKind, sizes: OutputSizes) -> tuple[list[str], list[TensorSpec]]:

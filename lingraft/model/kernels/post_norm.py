@@ -47,7 +47,7 @@ class PostNormWeights(NamedTuple):
 
     @property
     def of_attention(self) -> SelfAttentionWeights:
-        """Those of self-attention."""
+        """Weights of self-attention."""
         return SelfAttentionWeights(self.qkv_OI, self.qkv_O, self.attention_out_OI, self.attention_out_O)
 
 
