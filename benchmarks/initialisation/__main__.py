@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
 
     def write_results() -> None:
-        found = table.merge(earlier, run, [*table.records(comparison, out)], sizes)
+        found = table.merge(earlier, run, [*table.records(comparison, out, given.items)], sizes)
         write_record(json, found)
         markdown.parent.mkdir(parents=True, exist_ok=True)
         write_text(markdown, page(found, picture.name))
@@ -125,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a task whose test examples are translations row by row, as XNLI's are: alignment is measured over their "
         "first texts; absent: over paragraphs, or shared pieces",
     )
+    parser.add_argument("--items", action="store_true", help="keep the counts of every test item, for intervals")
     parser.add_argument("--quick", action="store_true", help="models of a few thousand parameters, to try the command")
     parser.add_argument("--json", type=Path, help="OUT/initialisation.json.xz if absent")
     parser.add_argument("--page", type=Path, help="OUT/initialisation.md if absent")

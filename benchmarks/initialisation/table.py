@@ -4,34 +4,57 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.initialisation.arms import system_of
 from benchmarks.pages import read_record
 from lingraft.artifacts.manifest import read_manifest
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison
-from lingraft.comparison.records import load_eval_result
+from lingraft.comparison.records import EvalResult, load_eval_result
 from lingraft.comparison.runner import evaluation_dir, initial_dir, vectors_dir
 from lingraft.errors import ArtifactError, LingraftError
 from lingraft.reports.paper.records import Cell
+from lingraft.stages.results import ITEMS_FILE
+from lingraft.tasks import item_counts
 
 _DIGITS = 4
 
 
-def records(comparison: Comparison, out: Path) -> Iterator[dict[str, Any]]:
-    """Every adaptation that was judged on masked tokens, with the further scores that are there."""
+def records(comparison: Comparison, out: Path, items: bool = False) -> Iterator[dict[str, Any]]:
+    """Every adaptation that was judged on masked tokens, with the further scores that are there.
+
+    With `items`, records have the counts of every test item at the end, for intervals.
+    """
     for arm in comparison.arms:
         for language in arm.recipe.targets:
             tasks = [MASKED, ALIGNMENT, *(task.name for task in arm.recipe.tasks if task.covers(language))]
-            cells = {task: cell for task in tasks if (cell := _cell(arm, language, task, out))}
-            if MASKED in cells:
-                yield _record(arm, language, cells, out)
+            judged = {task: found for task in tasks if (found := _judged(arm, language, task, out))}
+            cells = {task: cell for task, found in judged.items() if (cell := _cell(found, task))}
+            if MASKED not in cells:
+                continue
+            record = _record(arm, language, cells, out)
+            record["trivial"] = {task: round(judged[task].baselines[task], _DIGITS) for task in cells}
+            if items:
+                record["items"] = {task: _items(evaluation_dir(arm, language, task, out)) for task in cells}
+            yield record
 
 
-def _cell(arm: Arm, language: str, task: str, out: Path) -> Cell | None:
+def _judged(arm: Arm, language: str, task: str, out: Path) -> EvalResult | None:
     try:
-        judged = load_eval_result(evaluation_dir(arm, language, task, out))
+        return load_eval_result(evaluation_dir(arm, language, task, out))
     except ArtifactError:
         return None
+
+
+def _cell(judged: EvalResult, task: str) -> Cell | None:
     return next((cell for cell in judged.cells if cell.task == task and cell.failed is None), None)
+
+
+def _items(folder: Path) -> dict[str, list[int]]:
+    """Counts of each test item, over all finetuning seeds."""
+    counts = [*item_counts.load(folder / ITEMS_FILE).values()]
+    found_N, out_of_N = sum(each.found_N for each in counts), sum(each.out_of_N for each in counts)
+    return {"found": np.asarray(found_N, int).tolist(), "out_of": np.asarray(out_of_N, int).tolist()}
 
 
 def _record(arm: Arm, language: str, cells: dict[str, Cell], out: Path) -> dict[str, Any]:

@@ -6,9 +6,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from benchmarks.initialisation import table
+from benchmarks.initialisation import intervals, table
 from benchmarks.initialisation.__main__ import main
 from benchmarks.initialisation.arms import PROGRESSIVE
 from benchmarks.initialisation.costs import Costs
@@ -38,7 +39,7 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     main([*given, "--starts", "overlap", "--systems", "BL_BASE"])
     assert [record["start"] for record in found_in(out)] == ["overlap"]
     trained = trained_in(out)
-    main([*given, "--starts", "pairs", "--systems", "BL_BASE", PROGRESSIVE])
+    main([*given, "--starts", "pairs", "--systems", "BL_BASE", PROGRESSIVE, "--items"])
     assert trained.items() <= trained_in(out).items()
     records = {(record["start"], record["system"]): record for record in found_in(out)}
     asked_for = {("pairs", system) for system in ("BL_BASE", PROGRESSIVE)}
@@ -46,6 +47,10 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     for (start, _), record in records.items():
         points = {task: len(scores) for task, scores in record["scores"].items()}
         assert points == {"masked": 2, "alignment": 2, "help-topic": len(record["steps"])}
+        assert ("items" in record) == (start == "pairs"), "only the second run kept them"
+        for task, items in record.get("items", {}).items():
+            assert sum(items["found"]) / sum(items["out_of"]) == pytest.approx(record["scores"][task][-1], abs=1e-4)
+        assert {*record["trivial"]} == {*points}
         assert record.get("quality", {}).get("resource") == ("parallel text" if start == "pairs" else None)
     written = lzma.decompress((out / RECORDS).read_bytes()).decode()
     assert str(tmp_path) not in written
@@ -127,3 +132,39 @@ def test_an_unpacked_dictionary_is_found_and_languages_without_one_are_not_asked
     assert dictionary("en", "de", tmp_path) == index
     assert dictionary("en", "xx", tmp_path) is None
     assert dictionary("fr", "de", tmp_path) is None
+
+
+def judged(system: str, seed: int, found: list[int], language: str = "de") -> dict[str, Any]:
+    items = {"pos": {"found": found, "out_of": [10] * len(found)}}
+    return record("overlap", system, [0.1]) | {"language": language, "seed": seed, "items": items}
+
+
+def test_intervals_cover_what_seeds_and_items_leave_open_and_resample_all_systems_alike() -> None:
+    random = np.random.default_rng(5)
+    noise = random.integers(0, 10, size=(2, 400))
+    base = [judged("BL_BASE", seed, noise[seed].tolist()) for seed in (0, 1)]
+    half = [judged("MINIJOINT", seed, (noise[seed] // 2).tolist()) for seed in (0, 1)]
+    scores = intervals.final_scores([*base, *half], "pos")
+    measured = intervals.Interval.of(scores["BL_BASE"])
+    assert measured.value == pytest.approx(noise.mean() / 10)
+    assert measured.low < measured.value < measured.high
+    by_items = noise.std() / 10 / math.sqrt(400)
+    assert 2 * by_items < measured.high - measured.low < 8 * by_items
+    share = intervals.shares_of_base(scores)
+    assert share["BL_BASE"] == (1, 1, 1)
+    # Both sides have the same items in each resample, so their ratio is surer than either.
+    assert share["MINIJOINT"].high - share["MINIJOINT"].low < (measured.high - measured.low) / measured.value
+
+
+def test_intervals_are_over_languages_that_all_systems_have() -> None:
+    only_base = judged("BL_BASE", 0, [9] * 50, language="tr")
+    both = [judged(system, 0, [5] * 50) for system in ("BL_BASE", "MINIJOINT")]
+    assert intervals.final_scores([only_base, *both], "pos")["BL_BASE"][0] == pytest.approx(0.5)
+    assert intervals.final_scores([only_base], "other") == {}
+
+
+def test_a_mean_over_languages_and_seeds_is_as_sure_as_they_agree() -> None:
+    alike = intervals.mean_over({(language, seed): 2.0 for language in ("de", "tr") for seed in (1, 2)})
+    assert alike == (2, 2, 2)
+    apart = intervals.mean_over({("de", 1): 1.0, ("de", 2): 1.0, ("tr", 1): 3.0, ("tr", 2): 3.0})
+    assert apart == (2, 1, 3)
