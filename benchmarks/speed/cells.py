@@ -86,12 +86,12 @@ class Shape(NamedTuple):
 
     @property
     def is_of_pairs(self) -> bool:
-        """Whether it is RoBERTa-base on blocks as long as a task's pairs."""
+        """Whether it is the base shape on blocks as long as a task's pairs."""
         return self.is_base and self.tokens == _PAIR_TOKENS
 
     @property
     def is_base(self) -> bool:
-        """Whether it is RoBERTa-base, whatever the length of blocks."""
+        """Whether it has the sizes of RoBERTa-base, whatever the family and the length of blocks."""
         return self._asdict().items() >= _BASE.items()
 
 

@@ -41,7 +41,8 @@ def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
         "## Tokens a second",
         _speed(cells, found),
         "FLOPs are the paper's (A1, A3, A4; finetuning by A1 without a head), so the FLOP ratio says what fewer layers "
-        "alone would give; away from the base shape it is the aim."
+        "alone would give"
+        + ("." if _family(cells) else "; away from the base shape it is the aim.")
         + "".join(said for part, (_, said) in _MORE_PEERS.items() if found.get(part)),
         "## Share of the machine's matrix-multiplication peak",
         "The peak is the rate of the fastest product of the step, or of a large square, measured between the rounds of "

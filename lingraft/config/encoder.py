@@ -63,7 +63,7 @@ class PreNorm(Section):
 class Family(Section):
     """Differences between architectures; the defaults are RoBERTa's.
 
-    `family = "modern"` stands for ModernBERT's, `"bert"` for BERT's.
+    `family = "modern"` stands for ModernBERT's, `"bert"` for BERT's. With `pre_norm` the defaults are ModernBERT's.
     """
 
     position_offset: NonNegativeInt = Field(2, description="Rows of the position table before the first token's.")
@@ -80,15 +80,19 @@ class Family(Section):
 
     @pydantic.model_validator(mode="after")
     def _is_possible(self) -> Self:
-        if self.pre_norm and self.segments:
-            raise ValueError(f"segments is {self.segments}, but an encoder with pre_norm has no table of them: use one")
+        if self.pre_norm and (self.segments or self.position_offset):
+            raise ValueError(
+                f"segments is {self.segments} and position_offset {self.position_offset}, but an encoder with pre_norm "
+                "has tables of neither: leave both out"
+            )
         return self
 
     @pydantic.model_validator(mode="before")
     @classmethod
     def _of_a_name(cls, given: Any) -> Any:
         if not isinstance(given, str):
-            return given
+            is_modern = isinstance(given, dict) and given.get("pre_norm") is not None
+            return _FAMILIES["modern"] | given if is_modern else given
         if given not in _FAMILIES:
             raise ValueError(f"must be one of {', '.join(_FAMILIES)}, or a section with the settings of another")
         return _FAMILIES[given]

@@ -69,20 +69,34 @@ _ACTIVATIONS = {
     "gelu_python_tanh": "gelu_tanh",
     "relu": "relu",
 }
-_KEYS = {
+_POOLINGS = {"cls": "first", "mean": "mean"}
+_SHARED_KEYS = {
     "recipe": "config.json",
     "width": "hidden_size",
     "layers": "num_hidden_layers",
     "attention_heads": "num_attention_heads",
     "feedforward": "intermediate_size",
+}
+_KEYS = {
+    **_SHARED_KEYS,
     "dropout": "hidden_dropout_prob",
     "block_tokens": "max_position_embeddings (less the positions before the first token's)",
     "family.segments": "type_vocab_size",
     "family.layer_norm_eps": "layer_norm_eps",
     "family.position_offset": "pad_token_id",
-    "family.pre_norm.local_tokens": "local_attention",
 }
 """Our settings and the keys of theirs that they come from."""
+_KEYS_OF_MODERNBERT = {
+    **_SHARED_KEYS,
+    "dropout": "mlp_dropout",
+    "block_tokens": "max_position_embeddings",
+    "family.layer_norm_eps": "norm_eps",
+    "family.pre_norm.global_every": "global_attn_every_n_layers",
+    "family.pre_norm.local_tokens": "local_attention",
+    "family.pre_norm.global_base": "the base (rope_theta) of full_attention",
+    "family.pre_norm.local_base": "the base (rope_theta) of sliding_attention",
+}
+"""Where ModernBERT keeps them."""
 
 
 class HfConfig(NamedTuple):
@@ -127,7 +141,7 @@ def parse_config(config: Mapping[str, Any]) -> HfConfig:
     note = f"dropout {shape['dropout']} is kept for all of the encoder; {', '.join(others)} is not"
     return HfConfig(
         model_type=model_type,
-        shape=_validated(shape),
+        shape=_validated(shape, _KEYS_OF_MODERNBERT if model_type == _MODERNBERT else _KEYS),
         vocabulary=read["vocab_size"],
         tied=read["tie_word_embeddings"],
         has_output_bias=read.get("decoder_bias", True),
@@ -160,18 +174,19 @@ def _require_types(read: Mapping[str, Any], defaults: Mapping[str, Any]) -> None
         )
 
 
-def _activation(key: str, read: Mapping[str, Any]) -> str:
-    if read[key] not in _ACTIVATIONS:
+def _named(key: str, read: Mapping[str, Any], ours: Mapping[str, str]) -> str:
+    """Our name of a choice that theirs has a name for."""
+    if read[key] not in ours:
         raise CheckpointError(
-            f"config.json has {key} = {read[key]!r}; our encoder has {', '.join(_ACTIVATIONS)}. "
+            f"config.json has {key} = {read[key]!r}; our encoder has {', '.join(ours)}. "
             "Take a checkpoint with one of these."
         )
-    return _ACTIVATIONS[read[key]]
+    return ours[read[key]]
 
 
 def _post_norm_shape(model_type: str, read: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the shape's settings and the keys of dropouts, of which the first counts."""
-    activation = _activation("hidden_act", read)
+    activation = _named("hidden_act", read, _ACTIVATIONS)
     is_bert = model_type == "bert"
     offset = 0 if is_bert else read["pad_token_id"] + 1  # RoBERTa counts positions from behind the pad id
     family = {
@@ -205,14 +220,14 @@ def _modernbert_shape(read: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[st
         "feedforward_bias": read["mlp_bias"],
         "norm_bias": read["norm_bias"],
         "head_bias": read["classifier_bias"],
-        "pooling": "first" if read["classifier_pooling"] == "cls" else "mean",
+        "pooling": _named("classifier_pooling", read, _POOLINGS),
     }
     family = {
         "position_offset": 0,
         "separators": 1,
         "layer_norm_eps": read["norm_eps"],
-        "activation": _activation("hidden_activation", read),
-        "head_activation": _activation("classifier_activation", read),
+        "activation": _named("hidden_activation", read, _ACTIVATIONS),
+        "head_activation": _named("classifier_activation", read, _ACTIVATIONS),
         "pre_norm": pre_norm,
     }
     shape = {
@@ -232,7 +247,13 @@ def _global_every(read: Mapping[str, Any]) -> Any:
     """Every how many layers attention is global: the newer key lists all layers, the older one is the number."""
     kinds = read.get("layer_types")
     if kinds is None:
-        return read.get("global_attn_every_n_layers", PreNorm().global_every)
+        every = read.get("global_attn_every_n_layers", PreNorm().global_every)
+        return _typed("global_attn_every_n_layers", every, int)
+    layers = read["num_hidden_layers"]
+    if len(_typed("layer_types", kinds, list)) != layers:
+        raise CheckpointError(
+            f"config.json has {len(kinds)} layer_types, but num_hidden_layers is {layers}. Correct it there."
+        )
     later = (number for number, kind in enumerate(kinds) if number and kind == "full_attention")
     every = next(later, len(kinds))
     if kinds != ["sliding_attention" if number % every else "full_attention" for number in range(len(kinds))]:
@@ -245,9 +266,10 @@ def _global_every(read: Mapping[str, Any]) -> Any:
 
 def _rotary_bases(read: Mapping[str, Any]) -> dict[str, Any]:
     """Bases of rotary positions: the newer key has a table for each kind of attention, the older ones numbers."""
-    named, defaults, bases = read.get("rope_parameters") or {}, PreNorm(), dict[str, Any]()
+    named = _typed("rope_parameters", read.get("rope_parameters") or {}, dict)
+    defaults, bases = PreNorm(), dict[str, Any]()
     for ours, theirs in (("global", "full_attention"), ("local", "sliding_attention")):
-        table = named.get(theirs) or {}
+        table = _typed(f"rope_parameters.{theirs}", named.get(theirs) or {}, dict)
         if read.get("rope_scaling") or table.get("rope_type", "default") != "default":
             raise CheckpointError(
                 f"config.json scales rotary positions ({read.get('rope_scaling') or table}), which our encoder does "
@@ -258,15 +280,21 @@ def _rotary_bases(read: Mapping[str, Any]) -> dict[str, Any]:
     return bases
 
 
-def _validated(shape: dict[str, Any]) -> EncoderShape:
+def _typed(key: str, value: Any, kind: type) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise CheckpointError(f"config.json has {key} = {value!r}, which is no {kind.__name__}. Correct it there.")
+    return value
+
+
+def _validated(shape: dict[str, Any], keys: Mapping[str, str]) -> EncoderShape:
     try:
         return EncoderShape.model_validate(shape)
     except pydantic.ValidationError as error:
-        lines = [_explained(problem) for problem in error.errors()]
+        lines = [_explained(problem, keys) for problem in error.errors()]
         raise CheckpointError("config.json is not usable:\n  " + "\n  ".join(lines)) from error
 
 
-def _explained(problem: Any) -> str:
+def _explained(problem: Any, keys: Mapping[str, str]) -> str:
     line = explain_problem(EncoderShape, problem)
-    key, _, rest = line.partition(":")
-    return f"{_KEYS.get(key, key)}:{rest}"
+    key, colon, rest = line.partition(":")
+    return f"{keys.get(key, key)}{colon}{rest}"

@@ -127,9 +127,9 @@ def body_parameters(net: Any) -> list[nn.Parameter]:
     Positions and LayerNorms train with the body, except those that only MLM heads read. The vocabulary does not, or
     other languages' would no longer fit.
     """
-    fixed = {*net.encoder.vocabulary.parameters(), *net.encoder.heads.parameters()}
-    for depth in net.encoder.depths[:-1]:
-        fixed |= {*net.encoder.final_norms[str(depth)].parameters()} if net.encoder.final_norms else set()
+    encoder, top = net.encoder, str(net.encoder.shape.layers)
+    fixed = {*encoder.vocabulary.parameters(), *encoder.heads.parameters()}
+    fixed |= {each for depth, norm in encoder.final_norms.items() if depth != top for each in norm.parameters()}
     return [parameter for parameter in net.parameters() if parameter not in fixed]
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from lingraft.config.encoder import Family
 from lingraft.config.recipe import Recipe
 from lingraft.config.section import Section
 from lingraft.errors import RecipeError
@@ -289,3 +291,14 @@ def test_text_of_ones_own_replaces_the_recipes(tmp_path: Path) -> None:
     recipe = Recipe.parse(changed(text={"kind": "libreoffice-help"})).with_folder(tmp_path)
     assert recipe.text.model_dump() == {"kind": "folder", "path": str(tmp_path), "licence": None}
     assert Recipe.parse(recipe.to_json()) == recipe
+
+
+def test_a_section_with_pre_norm_begins_with_moderns_settings() -> None:
+    narrow = Family.model_validate({"pre_norm": {"local_tokens": 64}})
+    modern = Family.model_validate("modern")
+    assert modern.pre_norm
+    assert narrow == modern.model_copy(update={"pre_norm": modern.pre_norm.model_copy(update={"local_tokens": 64})})
+    assert Family.model_validate(narrow.model_dump()) == narrow
+    for table in ("segments", "position_offset"):
+        with pytest.raises(ValidationError, match=rf"{table}.* 2.*has tables of neither"):
+            Family.model_validate({"pre_norm": {}, table: 2})

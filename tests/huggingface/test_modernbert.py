@@ -94,6 +94,17 @@ def test_keys_of_older_configurations_say_the_same(odd: str) -> None:
         ({"local_attention": 1}, r"local_attention: .*greater than or equal to 2"),
         ({"hidden_activation": "silu"}, r"hidden_activation = 'silu'; our encoder has gelu"),
         ({"norm_bias": 1}, r"norm_bias = 1"),
+        ({"classifier_pooling": "max"}, r"classifier_pooling = 'max'; our encoder has cls, mean"),
+        ({"classifier_activation": "silu"}, r"classifier_activation = 'silu'"),
+        ({"layer_types": ["full_attention"] * 3}, r"3 layer_types, but num_hidden_layers is 5"),
+        ({"layer_types": 5}, r"layer_types = 5, which is no list"),
+        ({"layer_types": None, "global_attn_every_n_layers": True}, r"global_attn_every_n_layers = True, which is no"),
+        ({"layer_types": None, "global_attn_every_n_layers": 0}, r"^config.json .*\n  global_attn_every_n_layers: "),
+        ({"rope_parameters": [1]}, r"rope_parameters = \[1\], which is no dict"),
+        ({"rope_parameters": {"full_attention": "x"}}, r"rope_parameters.full_attention = 'x', which is no dict"),
+        ({"norm_eps": 0.0}, r"\n  norm_eps: "),
+        ({"mlp_dropout": 1.0}, r"\n  mlp_dropout: "),
+        ({"num_attention_heads": 7}, r"is not divisible by attention_heads 7\.$"),
     ],
 )
 def test_what_our_encoder_does_not_compute_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -1,10 +1,10 @@
-"""Self-attention in training on a CPU, with its backward pass, a few sequences at a time.
+"""Self-attention in training on a CPU, with its backward pass, a few sequences or heads at a time.
 
-Legend: N = B x T tokens, b sequences at a time, D width, H heads, K width of a head. Queries, keys and values come in
-one tensor (3, B, H, T, K), queries scaled already. They meet in G groups of C queries with S keys: one group of all
-tokens, or, in local attention, blocks of C tokens with the keys of their neighbours as well. Scores of the sequences at
-hand stay in the processor's cache. Up to SHORT_KEYS the probabilities are kept for the backward pass; those of more
-keys are computed again, dropout included.
+Legend: N = B x T tokens, b sequences and h heads at a time, D width, H heads, K width of a head. Queries, keys and
+values come in one tensor (3, B, H, T, K), queries scaled already. They meet in G groups of C queries with S keys: one
+group of all tokens, or, in local attention, blocks of C tokens with the keys of their neighbours as well. Scores at
+hand stay in the processor's cache, where those of one sequence's head, or of its blocks, fit. Up to SHORT_KEYS the
+probabilities are kept for the backward pass; those of more keys are computed again, dropout included.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,8 @@ class AttentionSettings(NamedTuple):
     heads: int
     drop: float = 0.0
     visible: Tensor | None = None
-    """True where a query sees a key: (B, 1, T or 1, T), or (B, G, 1, C, S) in blocks; B may be 1."""
+    """True where a query sees a key, of which there must be one: (B, 1, T or 1, T), or (B, G, 1, C, S) in blocks; B may
+    be 1."""
     block: int | None = None
     """Tokens of a block, C, as far as local attention reaches; None where every query meets all keys."""
     rotation: tuple[Tensor, Tensor] | None = None
@@ -66,8 +67,8 @@ class SavedAttention(NamedTuple):
 
     entering_ND: Tensor | None
     packed_3BHTK: Tensor
-    attended: Tensor | None
-    """Second output of `attend`."""
+    shares: Tensor | None
+    """Probabilities (B, G, H, C, S), or the normaliser (B, H, T) of torch's kernel, if either is kept."""
     mixed_ND: Tensor | None
 
     def of_frozen(self, attention: AttentionSettings) -> "SavedAttention":
@@ -86,11 +87,9 @@ def self_attention(
     if attention.rotation:
         _rotate_(packed_3BHTK[:2], *attention.rotation)
     packed_3BHTK[0].mul_(packed_3BHTK.shape[-1] ** -0.5)
-    mixed_BTHK, attended = attend(packed_3BHTK, attention)
+    mixed_BTHK, shares = attend(packed_3BHTK, attention)
     mixed_ND = mixed_BTHK.view_as(entering_ND)
-    return product(mixed_ND, weights.out_OI, weights.out_O), SavedAttention(
-        entering_ND, packed_3BHTK, attended, mixed_ND
-    )
+    return product(mixed_ND, weights.out_OI, weights.out_O), SavedAttention(entering_ND, packed_3BHTK, shares, mixed_ND)
 
 
 def self_attention_backward(
@@ -105,7 +104,7 @@ def self_attention_backward(
     to_out = product_backward(above_ND, saved.mixed_ND, trained[2:])
     to_mixed_BTHK = (above_ND @ weights.out_OI).view(batch, tokens, heads, width)
     mixed_BTHK = None if saved.mixed_ND is None else saved.mixed_ND.view_as(to_mixed_BTHK)
-    to_packed_3BHTK = attend_backward(to_mixed_BTHK, saved.packed_3BHTK, mixed_BTHK, saved.attended, attention)
+    to_packed_3BHTK = attend_backward(to_mixed_BTHK, saved.packed_3BHTK, mixed_BTHK, saved.shares, attention)
     to_packed_3BHTK[0].mul_(width**-0.5)
     if attention.rotation:
         cos_TK, sin_TK = attention.rotation
@@ -127,9 +126,10 @@ def neighbourhoods(hidden: Tensor, block: int, dim: int) -> Tensor:
 
 
 def attend(packed_3BHTK: Tensor, attention: AttentionSettings) -> tuple[Tensor, Tensor | None]:
-    """Mixed values (B, T, H, K), and what the backward pass gets with them: probabilities (B, G, H, C, S), if any."""
+    """Mixed values (B, T, H, K), and `SavedAttention.shares`."""
     if uses_torch_kernel(packed_3BHTK, attention):
-        mixed_BHTK, normaliser_BHT = _TORCHS(*packed_3BHTK, scale=1.0)
+        bias = None if attention.visible is None else _additive(attention.visible, packed_3BHTK.dtype)
+        mixed_BHTK, normaliser_BHT = _TORCHS(*packed_3BHTK, attn_mask=bias, scale=1.0)
         return mixed_BHTK.transpose(1, 2).contiguous(), normaliser_BHT
     query, key, value = _grouped(packed_3BHTK, attention.block)
     batch, groups, heads, queries, width = query.shape
@@ -139,12 +139,12 @@ def attend(packed_3BHTK: Tensor, attention: AttentionSettings) -> tuple[Tensor, 
     bias = _bias(attention, query.dtype)
     generator = torch.Generator().manual_seed(attention.seed)
     for some in _slices(query, keys):
-        out_bGHCS = None if kept_BGHCS is None else kept_BGHCS[some]
-        share_bGHCS = _probabilities(query[some], key[some], _of_batch(bias, some), out_bGHCS)
+        out_bGhCS = None if kept_BGHCS is None else kept_BGHCS[some]
+        share_bGhCS = _probabilities(query[some], key[some], _of_batch(bias, some), out_bGhCS)
         if attention.drop:
-            share_bGHCS = share_bGHCS * keep_mask(share_bGHCS, attention.drop, generator)
-        mixed = torch.bmm(_merge_heads(share_bGHCS), _merge_heads(value[some]))
-        mixed_BGCHK[some] = mixed.view(-1, groups, heads, queries, width).transpose(2, 3)
+            share_bGhCS = share_bGhCS * keep_mask(share_bGhCS, attention.drop, generator)
+        mixed = torch.bmm(_merge_heads(share_bGhCS), _merge_heads(value[some]))
+        mixed_BGCHK.transpose(2, 3)[some] = mixed.view(*share_bGhCS.shape[:-1], width)
     if attention.drop:
         mixed_BGCHK.mul_(keep_scale(attention.drop))
     return mixed_BGCHK.flatten(1, 2)[:, : packed_3BHTK.shape[3]].contiguous(), kept_BGHCS
@@ -154,15 +154,15 @@ def attend_backward(
     gradient_BTHK: Tensor,
     packed_3BHTK: Tensor,
     mixed_BTHK: Tensor | None,
-    saved: Tensor | None,
+    shares: Tensor | None,
     attention: AttentionSettings,
 ) -> Tensor:
     """Gradient (3, B, H, T, K) of queries (as they came, scaled), keys and values.
 
-    `mixed_BTHK` is read only where `uses_torch_kernel`; `saved` is the second output of `attend`.
+    `mixed_BTHK` is read only where `uses_torch_kernel`; `shares` is the second output of `attend`.
     """
     if uses_torch_kernel(packed_3BHTK, attention):
-        return _torchs_backward(gradient_BTHK, packed_3BHTK, mixed_BTHK, saved)
+        return _torchs_backward(gradient_BTHK, packed_3BHTK, mixed_BTHK, shares, attention.visible)
     query, key, value = _grouped(packed_3BHTK, attention.block)
     batch, groups, heads, queries, width = query.shape
     found_3BHTK = torch.empty_like(packed_3BHTK)
@@ -177,7 +177,7 @@ def attend_backward(
     generator = torch.Generator().manual_seed(attention.seed)
     for some in _slices(query, key.shape[3]):
         above = _merge_heads((above_BGHCK[some] * keep_scale(attention.drop)).contiguous())
-        share = _probabilities(query[some], key[some], _of_batch(bias, some)) if saved is None else saved[some]
+        share = _probabilities(query[some], key[some], _of_batch(bias, some)) if shares is None else shares[some]
         share = _merge_heads(share)
         to_share = torch.bmm(above, _merge_heads(value[some]).transpose(1, 2))
         keep = keep_mask(share, attention.drop, generator) if attention.drop else None
@@ -195,17 +195,24 @@ def attend_backward(
 
 
 def uses_torch_kernel(packed_3BHTK: Tensor, attention: AttentionSettings) -> bool:
-    """Whether torch's own fused attention is the faster one: for many keys in float32, nothing dropped or hidden."""
-    plain = not attention.drop and attention.visible is None
+    """Whether torch's own fused attention is the faster one: for many keys, nothing dropped, and not in bfloat16."""
+    plain = not attention.drop and attention.block is None
     return plain and packed_3BHTK.dtype != torch.bfloat16 and packed_3BHTK.shape[3] > SHORT_KEYS
 
 
 def _torchs_backward(
-    gradient_BTHK: Tensor, packed_3BHTK: Tensor, mixed_BTHK: Tensor | None, normaliser_BHT: Tensor | None
+    gradient_BTHK: Tensor,
+    packed_3BHTK: Tensor,
+    mixed_BTHK: Tensor | None,
+    normaliser_BHT: Tensor | None,
+    visible: Tensor | None,
 ) -> Tensor:
     above_BHTK = gradient_BTHK.transpose(1, 2).contiguous()
     mixed_BHTK = None if mixed_BTHK is None else mixed_BTHK.transpose(1, 2)
-    found = _TORCHS_BACKWARD(above_BHTK, *packed_3BHTK, mixed_BHTK, normaliser_BHT, 0.0, False, scale=1.0)
+    bias = None if visible is None else _additive(visible, packed_3BHTK.dtype)
+    found = _TORCHS_BACKWARD(
+        above_BHTK, *packed_3BHTK, mixed_BHTK, normaliser_BHT, 0.0, False, attn_mask=bias, scale=1.0
+    )
     return torch.stack(found)
 
 
@@ -244,34 +251,47 @@ def _summed(found_BGHSK: Tensor) -> Tensor:
 
 
 def _bias(attention: AttentionSettings, number_format: torch.dtype) -> Tensor | None:
-    """Zeros where a query sees a key, minus infinity elsewhere; adding them is four times as fast as filling."""
+    """The mask as what is added to scores (B, G, H, C, S), in which B, G, H and C may be 1."""
     if attention.visible is None:
         return None
-    visible = attention.visible if attention.block else attention.visible[:, None]
+    return _additive(attention.visible if attention.block else attention.visible[:, None], number_format)
+
+
+def _additive(visible: Tensor, number_format: torch.dtype) -> Tensor:
+    """Zeros where a query sees a key, minus infinity elsewhere; adding them is four times as fast as filling."""
     return torch.zeros_like(visible, dtype=number_format).masked_fill_(~visible, -torch.inf)
 
 
-def _of_batch(bias: Tensor | None, some: slice) -> Tensor | None:
-    return bias if bias is None or len(bias) == 1 else bias[some]
+def _of_batch(bias: Tensor | None, some: tuple[slice, ...]) -> Tensor | None:
+    return bias if bias is None or len(bias) == 1 else bias[some[0]]
 
 
-def _slices(query_BGHCK: Tensor, keys: int) -> Iterator[slice]:
-    """The batch, so many sequences at a time that their scores fit the cache."""
+def _slices(query_BGHCK: Tensor, keys: int) -> Iterator[tuple[slice, slice, slice]]:
+    """Sequences, groups and heads at a time, so many that their scores fit the cache."""
     batch, groups, heads, queries, _ = query_BGHCK.shape
-    size = max(1, _SCORES_AT_ONCE // (groups * heads * queries * keys))
-    return (slice(start, start + size) for start in range(0, batch, size))
+    whole, of_head = slice(None), groups * queries * keys
+    sequences = _SCORES_AT_ONCE // (heads * of_head)
+    # Of several groups, some heads do not lie together in memory.
+    if sequences or groups > 1:
+        size = max(1, sequences)
+        yield from ((slice(start, start + size), whole, whole) for start in range(0, batch, size))
+        return
+    size = max(1, _SCORES_AT_ONCE // of_head)
+    for sequence in range(batch):
+        one = slice(sequence, sequence + 1)
+        yield from ((one, whole, slice(start, start + size)) for start in range(0, heads, size))
 
 
 def _probabilities(
-    query_bGHCK: Tensor, key_bGHSK: Tensor, bias: Tensor | None, out_bGHCS: Tensor | None = None
+    query_bGhCK: Tensor, key_bGhSK: Tensor, bias: Tensor | None, out_bGhCS: Tensor | None = None
 ) -> Tensor:
-    """Return the probability of each key for each query, (b, G, H, C, S)."""
-    scores = torch.bmm(_merge_heads(query_bGHCK), _merge_heads(key_bGHSK).transpose(1, 2))
-    scores_bGHCS = scores.view(*query_bGHCK.shape[:4], -1)
+    """Return the probability of each key for each query, (b, G, h, C, S)."""
+    scores = torch.bmm(_merge_heads(query_bGhCK), _merge_heads(key_bGhSK).transpose(1, 2))
+    scores_bGhCS = scores.view(*query_bGhCK.shape[:4], -1)
     if bias is not None:
-        scores_bGHCS.add_(bias)
-    return torch.softmax(scores_bGHCS, -1, out=out_bGHCS)
+        scores_bGhCS.add_(bias)
+    return torch.softmax(scores_bGhCS, -1, out=out_bGhCS)
 
 
-def _merge_heads(grouped_bGH__: Tensor) -> Tensor:
-    return grouped_bGH__.flatten(0, 2)
+def _merge_heads(grouped_bGh__: Tensor) -> Tensor:
+    return grouped_bGh__.flatten(0, 2)

@@ -18,9 +18,9 @@ _TOP_PAD_BYTES = 2**28
 
 
 def trains_by_kernel(hidden: Tensor) -> bool:
-    """Whether these hidden states are trained on, on a CPU, by the layers' own kernels.
+    """Whether the layers' own kernels compute these hidden states: in training, on a CPU.
 
-    What is exported is to be made of plain operations, of any batch; of those the compiler makes its own kernels.
+    While the compiler or an exporter traces, plain operations are needed.
     """
     return hidden.is_cpu and torch.is_grad_enabled() and not torch.compiler.is_compiling()
 

@@ -65,10 +65,11 @@ def product_backward(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of a matrix (O, I) and its bias (O), where they train; autograd casts them as the weights are."""
     matrix, bias = trained
-    return (
-        matrix_gradient(above_NO, entered_NI) if matrix and entered_NI is not None else None,
-        above_NO.sum(0) if bias else None,
-    )
+    to_matrix_OI = None
+    if matrix:
+        assert entered_NI is not None, "what entered a trained matrix is saved"
+        to_matrix_OI = matrix_gradient(above_NO, entered_NI)
+    return to_matrix_OI, above_NO.sum(0) if bias else None
 
 
 def matrix_gradient(above_NO: Tensor, entered_NI: Tensor) -> Tensor:

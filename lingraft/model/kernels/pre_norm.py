@@ -3,6 +3,7 @@
 Legend: N = B x T tokens, D width, F feed-forward, O outputs and I inputs of a matrix.
 """
 
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -97,15 +98,14 @@ class _PreNormLayer(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, above_BTD: Tensor) -> tuple[Tensor | None, ...]:
-        tensors = ctx.saved_tensors  # once only: checkpointing computes them at the first look
-        attended, activations = len(SavedAttention._fields), len(_Saved._fields)
+        tensors = iter(ctx.saved_tensors)  # once only: checkpointing computes them at the first look
         found = _backward(
             settings=ctx.settings,
             attention=ctx.attention,
             above_BTD=above_BTD,
-            of_attention=SavedAttention(*tensors[:attended]),
-            saved=_Saved(*tensors[attended : attended + activations]),
-            weights=PreNormWeights(*tensors[attended + activations :]),
+            of_attention=SavedAttention(*islice(tensors, len(SavedAttention._fields))),
+            saved=_Saved(*islice(tensors, len(_Saved._fields))),
+            weights=PreNormWeights(*tensors),
             wanted=ctx.needs_input_grad[2:],
         )
         return None, None, *found

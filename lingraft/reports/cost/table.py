@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from lingraft.config.recipe import Recipe
-from lingraft.model.flops import EXA, V100_DAY_FLOPS, V100_FLOPS_PER_S
+from lingraft.model.flops import EXA, V100_DAY_FLOPS, V100_FLOPS_PER_S, counted_otherwise
 from lingraft.reports.cost.accelerators import Accelerator
 from lingraft.reports.cost.bill import Bill, BilledRun, OmittedSystem
 from lingraft.tables import counted, text_table
@@ -116,10 +116,8 @@ def _notes(costs: CostReport) -> Iterator[str]:
         "Equations of the paper's appendix A.1; a V100-day is 24 hours at the paper's effective "
         f"{V100_FLOPS_PER_S / 1e12:g} TFLOP/s, {V100_DAY_FLOPS / EXA:.3f} EFLOPs."
     )
-    if shape.family.pre_norm:
-        yield "The paper has no pre-norm layers: theirs are counted by their own widths and windows of attention."
-    elif shape.feedforward_width != 4 * shape.width:
-        yield f"The equations take feed-forward layers of 4 x width; the recipe's have {shape.feedforward}."
+    if note := counted_otherwise(shape):
+        yield note
     if any(accelerator.price_per_hour is not None for accelerator in costs.accelerators):
         yield "Money until done is for all accelerators that get a job: one at first, then each to the end."
     if costs.search:

@@ -61,9 +61,11 @@ def gradients(layer: PreNormLayer, sight: Attention, by_kernel: bool) -> tuple[T
 
 @pytest.fixture(params=[True, False], ids=["kept", "computed again"])
 def probabilities(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep attention's probabilities for the backward pass, or not; two sequences at a time."""
+    """Keep attention's probabilities for the backward pass, of two sequences at a time; or not, of one head."""
     monkeypatch.setattr(kernels, "SHORT_KEYS", TOKENS if request.param else 1)
-    monkeypatch.setattr(kernels, "_SCORES_AT_ONCE", 2 * 2 * TOKENS**2)
+    monkeypatch.setattr(kernels, "_SCORES_AT_ONCE", 2 * 2 * TOKENS**2 if request.param else 1)
+    if not request.param:
+        monkeypatch.setattr(kernels, "uses_torch_kernel", lambda packed, settings: False)
 
 
 @pytest.mark.usefixtures("probabilities")
@@ -79,6 +81,30 @@ def test_a_trained_layer_is_autograds(local: str, with_padding: bool) -> None:
     assert set(found) == set(expected)
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, **CLOSE, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("with_padding", [False, True])
+def test_torchs_kernel_takes_many_keys_in_float32(with_padding: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "SHORT_KEYS", TOKENS - 1)
+    of = shape("global")
+    layer, sight = made(of), attention("global", of, with_padding)
+    expected_values, expected = gradients(layer, sight, by_kernel=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_probabilities", None)
+        values, found = gradients(layer, sight, by_kernel=True)
+    torch.testing.assert_close(values, expected_values, **CLOSE)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, **CLOSE, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 4])
+def test_texts_may_be_as_short_as_a_token(tokens: int) -> None:
+    of = shape("blocks")
+    layer, hidden = made(of), torch.randn(BATCH, tokens, WIDTH, generator=torch.Generator().manual_seed(4))
+    sight = Attention.local(torch.zeros(BATCH, tokens, dtype=torch.long), of, pre_norm.pre_norm_of(of), None)
+    with torch.no_grad():
+        expected = layer.eval()(hidden, sight)
+    torch.testing.assert_close(layer.train()(hidden, sight).detach(), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("is_first", [False, True])

@@ -1,0 +1,67 @@
+"""`python -m benchmarks.transfer_data --data DIR --out DIR`: the data folder that recipes/transfer.toml reads.
+
+It has samples of the corpora, so that reading them takes less time than training; the tasks' files, as links; and pages
+of LibreOffice's help with their topics, from Debian's packages, which are translations of each other.
+"""
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+
+from benchmarks.samples import sample
+from lingraft.artifacts.files import write_text
+from lingraft.config.recipe import Recipe
+from lingraft.config.text import Split
+from lingraft.console import say
+from lingraft.data.libreoffice import help_documents
+from lingraft.data.splits import SPLITS, split_of
+from lingraft.errors import TextError
+
+RECIPE = Path(__file__).parents[1] / "recipes" / "transfer.toml"
+SOURCE_MB, TARGET_MB = 60, 16
+_SPLIT = Split(dev_share=0.1, test_share=0.2)
+"""The demo's, of whose pages the same ones test."""
+_FEWEST_LETTERS = 40
+"""Letters that a page needs; shorter ones are lists of links."""
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with corpus/ and eval/; it is only read")
+    parser.add_argument("--out", type=Path, required=True, help="folder that is made; what it has is left as it is")
+    given = parser.parse_args()
+    recipe = Recipe.load(RECIPE)
+    for language in recipe.languages:
+        size = SOURCE_MB if language == recipe.source else TARGET_MB
+        sample(given.data / "corpus" / f"{language}.txt.xz", size, given.out / "corpus" / f"{language}.txt")
+    (given.out / "eval").mkdir(parents=True, exist_ok=True)
+    for folder in sorted((given.data / "eval").iterdir()):
+        link = given.out / "eval" / folder.name
+        if not link.exists():
+            link.symlink_to(folder.resolve())
+    for language in recipe.languages:
+        write_topics(language, given.out / "eval" / "help", with_training=language == recipe.source)
+
+
+def write_topics(language: str, out: Path, with_training: bool) -> None:
+    """Write a language's help pages and topics as JSONL, the test split, and if wanted those of training."""
+    wanted = SPLITS if with_training else ("test",)
+    files = {split: out / f"{split}-{language}.jsonl" for split in wanted}
+    if all(file.exists() for file in files.values()):
+        return
+    try:
+        pages = [page for page in help_documents(language, Counter()) if len(page.text) >= _FEWEST_LETTERS]
+    except TextError as error:
+        say(f"no help topics in {language!r}: {error}")
+        return
+    for split, file in files.items():
+        chosen = [page for page in pages if split_of(page.name, _SPLIT) == split]
+        lines = (json.dumps({"text": page.text, "label": page.label}, ensure_ascii=False) for page in chosen)
+        out.mkdir(parents=True, exist_ok=True)
+        write_text(file, "".join(f"{line}\n" for line in lines))
+
+
+if __name__ == "__main__":
+    main()
