@@ -7,16 +7,15 @@ of LibreOffice's help with their topics, from Debian's packages, which are trans
 import argparse
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.samples import sample
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Split
-from lingraft.console import say
 from lingraft.data.libreoffice import help_documents
 from lingraft.data.splits import SPLITS, split_of
-from lingraft.errors import TextError
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "transfer.toml"
 SOURCE_MB, TARGET_MB = 60, 16
@@ -26,12 +25,12 @@ _FEWEST_LETTERS = 40
 """Letters that a page needs; shorter ones are lists of links."""
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with corpus/ and eval/; it is only read")
     parser.add_argument("--out", type=Path, required=True, help="folder that is made; what it has is left as it is")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     recipe = Recipe.load(RECIPE)
     for language in recipe.languages:
         size = SOURCE_MB if language == recipe.source else TARGET_MB
@@ -41,21 +40,21 @@ def main() -> None:
         link = given.out / "eval" / folder.name
         if not link.exists():
             link.symlink_to(folder.resolve())
-    for language in recipe.languages:
+    for language in (recipe.source, *recipe.task("help-topic").languages):
         write_topics(language, given.out / "eval" / "help", with_training=language == recipe.source)
 
 
 def write_topics(language: str, out: Path, with_training: bool) -> None:
-    """Write a language's help pages and topics as JSONL, the test split, and if wanted those of training."""
+    """Write a language's help pages and topics as JSONL, the test split, and if wanted those of training.
+
+    Raises:
+        TextError: the pages cannot be downloaded.
+    """
     wanted = SPLITS if with_training else ("test",)
     files = {split: out / f"{split}-{language}.jsonl" for split in wanted}
     if all(file.exists() for file in files.values()):
         return
-    try:
-        pages = [page for page in help_documents(language, Counter()) if len(page.text) >= _FEWEST_LETTERS]
-    except TextError as error:
-        say(f"no help topics in {language!r}: {error}")
-        return
+    pages = [page for page in help_documents(language, Counter()) if len(page.text) >= _FEWEST_LETTERS]
     for split, file in files.items():
         chosen = [page for page in pages if split_of(page.name, _SPLIT) == split]
         lines = (json.dumps({"text": page.text, "label": page.label}, ensure_ascii=False) for page in chosen)

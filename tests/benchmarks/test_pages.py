@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ TOKENS = 4096
 """Tokens of an update in the committed comparison of speed."""
 
 
-def speed_page(found: dict[str, Any]) -> str:
-    return table([cell for cell in cells(TOKENS) if cell.name in found["comparison"]], found)
+def speed_page(found: dict[str, Any], family: str = "roberta") -> str:
+    return table([cell for cell in cells(TOKENS, family) if cell.name in found["comparison"]], found)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,7 @@ def speed_page(found: dict[str, Any]) -> str:
         ("serving", lambda found: serving.page(Told(**found)), "benchmarks"),
         ("serving-soak", soaking.page, "benchmarks"),
         ("training-speed", speed_page, "benchmarks"),
+        ("training-speed-modern", partial(speed_page, family="modern"), "benchmarks"),
     ],
 )
 def test_a_page_is_what_its_record_says(name: str, page: Callable[[dict[str, Any]], str], folder: str) -> None:
