@@ -22,6 +22,7 @@ from benchmarks.initialisation.arms import SYSTEMS, WHOLE, Resources, Start, com
 from benchmarks.initialisation.page import page, tasks_of
 from benchmarks.initialisation.picture import drawing
 from benchmarks.initialisation.resources import dictionary, write_lines, write_pairs
+from benchmarks.initialisation.summary import summary
 from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_picture, write_record
 from benchmarks.paper.data import on_data
 from benchmarks.quick import quick
@@ -42,7 +43,7 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
 STARTS = (Start.OVERLAP, Start.TEXT, Start.DICTIONARY, Start.PAIRS)
 _FINETUNING_SEEDS = 1
 """Seeds of finetuning per seed of pretraining, over which tables take means: evaluations are most of the time."""
-_HIDDEN = {f"--{name}": name.upper() for name in ("data", "out", "dictionaries", "pairs", "json", "page")}
+_HIDDEN = {f"--{name}": name.upper() for name in ("data", "out", "dictionaries", "pairs", "json", "page", "summary")}
 """Words in place of paths, which are of one machine only, by option."""
 
 
@@ -65,10 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
 
     def write_results() -> None:
-        found = table.merge(earlier, run, [*table.records(comparison, out, given.items)], sizes)
+        found = table.merge(earlier, run, [*table.records(comparison, out, items=given.summary is not None)], sizes)
         write_record(json, found)
         markdown.parent.mkdir(parents=True, exist_ok=True)
         write_text(markdown, page(found, picture.name))
+        if given.summary:
+            given.summary.parent.mkdir(parents=True, exist_ok=True)
+            beside = [os.path.relpath(path.resolve(), given.summary.resolve().parent) for path in (picture, markdown)]
+            write_text(given.summary, summary(found, *beside))
 
     write_results()
     for job in run_jobs([*comparison_jobs(comparison, out)]):
@@ -125,10 +130,14 @@ def _parser() -> argparse.ArgumentParser:
         help="a task whose test examples are translations row by row, as XNLI's are: alignment is measured over their "
         "first texts; absent: over paragraphs, or shared pieces",
     )
-    parser.add_argument("--items", action="store_true", help="keep the counts of every test item, for intervals")
     parser.add_argument("--quick", action="store_true", help="models of a few thousand parameters, to try the command")
     parser.add_argument("--json", type=Path, help="OUT/initialisation.json.xz if absent")
     parser.add_argument("--page", type=Path, help="OUT/initialisation.md if absent")
+    parser.add_argument(
+        "--summary",
+        type=Path,
+        help="also write a page for readers in haste here, and keep all test items for intervals",
+    )
     return parser
 
 

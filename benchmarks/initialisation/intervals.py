@@ -37,7 +37,7 @@ def final_scores(records: Iterable[Record], task: str) -> dict[str, Scores]:
     """Final scores of each system, means over languages and seeds: as measured first, then of each resample.
 
     Args:
-        records: of one start; languages and seeds that a system lacks are left out for all.
+        records: of one start; seeds, then languages, that a system lacks are left out for all.
         task: a record without its items is left out.
     """
     items = {
@@ -45,7 +45,9 @@ def final_scores(records: Iterable[Record], task: str) -> dict[str, Scores]:
         for record in records
         if task in record.get("items", {})
     }
-    systems, languages, seeds = (sorted({key[place] for key in items}) for place in range(3))
+    systems, languages = (sorted({key[place] for key in items}) for place in range(2))
+    of_system = [{seed for name, _, seed in items if name == system} for system in systems]
+    seeds = sorted(set.intersection(*of_system)) if of_system else []
     languages = [one for one in languages if all((system, one, seed) in items for system in systems for seed in seeds)]
     if not languages:
         return {}

@@ -15,6 +15,7 @@ from benchmarks.initialisation.arms import PROGRESSIVE
 from benchmarks.initialisation.costs import Costs
 from benchmarks.initialisation.page import page
 from benchmarks.initialisation.resources import dictionary, write_lines
+from benchmarks.initialisation.summary import summary
 from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.artifacts.files import write_text
 from lingraft.config.tasks import Task, TaskFile
@@ -39,7 +40,7 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     main([*given, "--starts", "overlap", "--systems", "BL_BASE"])
     assert [record["start"] for record in found_in(out)] == ["overlap"]
     trained = trained_in(out)
-    main([*given, "--starts", "pairs", "--systems", "BL_BASE", PROGRESSIVE, "--items"])
+    main([*given, "--starts", "pairs", "--systems", "BL_BASE", PROGRESSIVE, "--summary", str(out / "summary.md")])
     assert trained.items() <= trained_in(out).items()
     records = {(record["start"], record["system"]): record for record in found_in(out)}
     asked_for = {("pairs", system) for system in ("BL_BASE", PROGRESSIVE)}
@@ -55,6 +56,9 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     written = lzma.decompress((out / RECORDS).read_bytes()).decode()
     assert str(tmp_path) not in written
     assert (out / "initialisation.md").read_text(encoding="utf-8") == page(json.loads(written), "initialisation.png")
+    assert (out / "summary.md").read_text(encoding="utf-8") == summary(
+        json.loads(written), "initialisation.png", "initialisation.md"
+    )
     assert (out / "initialisation.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -168,3 +172,28 @@ def test_a_mean_over_languages_and_seeds_is_as_sure_as_they_agree() -> None:
     assert alike == (2, 2, 2)
     apart = intervals.mean_over({("de", 1): 1.0, ("de", 2): 1.0, ("tr", 1): 3.0, ("tr", 2): 3.0})
     assert apart == (2, 1, 3)
+
+
+def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> None:
+    def one(system: str, language: str, seed: int, scores: list[float], start: str = "overlap") -> dict[str, Any]:
+        found = [round(10 * scores[-1])] * 30
+        named = {"language": language, "seed": seed, "trivial": {"pos": 0.2}, "scores": {"pos": scores}}
+        return record(start, system, [0.1]) | named | {"items": {"pos": {"found": found, "out_of": [10] * 30}}}
+
+    records = [
+        one(system, language, seed, scores)
+        for language in ("de", "tr")
+        for seed in (1, 2)
+        for system, scores in (("BL_BASE", [0.2, 0.5, 0.6]), ("MINIJOINT", [0.2, 0.6, 0.6]))
+    ]
+    records += [one("BL_BASE", "ar", seed, [0.1, 0.2, 0.2]) for seed in (1, 2)]
+    records += [one("MINIPOST", language, 1, [0.1, 0.2, 0.3]) for language in ("de", "tr")]
+    sizes = {"layers": 6, "depth": 2}
+    text = summary({"records": records, "sizes": sizes}, "curves.png", "all.md")
+    rows = {cells[1].strip(): cells[2].strip() for line in text.splitlines() if len(cells := line.split("|")) > 2}
+    assert rows["system"] == "pos (de, tr)"
+    assert rows["BL_BASE"] == "60.0% (60.0 to 60.0); 1.0x (1.0 to 1.0)"
+    assert rows["MINIJOINT"] == "60.0% (60.0 to 60.0); 100% (100 to 100); 1.8x (1.8 to 1.8)"
+    assert rows["MINIPOST"] == "30.0% (30.0 to 30.0); 50% (50 to 50); not reached in 2 of 2"
+    assert "hardly better than the trivial answer: pos in ar." in text
+    assert "(all.md)" in text
