@@ -60,7 +60,7 @@ class Page:
         self.folder.mkdir(parents=True, exist_ok=True)
         trained = spent(plan_comparison(self.recipe), self.out)
         write_record(self.folder / PAGE_RECORDS_FILE, json.loads(records.model_dump_json()))
-        write_text(self.folder / report.MARKDOWN_FILE, report.markdown(records, report.APPENDIX))
+        write_text(self.folder / report.MARKDOWN_FILE, report.markdown(records, report.EQUAL_COST, report.APPENDIX))
         write_record(self.folder / RUN_FILE, self._run(trained))
         grid = ResultsTable(records)
         write_text(self.folder / NUMBERS_FILE, "\n".join(self._numbers(grid, trained)) + "\n")
@@ -113,7 +113,7 @@ class Page:
         yield from ("## What is not shown", "", *self._limits(grid, trained), "")
         yield (
             f"More: masked tokens at equal cost, losses and seconds by stage in {_link(NUMBERS_FILE)}; all of the "
-            f"paper's tables and figures, scores at equal cost and depths in {_link(report.MARKDOWN_FILE)}; every "
+            f"paper's tables and figures, by system and by depth, in {_link(report.MARKDOWN_FILE)}; every "
             f"seed's score in `{PAGE_RECORDS_FILE}`, settings in `{RUN_FILE}`."
         )
 

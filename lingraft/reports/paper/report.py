@@ -37,6 +37,8 @@ from lingraft.reports.plotting import Drawing
 
 PAGE_FILE = "paper.html"
 MARKDOWN_FILE = "paper.md"
+EQUAL_COST = "At equal cost, by the clock, and over the trivial baseline"
+"""Title of the section that has the tables of the paper by other measures of cost."""
 APPENDIX = "All scores, costs and intervals"
 """Title of the section that repeats the tables with spreads, and for every task."""
 
@@ -135,7 +137,7 @@ def report_sections(results: ResultsTable) -> list[ReportSection]:
             [*speed_up_drawing(results), *system_curves(results)],
         ),
         ReportSection(
-            "At equal cost, by the clock, and over the trivial baseline",
+            EQUAL_COST,
             "Seconds are those of training where it ran. Where a trivial answer scores b, reaching 95% of BL_BASE says "
             "little; b + 95% of what BL_BASE has over b asks for more.",
             [
