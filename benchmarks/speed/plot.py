@@ -30,7 +30,7 @@ def draw(cells: Sequence[Cell], found: dict[str, Any]) -> Figure:
     faster.axvline(1.0, color="grey", lw=0.8)
     faster.set_xlabel("times as many tokens a second as transformers.Trainer")
     _bars(share, cells, labels, [share_of_peak(cell, found) * 100 for cell in cells], "{:.0f}%")
-    share.set_xlabel("% of the matrix-multiplication peak, FLOPs by the paper's formulas")
+    share.set_xlabel("% of the matrix-multiplication peak")
     handles, names = faster.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
     return figure
@@ -39,6 +39,8 @@ def draw(cells: Sequence[Cell], found: dict[str, Any]) -> Figure:
 def _bars(axes: Axes, cells: Sequence[Cell], labels: Sequence[str], values: Sequence[float], text: str) -> None:
     for training, colour in _COLOURS.items():
         places = [place for place, cell in enumerate(cells) if cell.training is training]
+        if not places:
+            continue
         drawn = axes.barh(places, [values[place] for place in places], color=colour, label=str(training))
         axes.bar_label(drawn, [text.format(values[place]) for place in places], padding=3, fontsize=8)
     axes.set_yticks(range(len(cells)), labels, fontsize=8)
