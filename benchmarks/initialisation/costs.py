@@ -44,11 +44,14 @@ class Costs:
         return float(record["alignment_s"] * measured["flops"][-1] / seconds) if seconds else 0.0
 
     def reached(self, record: Record) -> float | None:
-        """FLOPs to the near-maximal score, infinite if it was not reached; None where it is not known."""
-        reference = self._references.get(record["seed"])
-        if reference is None or self._task not in record["scores"]:
+        """FLOPs to the near-maximal score, infinite if it was not reached; None where it is not known.
+
+        It is not known of what is judged before and after the adaptation only, as masked tokens and alignment are.
+        """
+        reference, scores = self._references.get(record["seed"]), record["scores"].get(self._task, ())
+        if reference is None or len(scores) != len(record["flops"]):
             return None
-        scores, own = record["scores"][self._task], self.alignment_flops(record)
+        own = self.alignment_flops(record)
         curve = LearningCurve.of("", zip((flops + own for flops in record["flops"]), scores, strict=True))
         return curve.reach(near_maximal(reference["scores"][self._task][-1])).estimate
 

@@ -98,6 +98,8 @@ def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_c
     aligned = record("text", "MINIJOINT", [0.48, 0.50, 0.50], alignment_s=5.0)
     slower = record("pairs", "MINIJOINT", [0.45, 0.50, 0.50], alignment_s=5.0)
     never = record("overlap", "MINIJOINT", [0.30, 0.40, 0.45])
+    ends = record("overlap", "MINIJOINT", [0.30, 0.50])
+    assert Costs([reference, ends], "topic").times_less(ends) is None, "between its ends nothing was judged"
     costs = Costs([reference, aligned, slower, never], "topic")
     assert costs.alignment_flops(aligned) == pytest.approx(1e12)  # 5 s at 0.2 TFLOP/s
     assert costs.reached(reference) == pytest.approx(1.75e12)
