@@ -99,8 +99,8 @@ MUTATIONS = (
     Mutation(
         "finetuning trains the vocabulary",
         "lingraft/stages/finetune.py",
-        "fixed = {*net.encoder.vocabulary.parameters(), *net.encoder.heads.parameters()}",
-        "fixed = {*net.encoder.heads.parameters()}",
+        "fixed = {*encoder.vocabulary.parameters(), *encoder.heads.parameters()}",
+        "fixed = {*encoder.heads.parameters()}",
         ("stages/test_stages.py",),
     ),
     Mutation(

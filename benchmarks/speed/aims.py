@@ -12,7 +12,7 @@ _RATIOS = {
 }
 """Times as many tokens a second as Trainer's, at base shape of RoBERTa."""
 _RATIOS_OF_MODERN = {Training.PRETRAINING: 1.5, Training.ADAPTATION: 1.8, Training.MINI: 4.0}
-"""Those of modern encoders, at every shape."""
+"""The aims of modern encoders, at every shape."""
 _SHARES = {("cpu", "fp32"): 0.75, ("cpu", "bf16"): 0.5, ("cuda", "bf16"): 0.5}
 """Shares of the matrix-multiplication peak, at base shape, where tokens pass through all layers."""
 
