@@ -47,7 +47,7 @@ from lingraft.tables import megabytes, percent, text_table
 from lingraft.tasks.finetuned import TaskModel, load_task
 from lingraft.tasks.ranking import DEPTH, Answers
 from lingraft.tasks.retrieval import TokenizedTexts, embed
-from lingraft.tasks.searches import Search, load_searches
+from lingraft.tasks.searches import SearchData, load_searches
 from pipelines import local
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class HelpSearch:
         )
 
     @cached_property
-    def searches(self) -> dict[str, Search]:
+    def searches(self) -> dict[str, SearchData]:
         """Questions in each language, the English pages, and which page answers which question."""
         return {language: load_searches(self.recipe.task(TASK), language)[0] for language in self.recipe.targets}
 

@@ -41,7 +41,7 @@ class EmbeddingsRequest(pydantic.BaseModel, strict=True, frozen=True, extra="for
     truncate: bool | None = None
 
 
-class Embeddings(NamedTuple):
+class ParsedEmbeddings(NamedTuple):
     """A valid request, as one of the Open Inference Protocol, and how its answer is written."""
 
     model: str
@@ -76,7 +76,7 @@ def models_response(endpoint: Endpoint) -> dict[str, Any]:
     return {"object": "list", "data": [{"id": name, **facts} for name in model_names(endpoint)]}
 
 
-def parse_embeddings(endpoint: Endpoint, body: bytes) -> Embeddings:
+def parse_embeddings(endpoint: Endpoint, body: bytes) -> ParsedEmbeddings:
     """Parse a request; texts and languages are validated where those of all requests are.
 
     Raises:
@@ -107,10 +107,10 @@ def parse_embeddings(endpoint: Endpoint, body: bytes) -> Embeddings:
         for key, values in ((TEXT, texts), (LANGUAGE, languages))
     ]
     request = InferRequest(parameters=parameters, inputs=inputs, outputs=[OutputTensor(name=output)])
-    return Embeddings(name, request, output, asked)
+    return ParsedEmbeddings(name, request, output, asked)
 
 
-def embeddings_response(embeddings: Embeddings, response: InferResponse) -> dict[str, Any]:
+def embeddings_response(embeddings: ParsedEmbeddings, response: InferResponse) -> dict[str, Any]:
     """Return the answer in OpenAI's shape; `parameters` are those of the Open Inference Protocol's answer."""
     ((_, vectors_NE),) = response.outputs
     encode = _base64 if embeddings.asked.encoding_format == "base64" else np.ascontiguousarray

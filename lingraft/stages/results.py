@@ -107,7 +107,7 @@ class MaskedScores(Result):
     primary_initial: float
 
 
-class Retrieval(Result):
+class RetrievalScores(Result):
     """Finding each row's counterpart in the other language by cosine, each language's hidden states centred."""
 
     to_source: float = pydantic.Field(description="Accuracy@1 from the language to the source.")
@@ -150,17 +150,17 @@ class AlignmentScores(Result):
     pairs: int = pydantic.Field(description="Each is looked for among all; 1/pairs is chance.")
     bottom_layer: int
     top_layer: int
-    bottom: Retrieval = pydantic.Field(description="With the embeddings learned, after the bottom layer.")
-    top: Retrieval = pydantic.Field(description="The same after the top layer.")
-    bottom_initial: Retrieval = pydantic.Field(description="With the embeddings as initialised.")
-    top_initial: Retrieval
+    bottom: RetrievalScores = pydantic.Field(description="With the embeddings learned, after the bottom layer.")
+    top: RetrievalScores = pydantic.Field(description="The same after the top layer.")
+    bottom_initial: RetrievalScores = pydantic.Field(description="With the embeddings as initialised.")
+    top_initial: RetrievalScores
 
     @property
     def metrics(self) -> dict[str, float]:
         """Accuracy@1 and mean cosine of mutual pairs by name, for tracking."""
         found: dict[str, float] = {"alignment_pairs": self.pairs}
         for name in ("bottom", "top", "bottom_initial", "top_initial"):
-            retrieval: Retrieval = getattr(self, name)
+            retrieval: RetrievalScores = getattr(self, name)
             found |= {
                 f"alignment_{name}": retrieval.accuracy,
                 f"alignment_{name}_mutual_cosine": retrieval.mutual_cosine,

@@ -17,7 +17,7 @@ from lingraft.stages.source_passages import SourcePassages
 from lingraft.tasks.examples import load_examples
 from lingraft.tasks.finetuned import TaskModel
 from lingraft.tasks.ranking import Answers
-from lingraft.tasks.searches import Search, load_searches
+from lingraft.tasks.searches import SearchData, load_searches
 from lingraft.tasks.task_kind import TaskEvaluation
 from lingraft.training import precision
 
@@ -162,7 +162,7 @@ def _test_of_retrieval(inputs: TaskInputs) -> TaskTest | None:
     )
 
 
-def _open_search(inputs: TaskInputs, search: Search) -> PassageSearch:
+def _open_search(inputs: TaskInputs, search: SearchData) -> PassageSearch:
     passages: Sequence[str] | SourcePassages = search.passages
     if search.in_source:
         known = inputs.embedded

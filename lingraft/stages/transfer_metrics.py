@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from lingraft.model.encoder import Encoder
 from lingraft.model.heads import mean_of_tokens
-from lingraft.stages.results import Retrieval
+from lingraft.stages.results import RetrievalScores
 from lingraft.tasks.item_counts import ItemCounts
 
 _BATCH = 64
@@ -26,7 +26,7 @@ _MASKED_EVERY = 7
 class RetrievalResult:
     """Retrieval among pairs: its scores, and what they are made of."""
 
-    scores: Retrieval
+    scores: RetrievalScores
     tally: ItemCounts
     """Number of the two directions, of each pair, in which its counterpart was found."""
 
@@ -44,7 +44,7 @@ def retrieve(source_ND: Tensor, target_ND: Tensor) -> RetrievalResult:
     own_N = torch.arange(len(cosine_NN))
     to_source_N, from_source_N = nearest_source_N == own_N, nearest_target_N == own_N
     mutual_N = nearest_target_N[nearest_source_N] == own_N
-    scores = Retrieval(
+    scores = RetrievalScores(
         to_source=to_source_N.double().mean().item(),
         from_source=from_source_N.double().mean().item(),
         mutual_cosine=cosine_NN.max(1).values[mutual_N].double().mean().item(),

@@ -61,7 +61,7 @@ class TextEmbedder(nn.Module):
         return vectors_BE
 
 
-class TextBatch(NamedTuple):
+class PaddedTexts(NamedTuple):
     """Padded texts."""
 
     tokens_BT: Tensor
@@ -72,8 +72,8 @@ class TextBatch(NamedTuple):
 class RetrievalBatch(NamedTuple):
     """Queries and the distinct passages that answer them."""
 
-    queries: TextBatch
-    passages: TextBatch
+    queries: PaddedTexts
+    passages: PaddedTexts
     answers_B: Tensor
     """Number of the passage, among those of the batch, that answers each query."""
 
@@ -93,12 +93,12 @@ class TokenizedTexts:
     def __len__(self) -> int:
         return len(self.encoded.rows)
 
-    def batch(self, chosen: Tensor) -> TextBatch:
+    def batch(self, chosen: Tensor) -> PaddedTexts:
         """Return texts by their numbers."""
         rows = chosen.tolist()
         types = self.encoded.types
         types_BT = pad_types(None if types is None else [types[row] for row in rows])
-        return TextBatch(*pad([self.encoded.rows[row] for row in rows], self.pad_id), types_BT)
+        return PaddedTexts(*pad([self.encoded.rows[row] for row in rows], self.pad_id), types_BT)
 
     def length(self, row: int) -> int:
         """Return the tokens of a text."""
@@ -208,7 +208,7 @@ def embed(net: TextEmbedder, texts: TokenizedTexts) -> Tensor:
     return vectors_NE
 
 
-def _vectors(net: TextEmbedder, batch: TextBatch) -> Tensor:
+def _vectors(net: TextEmbedder, batch: PaddedTexts) -> Tensor:
     device = net.encoder.device
     types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
     vectors_BE: Tensor = net(batch.tokens_BT.to(device), batch.visible_BT.to(device), types_BT)

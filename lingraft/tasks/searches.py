@@ -17,7 +17,7 @@ _JUDGEMENTS = Layouts((("query-id",), ("corpus-id",), ("score",)), (("query-id",
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchData:
     """Queries of a language, and the passages that they are looked for in."""
 
     queries: tuple[str, ...]
@@ -29,7 +29,7 @@ class Search:
     """Whether passages are in the source language, whatever the language of the queries."""
 
 
-def load_searches(task: Task, language: str) -> list[Search]:
+def load_searches(task: Task, language: str) -> list[SearchData]:
     """Load the searches that a task of kind 'retrieval' is tested by in a language; the first gives the task's score.
 
     Raises:
@@ -63,16 +63,16 @@ def load_searches(task: Task, language: str) -> list[Search]:
     return found
 
 
-def _of_pairs(pairs: Iterable[tuple[str, str]], in_source: bool) -> Search:
+def _of_pairs(pairs: Iterable[tuple[str, str]], in_source: bool) -> SearchData:
     """Search for each query's passage among all; equal passages are one, and so are equal queries."""
     numbers: dict[str, int] = {}
     answers: dict[str, dict[int, float]] = {}
     for query, passage in pairs:
         answers.setdefault(query, {})[numbers.setdefault(passage, len(numbers))] = 1.0
-    return Search(tuple(answers), tuple(numbers), tuple(answers.values()), in_source)
+    return SearchData(tuple(answers), tuple(numbers), tuple(answers.values()), in_source)
 
 
-def _of_beir(folder: BeirFolder, language: str) -> list[Search]:
+def _of_beir(folder: BeirFolder, language: str) -> list[SearchData]:
     """Search in the source's corpus, if one is named, then in the language's own, if there is one."""
     place = folder.in_language(language)
     queries = read_texts(place / "queries.jsonl", language)
@@ -96,7 +96,7 @@ def _judgements_file(folder: Path) -> Path:
 
 def _judged(
     queries: Mapping[str, str], corpus: Path, judgements: Iterable[Row], language: str, in_source: bool
-) -> Search:
+) -> SearchData:
     """Search by the queries that have an answer."""
     passages = read_texts(corpus, language)
     numbers = {name: number for number, name in enumerate(passages)}
@@ -112,7 +112,7 @@ def _judged(
     if not answers:
         raise TextError(f"no query has a passage of {corpus} with a score above 0. Give others in qrels.")
     asked = tuple(queries[name] for name in answers)
-    return Search(asked, tuple(passages.values()), tuple(answers.values()), in_source)
+    return SearchData(asked, tuple(passages.values()), tuple(answers.values()), in_source)
 
 
 def read_texts(path: Path, language: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from lingraft.config.tasks import Task
 from lingraft.errors import TextError
 from lingraft.tasks.fingerprints import marks_of
-from lingraft.tasks.searches import Search, load_searches
+from lingraft.tasks.searches import SearchData, load_searches
 
 
 def task(**test: Any) -> Task:
@@ -38,7 +38,12 @@ def test_a_line_is_looked_for_among_the_sources(tmp_path: Path) -> None:
     (tmp_path / "en-de.tsv").write_text("a cat\tKatze\na dog\tHund\na cat\tKater\n", encoding="utf-8")
     (tmp_path / "news.en").write_text("a cat\na dog\na cat\n", encoding="utf-8")
     (tmp_path / "news.de").write_text("Katze\nHund\nKater\n", encoding="utf-8")
-    expected = Search(("Katze", "Hund", "Kater"), ("a cat", "a dog"), ({0: 1.0}, {1: 1.0}, {0: 1.0}), in_source=True)
+    expected = SearchData(
+        queries=("Katze", "Hund", "Kater"),
+        passages=("a cat", "a dog"),
+        answers=({0: 1.0}, {1: 1.0}, {0: 1.0}),
+        in_source=True,
+    )
     for files in (f"{tmp_path}/en-{{language}}.tsv", [f"{tmp_path}/news.en", f"{tmp_path}/news.{{language}}"]):
         assert load_searches(task(kind="parallel", files=files), "de") == [expected]
 
@@ -46,7 +51,7 @@ def test_a_line_is_looked_for_among_the_sources(tmp_path: Path) -> None:
 def test_queries_of_a_file_are_looked_for_among_its_passages(tmp_path: Path) -> None:
     (tmp_path / "de.tsv").write_text("wer\tKatze\nwo\tHaus\nwer\tHund\n", encoding="utf-8")
     (found,) = load_searches(task(kind="file", path=f"{tmp_path}/{{language}}.tsv"), "de")
-    assert found == Search(("wer", "wo"), ("Katze", "Haus", "Hund"), ({0: 1.0, 2: 1.0}, {1: 1.0}), in_source=False)
+    assert found == SearchData(("wer", "wo"), ("Katze", "Haus", "Hund"), ({0: 1.0, 2: 1.0}, {1: 1.0}), in_source=False)
 
 
 def test_a_beir_folder_is_searched_in_the_sources_corpus_and_its_own(tmp_path: Path) -> None:
@@ -55,10 +60,10 @@ def test_a_beir_folder_is_searched_in_the_sources_corpus_and_its_own(tmp_path: P
     )
     english = corpus(tmp_path / "corpus.jsonl", {"a": ("Cats", "are here"), "b": ("", "the house")})
     kind = {"kind": "beir", "path": f"{tmp_path}/{{language}}"}
-    across = Search(("wo",), ("Cats are here", "the house"), ({1: 2.0, 0: 1.0},), in_source=True)
+    across = SearchData(("wo",), ("Cats are here", "the house"), ({1: 2.0, 0: 1.0},), in_source=True)
     assert load_searches(task(**kind, source_corpus=str(english)), "de") == [across]
     corpus(german / "corpus.jsonl", {"b": ("", "das Haus"), "a": ("", "Katzen")})
-    within = Search(("wo",), ("das Haus", "Katzen"), ({0: 2.0, 1: 1.0},), in_source=False)
+    within = SearchData(("wo",), ("das Haus", "Katzen"), ({0: 2.0, 1: 1.0},), in_source=False)
     assert load_searches(task(**kind, source_corpus=str(english)), "de") == [across, within]
     assert load_searches(task(**kind), "de") == [within]
 

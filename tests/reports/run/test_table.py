@@ -9,7 +9,7 @@ from lingraft.reports.run.columns import UNKNOWN
 from lingraft.reports.run.note import headline_metrics, run_description
 from lingraft.reports.run.records import RunRecords
 from lingraft.reports.run.table import brief_table, table
-from lingraft.stages.results import AlignmentBasis, AlignmentScores, Retrieval
+from lingraft.stages.results import AlignmentBasis, AlignmentScores, RetrievalScores
 
 
 def test_the_depths_searched_and_standard_are_marked(made_up: SimpleNamespace) -> None:
@@ -141,8 +141,8 @@ def _aligned(made_up: SimpleNamespace, *measured: tuple[str, AlignmentScores | N
 
 
 def _alignment(pairs: int, after: float, basis: AlignmentBasis = AlignmentBasis.PARALLEL) -> AlignmentScores:
-    before, learned = (Retrieval(to_source=at, from_source=at + 0.02, mutual_cosine=0.6) for at in (0.05, after))
-    low = Retrieval(to_source=0.9, from_source=0.9, mutual_cosine=0.9)
+    before, learned = (RetrievalScores(to_source=at, from_source=at + 0.02, mutual_cosine=0.6) for at in (0.05, after))
+    low = RetrievalScores(to_source=0.9, from_source=0.9, mutual_cosine=0.9)
     scores = {"bottom": low, "bottom_initial": low, "top": learned, "top_initial": before}
     return AlignmentScores(basis=basis, pairs=pairs, bottom_layer=2, top_layer=6, **scores)
 
