@@ -6,6 +6,7 @@ of LibreOffice's help with their topics, from Debian's packages, which are trans
 
 import argparse
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +17,13 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.text import Split
 from lingraft.data.libreoffice import help_documents
 from lingraft.data.splits import SPLITS, split_of
+from lingraft.errors import LingraftError
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "transfer.toml"
 SOURCE_MB, TARGET_MB = 60, 16
 _SPLIT = Split(dev_share=0.1, test_share=0.2)
 """The demo's, of whose pages the same ones test."""
+_HELP = "help"
 _FEWEST_LETTERS = 40
 """Letters that a page needs; shorter ones are lists of links."""
 
@@ -38,10 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     (given.out / "eval").mkdir(parents=True, exist_ok=True)
     for folder in sorted((given.data / "eval").iterdir()):
         link = given.out / "eval" / folder.name
-        if not link.exists():
+        if folder.name != _HELP and not link.exists():
             link.symlink_to(folder.resolve())
     for language in (recipe.source, *recipe.task("help-topic").languages):
-        write_topics(language, given.out / "eval" / "help", with_training=language == recipe.source)
+        write_topics(language, given.out / "eval" / _HELP, with_training=language == recipe.source)
 
 
 def write_topics(language: str, out: Path, with_training: bool) -> None:
@@ -63,4 +66,7 @@ def write_topics(language: str, out: Path, with_training: bool) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LingraftError as error:
+        sys.exit(f"error: {error}")

@@ -57,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     comparison = compared(recipe, given.starts, given.systems, given.seeds, resources)
     json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
     picture = markdown.with_suffix(".png")
+    if given.summary and given.summary.resolve().parent != markdown.resolve().parent:
+        raise LingraftError(f"--summary {given.summary} must be in the folder of --page {markdown}, which it links.")
     sizes = _sizes(comparison, given.lines)
     earlier = table.read(json, sizes)
     run = {
@@ -71,9 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         markdown.parent.mkdir(parents=True, exist_ok=True)
         write_text(markdown, page(found, picture.name))
         if given.summary:
-            given.summary.parent.mkdir(parents=True, exist_ok=True)
-            beside = [os.path.relpath(path.resolve(), given.summary.resolve().parent) for path in (picture, markdown)]
-            write_text(given.summary, summary(found, *beside))
+            write_text(given.summary, summary(found, picture.name, markdown.name))
 
     write_results()
     for job in run_jobs([*comparison_jobs(comparison, out)]):

@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmarks.initialisation.arms import Start
 from lingraft.config.systems import System
-from lingraft.reports.paper.efficiency import LearningCurve, near_maximal
+from lingraft.reports.paper.efficiency import LearningCurve, near_maximal, speed_up
 
 _REFERENCE = (Start.OVERLAP, System.BL_BASE)
 NAMES = {
@@ -65,6 +65,12 @@ class Costs:
             return None
         theirs = self.reached(reference)
         return None if theirs is None or not spent else theirs / spent
+
+    def speed_up(self, record: Record) -> float | str | None:
+        """Return how many times less that is, or why there is no such number; None where it is not known."""
+        spent, reference = self.reached(record), self._references.get(record["seed"])
+        theirs = self.reached(reference) if reference else None
+        return None if spent is None or theirs is None else speed_up(spent, theirs)
 
     def times_less_than_whole(self, record: Record) -> float | None:
         """How many times less that is than what standard adaptation from `overlap` spends until its end."""

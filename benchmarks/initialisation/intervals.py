@@ -33,11 +33,20 @@ class Interval(NamedTuple):
         return cls(float(found_R[0]), float(low), float(high))
 
 
-def final_scores(records: Iterable[Record], task: str) -> dict[str, Scores]:
-    """Final scores of each system, means over languages and seeds: as measured first, then of each resample.
+class FinalScores(NamedTuple):
+    """Final scores of systems, over what all of them have."""
+
+    by_system: dict[str, Scores]
+    """Means over languages and seeds: as measured first, then of each resample."""
+    languages: list[str]
+    seeds: list[int]
+
+
+def final_scores(records: Iterable[Record], task: str) -> FinalScores:
+    """Final scores of each system, over the languages that all systems have, and the seeds complete in these.
 
     Args:
-        records: of one start; seeds, then languages, that a system lacks are left out for all.
+        records: of one start.
         task: a record without its items is left out.
     """
     items = {
@@ -45,12 +54,12 @@ def final_scores(records: Iterable[Record], task: str) -> dict[str, Scores]:
         for record in records
         if task in record.get("items", {})
     }
-    systems, languages = (sorted({key[place] for key in items}) for place in range(2))
-    of_system = [{seed for name, _, seed in items if name == system} for system in systems]
-    seeds = sorted(set.intersection(*of_system)) if of_system else []
-    languages = [one for one in languages if all((system, one, seed) in items for system in systems for seed in seeds)]
-    if not languages:
-        return {}
+    systems, languages, seeds = (sorted({key[place] for key in items}) for place in range(3))
+    began = {(system, language) for system, language, _ in items}
+    languages = [one for one in languages if all((system, one) in began for system in systems)]
+    seeds = [seed for seed in seeds if all((system, one, seed) in items for system in systems for one in languages)]
+    if not languages or not seeds:
+        return FinalScores({}, [], [])
     random = np.random.default_rng(_SEED)
     chosen_RS = random.integers(len(seeds), size=(1 + RESAMPLES, len(seeds)))
     chosen_RS[0] = np.arange(len(seeds))
@@ -60,7 +69,7 @@ def final_scores(records: Iterable[Record], task: str) -> dict[str, Scores]:
         for system in systems:
             by_seed_RS = np.stack([_scores(items[system, language, seed], times_RN) for seed in seeds], axis=1)
             total[system] += np.take_along_axis(by_seed_RS, chosen_RS, axis=1).mean(axis=1) / len(languages)
-    return total
+    return FinalScores(total, languages, seeds)
 
 
 def shares_of_base(scores: Mapping[str, Scores]) -> dict[str, Interval]:
@@ -69,10 +78,13 @@ def shares_of_base(scores: Mapping[str, Scores]) -> dict[str, Interval]:
     return {system: Interval.of(found_R / base_R) for system, found_R in scores.items()}
 
 
-def mean_over(values: Mapping[tuple[str, int], float]) -> Interval:
-    """Mean of values by language and seed, resampled over both."""
-    languages, seeds = (sorted({key[place] for key in values}) for place in range(2))  # type: ignore[type-var]
-    table_LS = np.array([[values[language, seed] for seed in seeds] for language in languages])  # type: ignore[index]
+def mean_over(values: Mapping[tuple[str, int], float]) -> Interval | None:
+    """Mean by language and seed, over the seeds that all languages have, resampled over both; None without one."""
+    languages = sorted({language for language, _ in values})
+    seeds = sorted({seed for _, seed in values if all((language, seed) in values for language in languages)})
+    if not seeds:
+        return None
+    table_LS = np.array([[values[language, seed] for seed in seeds] for language in languages])
     random = np.random.default_rng(_SEED)
     found_R = np.empty(1 + RESAMPLES)
     found_R[0] = table_LS.mean()

@@ -1,6 +1,5 @@
 """One page on a comparison for a reader with two minutes: the question, a picture, a table, and what it means."""
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,11 +9,10 @@ from benchmarks.initialisation.intervals import Interval, final_scores, mean_ove
 from benchmarks.pages import markdown
 from lingraft.comparison.plan import MASKED
 from lingraft.config.systems import System
-from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
+from lingraft.reports.paper.efficiency import NEAR_MAXIMAL, informative
 
-INFORMATIVE = 0.05
-"""How much better than the trivial answer BL_BASE must be from `overlap`, for a language to count in a task."""
 _NONE = "–"
+_NOTHING = "Nothing can be compared yet: there are no scores of `BL_BASE` from this start above the trivial answer."
 
 
 def summary(found: dict[str, Any], picture: str, details: str) -> str:
@@ -40,9 +38,11 @@ def summary(found: dict[str, Any], picture: str, details: str) -> str:
     for start in Start:
         if its := [record for record in records if record["start"] == start]:
             parts += [f"## Rows that start from {NAMES[start]}", _table(its, records, tasks)]
+            if left_out := [*_left_out(its, tasks)]:
+                parts += [
+                    f"Not counted, since `BL_BASE` is hardly better than the trivial answer: {'; '.join(left_out)}."
+                ]
     parts += [_LEGEND]
-    if left_out := [*_left_out(records, tasks)]:
-        parts += ["Not counted, since `BL_BASE` is hardly better than the trivial answer: " + "; ".join(left_out) + "."]
     return "\n\n".join([*parts, f"Every number by language, and all settings: [details]({details})."]) + "\n"
 
 
@@ -50,7 +50,8 @@ _LEGEND = (
     "Final score in percent; its share of `BL_BASE`'s from the same start; and how many times less compute than "
     f"`BL_BASE` from `overlap` it takes to {NEAR_MAXIMAL:.0%} of that one's final score, the alignment included. In "
     "parentheses 95% intervals: of scores and shares by bootstrap over pretraining seeds and test items, of compute "
-    "over languages and seeds. All are means over the languages that a task counts in."
+    "over languages and seeds. All are means over the languages that a task counts in, which scores are not resampled "
+    "over; with one seed or few, intervals are too narrow."
 )
 
 
@@ -60,68 +61,67 @@ def _tasks(records: Sequence[Record]) -> list[str]:
     return sorted(found, key=lambda task: (task == MASKED, task))
 
 
-def _informative(records: Sequence[Record], task: str) -> list[str]:
-    """Languages in which the standard way learns something that the task shows."""
-    references = [
-        record
-        for record in records
-        if (record["start"], record["system"]) == (Start.OVERLAP, System.BL_BASE) and task in record["scores"]
-    ]
-    found = dict.fromkeys(record["language"] for record in references)
-    return [
-        language
-        for language in found
-        if all(
-            record["scores"][task][-1] >= record["trivial"][task] + INFORMATIVE
-            for record in references
-            if record["language"] == language
-        )
-    ]
+def _informative(its: Sequence[Record], task: str) -> list[str]:
+    """Languages in which the standard way, from the same start and with every seed, learns what the task shows."""
+    found: dict[str, bool] = {}
+    for record in its:
+        if record["system"] == System.BL_BASE and task in record["scores"] and task in record.get("trivial", {}):
+            says = informative(record["scores"][task][-1], record["trivial"][task])
+            found[record["language"]] = found.get(record["language"], True) and says
+    return [language for language, says in found.items() if says]
 
 
 def _table(its: Sequence[Record], records: Sequence[Record], tasks: Sequence[str]) -> str:
     columns = {}
     for task in tasks:
-        languages = _informative(records, task)
-        counted = [record for record in its if record["language"] in languages]
-        scores = final_scores(counted, task)
-        if System.BL_BASE in scores:
-            times = _times(counted, records, task)
-            columns[f"{task} ({', '.join(languages)})"] = scores, shares_of_base(scores), times
+        languages = _informative(its, task)
+        scores = final_scores([record for record in its if record["language"] in languages], task)
+        if System.BL_BASE in scores.by_system:
+            counted = [one for one in its if one["language"] in scores.languages and one["seed"] in scores.seeds]
+            title = f"{task} ({', '.join(scores.languages)}; {counted_seeds(len(scores.seeds))})"
+            columns[title] = scores.by_system, shares_of_base(scores.by_system), _times(counted, records, task)
     rows = []
     for system in map(str, SYSTEMS):
         cells = []
-        for scores, shares, times in columns.values():
-            if system not in scores:
+        for by_system, shares, times in columns.values():
+            if system not in by_system:
                 cells.append(_NONE)
                 continue
-            score = _percent(Interval.of(scores[system]), ".1f")
+            score = _percent(Interval.of(by_system[system]), ".1f")
             share = "" if system == System.BL_BASE else f"; {_percent(shares[system], '.0f')}"
             cells.append(f"{score}{share}; {times.get(system, _NONE)}")
         if any(cell != _NONE for cell in cells):
             rows.append([system, *cells])
-    return markdown(["system", *columns], rows, left=1 + len(columns))
+    return markdown(["system", *columns], rows, left=1 + len(columns)) if columns else _NOTHING
+
+
+def counted_seeds(count: int) -> str:
+    """Say how many seeds there are."""
+    return f"{count} seed" + "s" * (count > 1)
 
 
 def _times(its: Sequence[Record], records: Sequence[Record], task: str) -> dict[str, str]:
-    """How many times less compute each system takes, in words where it does not get there."""
+    """How many times less compute each system takes, or why there is no such number."""
     costs = {
         language: Costs([record for record in records if record["language"] == language], task)
         for language in {record["language"] for record in its}
     }
     found = {}
     for system in dict.fromkeys(record["system"] for record in its):
-        values = {
-            (record["language"], record["seed"]): costs[record["language"]].times_less(record)
-            for record in its
-            if record["system"] == system
-        }
-        known = {key: value for key, value in values.items() if value is not None}
-        missed = sum(value == 0 or math.isinf(value) for value in known.values())
-        if missed:
-            found[system] = f"not reached in {missed} of {len(known)}"
-        elif known:
-            mean = mean_over(known)
+        values: dict[tuple[str, int], float] = {}
+        reasons: list[str] = []
+        for record in its:
+            ratio = costs[record["language"]].speed_up(record) if record["system"] == system else None
+            if isinstance(ratio, str):
+                reasons.append(ratio)
+            elif ratio is not None:
+                values[record["language"], record["seed"]] = ratio
+        if reasons:
+            count = len(values) + len(reasons)
+            found[system] = "; ".join(
+                f"{reason} in {reasons.count(reason)} of {count}" for reason in sorted({*reasons})
+            )
+        elif mean := mean_over(values):
             found[system] = f"{mean.value:.1f}x ({mean.low:.1f} to {mean.high:.1f})"
     return found
 
@@ -131,8 +131,10 @@ def _percent(interval: Interval, form: str) -> str:
     return f"{value}% ({low} to {high})"
 
 
-def _left_out(records: Sequence[Record], tasks: Sequence[str]) -> Iterator[str]:
+def _left_out(its: Sequence[Record], tasks: Sequence[str]) -> Iterator[str]:
+    references = [record for record in its if record["system"] == System.BL_BASE]
     for task in tasks:
-        judged = dict.fromkeys(record["language"] for record in records if task in record["scores"])
-        if absent := [language for language in judged if language not in _informative(records, task)]:
+        languages = _informative(its, task)
+        judged = dict.fromkeys(record["language"] for record in references if task in record["scores"])
+        if absent := [language for language in judged if language not in languages]:
             yield f"{task} in {', '.join(absent)}"

@@ -30,7 +30,7 @@ def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
     [(batch, machine)] = found["machine"].items()
     versions = ", ".join(f"{name} {version}" for name, version in machine.items() if name not in ("device", "kind"))
     parts = [
-        "# Training speed and memory",
+        "# Training speed and memory" + (", modern encoders" if _family(cells) else ""),
         f"`python -m benchmarks.training_speed{_family(cells)}` on {machine['device']}; {versions}; {batch}.",
         "Trainer is `transformers.Trainer` with the recipe of run_mlm (run_glue for finetuning), at the fastest of the "
         "settings that were tried, no dropout on either side, equal shape, batch, length and clipping. A "
@@ -40,8 +40,9 @@ def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
         f"Trainer from memory. Code measured: {_commits(cells, found)}.",
         "## Tokens a second",
         _speed(cells, found),
-        "FLOPs are the paper's (A1, A3, A4; finetuning by A1 without a head), so the FLOP ratio says what fewer layers "
-        "alone would give"
+        "FLOPs are the paper's (A1, A3, A4; finetuning by A1 without a head), "
+        + ("with pre-norm layers counted by their own widths and windows, " if _family(cells) else "")
+        + "so the FLOP ratio says what fewer layers alone would give"
         + ("." if _family(cells) else "; away from the base shape it is the aim.")
         + "".join(said for part, (_, said) in _MORE_PEERS.items() if found.get(part)),
         "## Share of the machine's matrix-multiplication peak",

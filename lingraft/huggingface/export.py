@@ -184,7 +184,7 @@ def _parity_batch(encoder: Encoder) -> tuple[Tensor, Tensor, Tensor | None]:
     """Rows of random pieces, from a long input down to one piece, all but one padded; pairs if there are segments.
 
     Padding stands at the end only: transformers' RoBERTa counts positions by what is no padding. The longest row is of
-    `_LONGEST_ROW` tokens at most, several windows of local attention: logits of 8,192 tokens would take gigabytes.
+    `_LONGEST_ROW` tokens at most, several windows of local attention: logits of 8,192 tokens would take 13 GB.
     """
     shape = encoder.shape
     longest = min(shape.block_tokens, _LONGEST_ROW)

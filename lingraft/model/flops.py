@@ -92,7 +92,7 @@ class UpdateShape:
         """One update of the embeddings over a frozen body (equation A3).
 
         The equation counts attention's backward pass like that of frozen matrices, once the forward pass; it takes
-        twice that, trained or not: 8% more in all at 128 tokens and width 64, 21% at 2,048 and 256.
+        twice that, trained or not: 21% more in all for 12 modern layers of 256, 8,000 pieces and 2,048 tokens.
         """
         return self.batch_blocks * (2 * self._pass() + 2 * self._head + self.mask_rate * self._projection)
 

@@ -150,7 +150,7 @@ def test_intervals_cover_what_seeds_and_items_leave_open_and_resample_all_system
     noise = random.integers(0, 10, size=(2, 400))
     base = [judged("BL_BASE", seed, noise[seed].tolist()) for seed in (0, 1)]
     half = [judged("MINIJOINT", seed, (noise[seed] // 2).tolist()) for seed in (0, 1)]
-    scores = intervals.final_scores([*base, *half], "pos")
+    scores = intervals.final_scores([*base, *half], "pos").by_system
     measured = intervals.Interval.of(scores["BL_BASE"])
     assert measured.value == pytest.approx(noise.mean() / 10)
     assert measured.low < measured.value < measured.high
@@ -165,8 +165,10 @@ def test_intervals_cover_what_seeds_and_items_leave_open_and_resample_all_system
 def test_intervals_are_over_languages_that_all_systems_have() -> None:
     only_base = judged("BL_BASE", 0, [9] * 50, language="tr")
     both = [judged(system, 0, [5] * 50) for system in ("BL_BASE", "MINIJOINT")]
-    assert intervals.final_scores([only_base, *both], "pos")["BL_BASE"][0] == pytest.approx(0.5)
-    assert intervals.final_scores([only_base], "other") == {}
+    found = intervals.final_scores([only_base, *both, judged("BL_BASE", 1, [9] * 50)], "pos")
+    assert found.by_system["BL_BASE"][0] == pytest.approx(0.5)
+    assert (found.languages, found.seeds) == (["de"], [0])
+    assert intervals.final_scores([only_base], "other").by_system == {}
 
 
 def test_a_mean_over_languages_and_seeds_is_as_sure_as_they_agree() -> None:
@@ -174,6 +176,8 @@ def test_a_mean_over_languages_and_seeds_is_as_sure_as_they_agree() -> None:
     assert alike == (2, 2, 2)
     apart = intervals.mean_over({("de", 1): 1.0, ("de", 2): 1.0, ("tr", 1): 3.0, ("tr", 2): 3.0})
     assert apart == (2, 1, 3)
+    assert intervals.mean_over({("de", 1): 1.0, ("tr", 1): 3.0, ("de", 2): 9.0}) == (2, 1, 3)
+    assert intervals.mean_over({("de", 2): 1.0, ("tr", 1): 3.0}) is None
 
 
 def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> None:
@@ -193,9 +197,9 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     sizes = {"layers": 6, "depth": 2}
     text = summary({"records": records, "sizes": sizes}, "curves.png", "all.md")
     rows = {cells[1].strip(): cells[2].strip() for line in text.splitlines() if len(cells := line.split("|")) > 2}
-    assert rows["system"] == "pos (de, tr)"
+    assert rows["system"] == "pos (de, tr; 1 seed)"
     assert rows["BL_BASE"] == "60.0% (60.0 to 60.0); 1.0x (1.0 to 1.0)"
     assert rows["MINIJOINT"] == "60.0% (60.0 to 60.0); 100% (100 to 100); 1.8x (1.8 to 1.8)"
-    assert rows["MINIPOST"] == "30.0% (30.0 to 30.0); 50% (50 to 50); not reached in 2 of 2"
+    assert rows["MINIPOST"] == "30.0% (30.0 to 30.0); 50% (50 to 50); never reached in 2 of 2"
     assert "hardly better than the trivial answer: pos in ar." in text
     assert "(all.md)" in text
