@@ -60,19 +60,20 @@ class Costs:
 
         0 where it was not reached; None where it is not known.
         """
-        spent, reference = self.reached(record), self._references.get(record["seed"])
-        if spent is None or reference is None:
-            return None
-        theirs = self.reached(reference)
+        spent, theirs = self._both_reached(record)
         return None if theirs is None or not spent else theirs / spent
 
     def speed_up(self, record: Record) -> float | str | None:
         """Return how many times less that is, or why there is no such number; None where it is not known."""
-        spent, reference = self.reached(record), self._references.get(record["seed"])
-        theirs = self.reached(reference) if reference else None
+        spent, theirs = self._both_reached(record)
         return None if spent is None or theirs is None else speed_up(spent, theirs)
 
     def times_less_than_whole(self, record: Record) -> float | None:
         """How many times less that is than what standard adaptation from `overlap` spends until its end."""
         spent, reference = self.reached(record), self._references.get(record["seed"])
         return float(reference["flops"][-1] / spent) if spent and reference else None
+
+    def _both_reached(self, record: Record) -> tuple[float | None, float | None]:
+        """FLOPs to the near-maximal score, of a record and of its reference."""
+        reference = self._references.get(record["seed"])
+        return self.reached(record), self.reached(reference) if reference else None

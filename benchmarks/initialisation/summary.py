@@ -10,6 +10,7 @@ from benchmarks.pages import markdown
 from lingraft.comparison.plan import MASKED
 from lingraft.config.systems import System
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL, informative
+from lingraft.tables import counted
 
 _NONE = "–"
 _NOTHING = "Nothing can be compared yet: there are no scores of `BL_BASE` from this start above the trivial answer."
@@ -77,9 +78,9 @@ def _table(its: Sequence[Record], records: Sequence[Record], tasks: Sequence[str
         languages = _informative(its, task)
         scores = final_scores([record for record in its if record["language"] in languages], task)
         if System.BL_BASE in scores.by_system:
-            counted = [one for one in its if one["language"] in scores.languages and one["seed"] in scores.seeds]
-            title = f"{task} ({', '.join(scores.languages)}; {counted_seeds(len(scores.seeds))})"
-            columns[title] = scores.by_system, shares_of_base(scores.by_system), _times(counted, records, task)
+            compared = [one for one in its if one["language"] in scores.languages and one["seed"] in scores.seeds]
+            title = f"{task} ({', '.join(scores.languages)}; {counted(len(scores.seeds), 'seed')})"
+            columns[title] = scores.by_system, shares_of_base(scores.by_system), _times(compared, records, task)
     rows = []
     for system in map(str, SYSTEMS):
         cells = []
@@ -93,11 +94,6 @@ def _table(its: Sequence[Record], records: Sequence[Record], tasks: Sequence[str
         if any(cell != _NONE for cell in cells):
             rows.append([system, *cells])
     return markdown(["system", *columns], rows, left=1 + len(columns)) if columns else _NOTHING
-
-
-def counted_seeds(count: int) -> str:
-    """Say how many seeds there are."""
-    return f"{count} seed" + "s" * (count > 1)
 
 
 def _times(its: Sequence[Record], records: Sequence[Record], task: str) -> dict[str, str]:

@@ -23,8 +23,9 @@ from lingraft.model.heads import mlm_head_layers
 from lingraft.model.kernels.attention import AttentionSettings
 from lingraft.model.kernels.compiled import compiled
 from lingraft.model.kernels.cpu import trains_by_kernel
+from lingraft.model.kernels.layer import training_layer
 from lingraft.model.kernels.operations import ACTIVATIONS, LayerSettings
-from lingraft.model.kernels.post_norm import PostNormWeights, post_norm_layer
+from lingraft.model.kernels.post_norm import POST_NORM, PostNormWeights
 from lingraft.model.pre_norm import Attention, PreNormLayer, layer_norm
 
 INITIAL_STD = 0.02
@@ -78,7 +79,7 @@ class Layer(nn.Module):
         attention = AttentionSettings.drawn(self.attention_heads, self._dropout_rate, visible_B11T)
         modules = self.qkv, self.attention_out, self.attention_norm, self.up, self.down, self.output_norm
         weights = PostNormWeights(*(tensor for module in modules for tensor in (module.weight, module.bias)))
-        return post_norm_layer(settings, attention, hidden_BTD, weights)
+        return training_layer(POST_NORM, settings, attention, hidden_BTD, weights)
 
     @property
     def _dropout_rate(self) -> float:

@@ -11,10 +11,11 @@ from torch.nn import functional as F
 
 from lingraft.config.encoder import EncoderShape, PreNorm
 from lingraft.model.flops import LOCAL_BLOCKS
-from lingraft.model.kernels.attention import AttentionSettings, neighbourhoods
+from lingraft.model.kernels.attention import AttentionSettings, in_blocks, neighbourhoods
 from lingraft.model.kernels.cpu import trains_by_kernel
+from lingraft.model.kernels.layer import training_layer
 from lingraft.model.kernels.operations import ACTIVATIONS, LayerSettings
-from lingraft.model.kernels.pre_norm import PreNormWeights, pre_norm_layer
+from lingraft.model.kernels.pre_norm import PRE_NORM, PreNormWeights
 
 
 class Attention(NamedTuple):
@@ -67,12 +68,7 @@ class Attention(NamedTuple):
         batch, heads, tokens, width = query_BHTK.shape
         blocks = -(-tokens // self.block)
         assert self.visible is not None
-        padded_BHTK = F.pad(query_BHTK, (0, 0, 0, blocks * self.block - tokens))
-        query = padded_BHTK.view(batch, heads, blocks, self.block, width).transpose(1, 2).flatten(0, 1)
-        key, value = (
-            neighbourhoods(each, self.block, dim=2).permute(0, 2, 1, 4, 3).flatten(0, 1)
-            for each in (key_BHTK, value_BHTK)
-        )
+        query, key, value = (each.flatten(0, 1) for each in in_blocks(query_BHTK, key_BHTK, value_BHTK, self.block))
         visible = self.visible.expand(batch, -1, -1, -1, -1).flatten(0, 1)
         mixed = F.scaled_dot_product_attention(query, key, value, visible, dropout)
         mixed_BNHCK = mixed.view(batch, blocks, heads, self.block, width)
@@ -126,7 +122,7 @@ class PreNormLayer(nn.Module):
         )
         modules = self.attention_norm, self.qkv, self.attention_out, self.feedforward_norm, self.up, self.down
         tensors: list[Any] = [getattr(module, name, None) for module in modules for name in ("weight", "bias")]
-        return pre_norm_layer(settings, of_attention, hidden_BTD, PreNormWeights(*tensors))
+        return training_layer(PRE_NORM, settings, of_attention, hidden_BTD, PreNormWeights(*tensors))
 
     @property
     def _dropout_rate(self) -> float:

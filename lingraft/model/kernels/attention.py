@@ -125,6 +125,16 @@ def neighbourhoods(hidden: Tensor, block: int, dim: int) -> Tensor:
     return padded.unfold(dim, LOCAL_BLOCKS * block, block)
 
 
+def in_blocks(query_BHTK: Tensor, key_BHTK: Tensor, value_BHTK: Tensor, block: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries in blocks (B, G, H, C, K), and the keys and values of each block's neighbourhood (B, G, H, 3C, K)."""
+    batch, heads, tokens, width = query_BHTK.shape
+    groups = -(-tokens // block)
+    padded_BHTK = F.pad(query_BHTK, (0, 0, 0, groups * block - tokens))
+    query = padded_BHTK.view(batch, heads, groups, block, width).transpose(1, 2)
+    key, value = (neighbourhoods(each, block, dim=2).permute(0, 2, 1, 4, 3) for each in (key_BHTK, value_BHTK))
+    return query, key, value
+
+
 def attend(packed_3BHTK: Tensor, attention: AttentionSettings) -> tuple[Tensor, Tensor | None]:
     """Mixed values (B, T, H, K), and `SavedAttention.shares`."""
     if uses_torch_kernel(packed_3BHTK, attention):
@@ -228,14 +238,8 @@ def _grouped(packed_3BHTK: Tensor, block: int | None) -> tuple[Tensor, Tensor, T
     query_BHTK, key_BHTK, value_BHTK = packed_3BHTK
     if block is None:
         return query_BHTK[:, None], key_BHTK[:, None], value_BHTK[:, None]
-    batch, heads, tokens, width = query_BHTK.shape
-    groups = -(-tokens // block)
-    padded_BHTK = F.pad(query_BHTK, (0, 0, 0, groups * block - tokens))
-    query = padded_BHTK.view(batch, heads, groups, block, width).transpose(1, 2).contiguous()
-    key, value = (
-        neighbourhoods(each, block, dim=2).permute(0, 2, 1, 4, 3).contiguous() for each in (key_BHTK, value_BHTK)
-    )
-    return query, key, value
+    query, key, value = in_blocks(query_BHTK, key_BHTK, value_BHTK, block)
+    return query.contiguous(), key.contiguous(), value.contiguous()
 
 
 def _summed(found_BGHSK: Tensor) -> Tensor:

@@ -1,14 +1,12 @@
-"""A post-norm layer in training on a CPU: forward and backward pass as one autograd function.
+"""A post-norm layer in training on a CPU: its forward and its backward pass.
 
 Legend: N = B x T tokens, D width, F feed-forward, O outputs and I inputs of a matrix.
 """
 
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from lingraft.model.kernels.attention import (
     AttentionSettings,
@@ -17,10 +15,9 @@ from lingraft.model.kernels.attention import (
     self_attention,
     self_attention_backward,
 )
-from lingraft.model.kernels.cpu import compute_dtype
+from lingraft.model.kernels.layer import LayerKernel
 from lingraft.model.kernels.operations import (
     LayerSettings,
-    cast_weights,
     dropout,
     dropout_backward,
     norm,
@@ -66,46 +63,6 @@ class _Saved(NamedTuple):
     second_ND: Tensor
     second_mean_N1: Tensor
     second_rstd_N1: Tensor
-
-
-def post_norm_layer(
-    settings: LayerSettings, attention: AttentionSettings, hidden_BTD: Tensor, weights: PostNormWeights
-) -> Tensor:
-    """Hidden states (B, T, D) after a layer; weights that need gradients get them."""
-    found_BTD: Tensor = _PostNormLayer.apply(settings, attention, hidden_BTD, *weights)  # type: ignore[no-untyped-call]
-    return found_BTD
-
-
-class _PostNormLayer(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, settings: LayerSettings, attention: AttentionSettings, hidden_BTD: Tensor, *parameters: Tensor
-    ) -> Tensor:
-        number_format = compute_dtype(hidden_BTD)
-        weights = cast_weights(PostNormWeights(*parameters), number_format)
-        with torch.autocast(hidden_BTD.device.type, enabled=False):
-            out_ND, of_attention, saved = _forward(settings, attention, hidden_BTD, weights, number_format)
-        if not any(ctx.needs_input_grad[3:]):
-            of_attention = of_attention.of_frozen(attention)
-            saved = saved._replace(between_ND=None, activated_NF=None)
-        ctx.settings, ctx.attention = settings, attention
-        ctx.save_for_backward(*of_attention, *saved, *weights)
-        return out_ND.view_as(hidden_BTD)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, above_BTD: Tensor) -> tuple[Tensor | None, ...]:
-        tensors = iter(ctx.saved_tensors)  # once only: checkpointing computes them at the first look
-        found = _backward(
-            settings=ctx.settings,
-            attention=ctx.attention,
-            above_BTD=above_BTD,
-            of_attention=SavedAttention(*islice(tensors, len(SavedAttention._fields))),
-            saved=_Saved(*islice(tensors, len(_Saved._fields))),
-            weights=PostNormWeights(*tensors),
-            wanted=ctx.needs_input_grad[2:],
-        )
-        return None, None, *found
 
 
 def _forward(
@@ -185,3 +142,12 @@ def _backward(
     )
     to_hidden_BTD = to_first_ND.add_(to_entering_ND).view_as(above_BTD) if wanted[0] else None
     return to_hidden_BTD, *to_attention, *to_attention_norm, *to_up, *to_down, *to_output_norm
+
+
+POST_NORM = LayerKernel(
+    weights=PostNormWeights,
+    saved=_Saved,
+    of_weights=("between_ND", "activated_NF"),
+    forward=_forward,
+    backward=_backward,
+)

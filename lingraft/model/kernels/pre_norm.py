@@ -1,14 +1,12 @@
-"""A pre-norm layer with GeGLU in training on a CPU: forward and backward pass as one autograd function.
+"""A pre-norm layer with GeGLU in training on a CPU: its forward and its backward pass.
 
 Legend: N = B x T tokens, D width, F feed-forward, O outputs and I inputs of a matrix.
 """
 
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from lingraft.model.kernels.attention import (
     AttentionSettings,
@@ -17,10 +15,10 @@ from lingraft.model.kernels.attention import (
     self_attention,
     self_attention_backward,
 )
-from lingraft.model.kernels.cpu import apply_dropout_, compute_dtype
+from lingraft.model.kernels.cpu import apply_dropout_
+from lingraft.model.kernels.layer import LayerKernel
 from lingraft.model.kernels.operations import (
     LayerSettings,
-    cast_weights,
     dropout,
     dropout_backward,
     norm,
@@ -69,46 +67,6 @@ class _Saved(NamedTuple):
     up_N2F: Tensor
     activated_NF: Tensor
     keep_gated_NF: Tensor | None
-
-
-def pre_norm_layer(
-    settings: LayerSettings, attention: AttentionSettings, hidden_BTD: Tensor, weights: PreNormWeights
-) -> Tensor:
-    """Hidden states (B, T, D) after a layer, not normalised; weights that need gradients get them."""
-    found_BTD: Tensor = _PreNormLayer.apply(settings, attention, hidden_BTD, *weights)  # type: ignore[no-untyped-call]
-    return found_BTD
-
-
-class _PreNormLayer(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, settings: LayerSettings, attention: AttentionSettings, hidden_BTD: Tensor, *parameters: Any
-    ) -> Tensor:
-        number_format = compute_dtype(hidden_BTD)
-        weights = cast_weights(PreNormWeights(*parameters), number_format)
-        with torch.autocast(hidden_BTD.device.type, enabled=False):
-            out_ND, of_attention, saved = _forward(settings, attention, hidden_BTD, weights, number_format)
-        if not any(ctx.needs_input_grad[3:]):
-            of_attention = of_attention.of_frozen(attention)
-            saved = saved._replace(narrow_ND=None)
-        ctx.settings, ctx.attention = settings, attention
-        ctx.save_for_backward(*of_attention, *saved, *weights)
-        return out_ND.view_as(hidden_BTD)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, above_BTD: Tensor) -> tuple[Tensor | None, ...]:
-        tensors = iter(ctx.saved_tensors)  # once only: checkpointing computes them at the first look
-        found = _backward(
-            settings=ctx.settings,
-            attention=ctx.attention,
-            above_BTD=above_BTD,
-            of_attention=SavedAttention(*islice(tensors, len(SavedAttention._fields))),
-            saved=_Saved(*islice(tensors, len(_Saved._fields))),
-            weights=PreNormWeights(*tensors),
-            wanted=ctx.needs_input_grad[2:],
-        )
-        return None, None, *found
 
 
 def _forward(
@@ -216,3 +174,8 @@ def _gated_backward(
     torch.mul(to_gated_NF, saved.activated_NF, out=to_gate_NF)
     to_entered_NF.copy_(settings.activation.backward(to_gated_NF.mul_(gate_NF), entered_NF))
     return to_up_N2F, to_down
+
+
+PRE_NORM = LayerKernel(
+    weights=PreNormWeights, saved=_Saved, of_weights=("narrow_ND",), forward=_forward, backward=_backward
+)
