@@ -1,7 +1,8 @@
 """`python -m benchmarks.transfer_data --data DIR --out DIR`: the data folder that recipes/transfer.toml reads.
 
-It has samples of the corpora, so that reading them takes less time than training; the tasks' files, as links; and pages
-of LibreOffice's help with their topics, from Debian's packages, which are translations of each other.
+It has samples of the corpora, so that reading them takes less time than training; the tasks' files, as links, of XNLI
+and PAN-X in halves, since there are no others to develop and to test by; and pages of LibreOffice's help with their
+topics, from Debian's packages, which are translations of each other.
 """
 
 import argparse
@@ -24,6 +25,8 @@ SOURCE_MB, TARGET_MB = 60, 16
 _SPLIT = Split(dev_share=0.1, test_share=0.2)
 """The demo's, of whose pages the same ones test."""
 _HELP = "help"
+_HALVED = {"xnli": "\n", "panx": "\n\n"}
+"""Folders of examples whose development files are halved, with what stands between two examples."""
 _FEWEST_LETTERS = 40
 """Letters that a page needs; shorter ones are lists of links."""
 
@@ -41,10 +44,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     (given.out / "eval").mkdir(parents=True, exist_ok=True)
     for folder in sorted((given.data / "eval").iterdir()):
         link = given.out / "eval" / folder.name
-        if folder.name != _HELP and not link.exists():
+        if folder.name in _HALVED:
+            write_halves(folder, recipe, link, _HALVED[folder.name])
+        elif folder.name != _HELP and not link.exists():
             link.symlink_to(folder.resolve())
     for language in (recipe.source, *recipe.task("help-topic").languages):
         write_topics(language, given.out / "eval" / _HELP, with_training=language == recipe.source)
+
+
+def write_halves(folder: Path, recipe: Recipe, out: Path, between: str) -> None:
+    """Write the first half of the source's development examples, and the second half of every language's as a test.
+
+    Translations stay in the same half, where files have them row by row.
+
+    Args:
+        folder: files `dev-<language>.tsv`, some with files for training; others are linked.
+        recipe: whose languages are wanted; what a language has no file for is left out.
+        out: folder that is made.
+        between: what stands between two examples.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    for language in recipe.languages:
+        if not (file := folder / f"dev-{language}.tsv").exists():
+            continue
+        examples = file.read_text(encoding="utf-8").strip("\n").split(between)
+        middle = len(examples) // 2
+        write_text(out / f"test-{language}.tsv", between.join(examples[middle:]) + "\n")
+        if language == recipe.source:
+            write_text(out / file.name, between.join(examples[:middle]) + "\n")
+    for file in folder.glob("train-*.tsv"):
+        if not (link := out / file.name).exists():
+            link.symlink_to(file.resolve())
 
 
 def write_topics(language: str, out: Path, with_training: bool) -> None:

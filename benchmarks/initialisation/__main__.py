@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.initialisation import table
-from benchmarks.initialisation.arms import SYSTEMS, WHOLE, Resources, Start, compared
+from benchmarks.initialisation.arms import SYSTEMS, WHOLE, WITHOUT_CURVES, Resources, Start, compared
 from benchmarks.initialisation.page import page, tasks_of
 from benchmarks.initialisation.picture import drawing
 from benchmarks.initialisation.resources import dictionary, write_lines, write_pairs
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out = given.out.resolve()
     recipe = _recipe(given, out)
     resources = _resources(recipe, given, out)
-    comparison = compared(recipe, given.starts, given.systems, given.seeds, resources)
+    comparison = compared(recipe, given.starts, given.systems, given.seeds, resources, given.without_curves)
     json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
     picture = markdown.with_suffix(".png")
     if given.summary and given.summary.resolve().parent != markdown.resolve().parent:
@@ -129,6 +129,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TASK",
         help="a task whose test examples are translations row by row, as XNLI's are: alignment is measured over their "
         "first texts; absent: over paragraphs, or shared pieces",
+    )
+    parser.add_argument(
+        "--without-curves",
+        nargs="*",
+        default=WITHOUT_CURVES,
+        metavar="TASK",
+        help=f"tasks judged before and after adaptation only; {', '.join(WITHOUT_CURVES)} if absent",
     )
     parser.add_argument("--quick", action="store_true", help="models of a few thousand parameters, to try the command")
     parser.add_argument("--json", type=Path, help="OUT/initialisation.json.xz if absent")

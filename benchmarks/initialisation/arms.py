@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from lingraft.comparison.plan import Arm, Comparison, comparison_of_arms
+from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, comparison_of_arms
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe
@@ -18,6 +18,8 @@ WHOLE = "MINIJOINT, whole"
 """MINIJOINT's primary, adapted over all of its layers: what is lost to its further head, not to the mini-model."""
 SYSTEMS = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT, PROGRESSIVE, WHOLE)
 """Names of what can be compared."""
+WITHOUT_CURVES = (MASKED, ALIGNMENT)
+"""Tasks that are evaluated before and after adaptation only, unless others are asked for."""
 _EARLY = (0.02, 0.06, 0.16)
 _PARTS = 3
 """Checkpoints: after these shares of the updates, where curves are steep, and at equal distances."""
@@ -52,7 +54,12 @@ Resources = Mapping[Start, Mapping[str, Path]]
 
 
 def compared(
-    recipe: Recipe, starts: Iterable[Start], systems: Sequence[str], seeds: Sequence[int], resources: Resources
+    recipe: Recipe,
+    starts: Iterable[Start],
+    systems: Sequence[str],
+    seeds: Sequence[int],
+    resources: Resources,
+    without_curves: Iterable[str] = WITHOUT_CURVES,
 ) -> Comparison:
     """Plan the comparison.
 
@@ -62,6 +69,7 @@ def compared(
         systems: of `SYSTEMS`.
         seeds: of pretraining and adaptation; each pretrains primaries of its own.
         resources: dictionaries and sentence pairs.
+        without_curves: tasks that are evaluated before and after adaptation only.
     """
     sized = _with_mini(recipe)
     arms = [
@@ -73,7 +81,7 @@ def compared(
     ]
     made = comparison_of_arms(sized, arms)
     primaries = tuple(replace(one, task_layers=(one.layers,)) for one in made.primaries)
-    return replace(made, primaries=primaries, measures_alignment=True, unlabelled_curves=False)
+    return replace(made, primaries=primaries, measures_alignment=True, without_curves=frozenset(without_curves))
 
 
 def _with_mini(recipe: Recipe) -> Recipe:

@@ -158,8 +158,8 @@ class Comparison:
     primaries: tuple[PlannedPrimary, ...]
     measures_alignment: bool = False
     """Whether languages are evaluated on `ALIGNMENT` as well."""
-    unlabelled_curves: bool = True
-    """Whether masked tokens and `ALIGNMENT` are measured at every checkpoint; else at the first and the last one."""
+    without_curves: frozenset[str] = frozenset()
+    """Tasks, `MASKED` and `ALIGNMENT` among them, that are evaluated at the first and the last checkpoint only."""
 
     @property
     def tasks(self) -> tuple[Task, ...]:

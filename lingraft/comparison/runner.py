@@ -128,9 +128,7 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
                 models = _finetuned_models(part.primary(arm.primary), out)
                 yield _adaptation_job(arm, language, out)
                 for measure in (MASKED, ALIGNMENT) if part.measures_alignment else (MASKED,):
-                    yield _language_evaluation(
-                        arm, models.restricted_to(measure), language, out, only_ends=not part.unlabelled_curves
-                    )
+                    yield _language_evaluation(part, arm, models.restricted_to(measure), language, out)
         for task in part.tasks:
             yield from _task_jobs(part, task, out)
 
@@ -178,7 +176,7 @@ def _adaptation_job(arm: Arm, language: str, out: Path) -> Job:
     )
 
 
-def _language_evaluation(arm: Arm, models: FinetunedModels, language: str, out: Path, only_ends: bool = False) -> Job:
+def _language_evaluation(part: Comparison, arm: Arm, models: FinetunedModels, language: str, out: Path) -> Job:
     aligned = models.only == ALIGNMENT
     return ArmEvaluation(
         recipe=arm.recipe,
@@ -188,7 +186,7 @@ def _language_evaluation(arm: Arm, models: FinetunedModels, language: str, out: 
         curve=_adaptation_dir(arm, language, out),
         language=language,
         reference=models.output_dir(_evaluations_dir(arm.primary, out)) if aligned else None,
-        only_ends=only_ends,
+        only_ends=models.only in part.without_curves,
         out=models.output_dir(_evaluations_dir(arm.name, out) / language),
     )
 
@@ -218,7 +216,7 @@ def _task_jobs(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
     for language in filter(task.covers, part.recipe.targets):
         for arm in _arms_adapting(part, language):
             models = _finetuned_models(part.primary(arm.primary), out).restricted_to(task.name)
-            yield _language_evaluation(arm, models, language, out)
+            yield _language_evaluation(part, arm, models, language, out)
 
 
 def _arms_adapting(part: Comparison, language: str) -> list[Arm]:
