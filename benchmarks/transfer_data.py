@@ -2,7 +2,8 @@
 
 It has samples of the corpora, so that reading them takes less time than training; the tasks' files, as links, of XNLI
 and PAN-X in halves, since there are no others to develop and to test by; and pages of LibreOffice's help with their
-topics, from Debian's packages, which are translations of each other.
+topics, from Debian's packages, which are translations of each other. Examples in `labels/` have labels of each target,
+to learn and to test by: what the comparison calls a ceiling.
 """
 
 import argparse
@@ -24,7 +25,7 @@ RECIPE = Path(__file__).parents[1] / "recipes" / "transfer.toml"
 SOURCE_MB, TARGET_MB = 60, 16
 _SPLIT = Split(dev_share=0.1, test_share=0.2)
 """The demo's, of whose pages the same ones test."""
-_HELP = "help"
+_HELP, _LABELS = "help", "labels"
 _HALVED = {"xnli": "\n", "panx": "\n\n"}
 """Folders of examples whose development files are halved, with what stands between two examples."""
 _FEWEST_LETTERS = 40
@@ -48,8 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             write_halves(folder, recipe, link, _HALVED[folder.name])
         elif folder.name != _HELP and not link.exists():
             link.symlink_to(folder.resolve())
+    topics = given.out / "eval" / _HELP
     for language in (recipe.source, *recipe.task("help-topic").languages):
-        write_topics(language, given.out / "eval" / _HELP, with_training=language == recipe.source)
+        write_topics(language, topics)
+    write_labels(given.data / "eval", topics, recipe, given.out / _LABELS)
 
 
 def write_halves(folder: Path, recipe: Recipe, out: Path, between: str) -> None:
@@ -67,24 +70,22 @@ def write_halves(folder: Path, recipe: Recipe, out: Path, between: str) -> None:
     for language in recipe.languages:
         if not (file := folder / f"dev-{language}.tsv").exists():
             continue
-        examples = file.read_text(encoding="utf-8").strip("\n").split(between)
-        middle = len(examples) // 2
-        write_text(out / f"test-{language}.tsv", between.join(examples[middle:]) + "\n")
+        first, second = _halves(file, between)
+        write_text(out / f"test-{language}.tsv", second)
         if language == recipe.source:
-            write_text(out / file.name, between.join(examples[:middle]) + "\n")
+            write_text(out / file.name, first)
     for file in folder.glob("train-*.tsv"):
         if not (link := out / file.name).exists():
             link.symlink_to(file.resolve())
 
 
-def write_topics(language: str, out: Path, with_training: bool) -> None:
-    """Write a language's help pages and topics as JSONL, the test split, and if wanted those of training.
+def write_topics(language: str, out: Path) -> None:
+    """Write a language's help pages and topics as JSONL, one file a split.
 
     Raises:
         TextError: the pages cannot be downloaded.
     """
-    wanted = SPLITS if with_training else ("test",)
-    files = {split: out / f"{split}-{language}.jsonl" for split in wanted}
+    files = {split: out / f"{split}-{language}.jsonl" for split in SPLITS}
     if all(file.exists() for file in files.values()):
         return
     pages = [page for page in help_documents(language, Counter()) if len(page.text) >= _FEWEST_LETTERS]
@@ -93,6 +94,32 @@ def write_topics(language: str, out: Path, with_training: bool) -> None:
         lines = (json.dumps({"text": page.text, "label": page.label}, ensure_ascii=False) for page in chosen)
         out.mkdir(parents=True, exist_ok=True)
         write_text(file, "".join(f"{line}\n" for line in lines))
+
+
+def write_labels(evaluation: Path, topics: Path, recipe: Recipe, out: Path) -> None:
+    """Write examples with labels of each target language, `<task>-train-<language>` and `<task>-test-<language>`.
+
+    Topics have files to learn by; of tags, of which a language has one file, the first half is learned.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    for language in recipe.targets:
+        if (topics / f"train-{language}.jsonl").exists():
+            for split in ("train", "test"):
+                file = topics / f"{split}-{language}.jsonl"
+                write_text(out / f"help-topic-{file.name}", file.read_text(encoding="utf-8"))
+        tagged = {"pos": f"udpos/test-{language}.tsv", "pan-x": f"panx/dev-{language}.tsv"}
+        for task, name in tagged.items():
+            if (file := evaluation / name).exists():
+                halves = _halves(file, between="\n\n")
+                for split, half in zip(("train", "test"), halves, strict=True):
+                    write_text(out / f"{task}-{split}-{language}.tsv", half)
+
+
+def _halves(file: Path, between: str) -> tuple[str, str]:
+    """Both halves of a file of examples, with what stands between two of them."""
+    examples = file.read_text(encoding="utf-8").strip("\n").split(between)
+    middle = len(examples) // 2
+    return between.join(examples[:middle]) + "\n", between.join(examples[middle:]) + "\n"
 
 
 if __name__ == "__main__":

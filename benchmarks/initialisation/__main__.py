@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.initialisation import table
+from benchmarks.initialisation import facts, table
 from benchmarks.initialisation.arms import SYSTEMS, WHOLE, WITHOUT_CURVES, Resources, Start, compared
-from benchmarks.initialisation.page import page, tasks_of
-from benchmarks.initialisation.picture import drawing
+from benchmarks.initialisation.ceilings import ceilings
+from benchmarks.initialisation.page import page, tasks_with_curves
+from benchmarks.initialisation.picture import by_start, drawing
 from benchmarks.initialisation.resources import dictionary, write_lines, write_pairs
-from benchmarks.initialisation.summary import summary
 from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_picture, write_record
 from benchmarks.paper.data import on_data
 from benchmarks.quick import quick
@@ -43,7 +43,7 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
 STARTS = (Start.OVERLAP, Start.TEXT, Start.DICTIONARY, Start.PAIRS)
 _FINETUNING_SEEDS = 1
 """Seeds of finetuning per seed of pretraining, over which tables take means: evaluations are most of the time."""
-_HIDDEN = {f"--{name}": name.upper() for name in ("data", "out", "dictionaries", "pairs", "json", "page", "summary")}
+_HIDDEN = {f"--{name}": name.upper() for name in ("data", "out", "dictionaries", "pairs", "labels", "json", "page")}
 """Words in place of paths, which are of one machine only, by option."""
 
 
@@ -57,8 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     comparison = compared(recipe, given.starts, given.systems, given.seeds, resources, given.without_curves)
     json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
     picture = markdown.with_suffix(".png")
-    if given.summary and given.summary.resolve().parent != markdown.resolve().parent:
-        raise LingraftError(f"--summary {given.summary} must be in the folder of --page {markdown}, which it links.")
     sizes = _sizes(comparison, given.lines)
     earlier = table.read(json, sizes)
     run = {
@@ -67,21 +65,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "commit": commit(),
     }
 
+    facts_at_end: dict[str, Any] = {"cut": {}, "ceilings": []}
+
     def write_results() -> None:
-        found = table.merge(earlier, run, [*table.records(comparison, out, items=given.summary is not None)], sizes)
-        write_record(json, found)
-        markdown.parent.mkdir(parents=True, exist_ok=True)
-        write_text(markdown, page(found, picture.name))
-        if given.summary:
-            write_text(given.summary, summary(found, picture.name, markdown.name))
+        new = {
+            "records": [*table.records(comparison, out, items=given.items)],
+            "primaries": [*facts.primaries(comparison, out)],
+            "settings": facts.settings(comparison),
+            **facts_at_end,
+        }
+        write_record(json, table.merge(earlier, run, new, sizes))
+        write_text(markdown, page(read_record(json), picture.name))
 
     write_results()
     for job in run_jobs([*comparison_jobs(comparison, out)]):
         if job.kind is Kind.EVALUATION:
             write_results()
+    facts_at_end |= {"cut": facts.cut_shares(comparison, out)}
+    if given.labels:
+        facts_at_end["ceilings"] = [*ceilings(comparison, out, given.labels.resolve())]
+    write_results()
     made = read_record(json)["records"]
-    if tasks := tasks_of(made):
-        write_picture(picture, drawing(made, tasks, picture.stem).png())
+    if tasks := tasks_with_curves(made):
+        write_picture(picture, drawing(by_start(made), tasks, picture.stem).png())
     print(markdown)
 
 
@@ -137,13 +143,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TASK",
         help=f"tasks judged before and after adaptation only; {', '.join(WITHOUT_CURVES)} if absent",
     )
+    parser.add_argument(
+        "--labels",
+        type=Path,
+        help="folder of <task>-train-<language>.* and <task>-test-<language>.*: BL_BASE's primaries also learn these",
+    )
     parser.add_argument("--quick", action="store_true", help="models of a few thousand parameters, to try the command")
     parser.add_argument("--json", type=Path, help="OUT/initialisation.json.xz if absent")
     parser.add_argument("--page", type=Path, help="OUT/initialisation.md if absent")
     parser.add_argument(
-        "--summary",
-        type=Path,
-        help="also write a page for readers in haste here, and keep all test items for intervals",
+        "--items",
+        action="store_true",
+        help="also keep the counts of all test items, for the intervals of benchmarks.initialisation.summary",
     )
     return parser
 
@@ -203,6 +214,7 @@ def _sizes(comparison: Comparison, lines: str | None) -> dict[str, Any]:
     recipe = comparison.recipe
     shape, schedules = recipe.encoder, {arm.start: arm.recipe.adaptation for arm in comparison.arms}
     return {
+        "family": "modern" if shape.family.pre_norm else "roberta",
         "layers": shape.layers,
         "width": shape.width,
         "heads": list(shape.mlm_heads),

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.initialisation.arms import Start
+from lingraft.comparison.plan import ALIGNMENT, MASKED
 from lingraft.config.systems import System
 from lingraft.reports.paper.efficiency import LearningCurve, near_maximal, speed_up
 
-_REFERENCE = (Start.OVERLAP, System.BL_BASE)
 NAMES = {
     Start.OVERLAP: "`overlap`",
     Start.FITTED: "`fitted`",
@@ -17,46 +17,56 @@ NAMES = {
 }
 """Starts as pages name them."""
 
+TASK_NAMES = {"pos": "parts of speech", "help-topic": "help topics", "xnli": "XNLI", "pan-x": "PAN-X"}
+TASK_NAMES |= {ALIGNMENT: "translations found", MASKED: "masked tokens"}
+"""Tasks as pages name them; others by their own names."""
+
 Record = dict[str, Any]
 
 
 class Costs:
-    """Compute that each record's adaptation spent until it was near-maximal, the alignment's included.
+    """Compute and seconds that each record's adaptation spent until some score, the alignment's included.
 
     Args:
         records: of one language.
         task: that decides.
+        start: BL_BASE's, whose final score is the one to reach; if absent each record's own.
     """
 
-    def __init__(self, records: Sequence[Record], task: str) -> None:
-        self._task = task
+    def __init__(self, records: Sequence[Record], task: str, start: Start | None = None) -> None:
+        self._task, self._start = task, start
         self._references = {
-            record["seed"]: record
+            (record["start"], record["seed"]): record
             for record in records
-            if (record["start"], record["system"]) == _REFERENCE and task in record["scores"]
+            if record["system"] == System.BL_BASE and task in record["scores"]
         }
 
     def alignment_flops(self, record: Record) -> float:
         """Charge the alignment's seconds at the rate at which standard adaptation spent FLOPs in its seconds."""
-        measured = self._references.get(record["seed"], record)
+        measured = self._reference(record) or record
         # Of a training that is over within the clock's resolution there is no rate.
         seconds = measured["elapsed_s"][-1]
         return float(record["alignment_s"] * measured["flops"][-1] / seconds) if seconds else 0.0
 
-    def reached(self, record: Record) -> float | None:
-        """FLOPs to the near-maximal score, infinite if it was not reached; None where it is not known.
-
-        It is not known of what is judged before and after the adaptation only, as masked tokens and alignment are.
-        """
-        reference, scores = self._references.get(record["seed"]), record["scores"].get(self._task, ())
-        if reference is None or len(scores) != len(record["flops"]):
+    def curve(self, record: Record, seconds: bool = False) -> LearningCurve | None:
+        """Return scores over FLOPs, or seconds; None of what is judged before and after the adaptation only."""
+        scores = record["scores"].get(self._task, ())
+        if len(scores) != len(record["steps"]):
             return None
-        own = self.alignment_flops(record)
-        curve = LearningCurve.of("", zip((flops + own for flops in record["flops"]), scores, strict=True))
+        own = record["alignment_s"] if seconds else self.alignment_flops(record)
+        spent = (cost + own for cost in record["elapsed_s" if seconds else "flops"])
+        last_by_cost = dict(zip(spent, scores, strict=True))  # the clock may not tell two checkpoints apart
+        return LearningCurve.of("", last_by_cost.items())
+
+    def reached(self, record: Record) -> float | None:
+        """FLOPs to the near-maximal score, infinite if it was not reached; None where it is not known."""
+        reference, curve = self._reference(record), self.curve(record)
+        if reference is None or curve is None:
+            return None
         return curve.reach(near_maximal(reference["scores"][self._task][-1])).estimate
 
     def times_less(self, record: Record) -> float | None:
-        """How many times less that is than what standard adaptation from `overlap` spent until there.
+        """How many times less that is than what standard adaptation spent until there.
 
         0 where it was not reached; None where it is not known.
         """
@@ -69,11 +79,20 @@ class Costs:
         return None if spent is None or theirs is None else speed_up(spent, theirs)
 
     def times_less_than_whole(self, record: Record) -> float | None:
-        """How many times less that is than what standard adaptation from `overlap` spends until its end."""
-        spent, reference = self.reached(record), self._references.get(record["seed"])
+        """How many times less that is than what standard adaptation spends until its end."""
+        spent, reference = self.reached(record), self._reference(record)
         return float(reference["flops"][-1] / spent) if spent and reference else None
+
+    def _reference(self, record: Record) -> Record | None:
+        return self._references.get((self._start or record["start"], record["seed"]))
 
     def _both_reached(self, record: Record) -> tuple[float | None, float | None]:
         """FLOPs to the near-maximal score, of a record and of its reference."""
-        reference = self._references.get(record["seed"])
+        reference = self._reference(record)
         return self.reached(record), self.reached(reference) if reference else None
+
+
+def reference_start(records: Sequence[Record]) -> Start | None:
+    """Return the start that all are compared with: the paper's, if BL_BASE has it; None: each start with itself."""
+    starts = {record["start"] for record in records if record["system"] == System.BL_BASE}
+    return Start.OVERLAP if Start.OVERLAP in starts else None

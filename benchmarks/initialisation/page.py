@@ -6,7 +6,9 @@ from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.initialisation.arms import SYSTEMS, Start
-from benchmarks.initialisation.costs import NAMES, Costs, Record
+from benchmarks.initialisation.budgets import at_equal_cost
+from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record, reference_start
+from benchmarks.initialisation.intervals import Interval
 from benchmarks.pages import markdown
 from lingraft.comparison.plan import ALIGNMENT, MASKED
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
@@ -27,21 +29,70 @@ def page(found: dict[str, Any], picture: str) -> str:
     parts = ["# How soon each system is near its final score, by what rows start from", *_introduction(found)]
     if not records:
         return "\n\n".join([*parts, "Nothing has been measured yet."]) + "\n"
-    if summary := [*_summary(records)]:
+    reference = reference_start(records)
+    if summary := [*_summary(records, reference)]:
         head = ["language", "task", "rows start as", "least compute", "system", "times less than `BL_BASE`"]
         head += ["than its whole run"]
         parts += [f"![Learning curves by start and system]({picture})", _PICTURE]
         parts += ["## Least compute to 95%", _SUMMARY, markdown(head, summary, left=3)]
     for language in dict.fromkeys(record["language"] for record in records):
         its = [record for record in records if record["language"] == language]
-        tasks: list[str | None] = [*tasks_of(its)]
+        tasks: list[str | None] = [*finetuned_tasks(its)]
         for task in tasks or [None]:
-            parts += [f"## {language}" + (f", {task}" if task else ""), _table(its, task)]
+            parts += [f"## {language}" + (f", {task}" if task else ""), _table(its, task, reference)]
+    if equal := [*_at_equal_cost(records)]:
+        head = ["task", "rows start as", "system", "% at equal compute", "% at equal seconds", "times less to a score"]
+        parts += ["## Equal cost, and a score that all reach", _EQUAL, markdown(head, equal, left=3)]
     quality = [*_quality(records)]
     if quality:
         head = ["language", "from", "start", "agreement of halves", "rows from neighbours", "from translations", "s"]
         parts += ["## Alignments", markdown(head, quality, left=3)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *_facts(found)]) + "\n"
+
+
+def _facts(found: dict[str, Any]) -> Iterator[str]:
+    """Yield the primaries in the source language, what is cut, and all settings; earlier records have none."""
+    primaries = found.get("primaries", [])
+    if primaries:
+        tasks = list(dict.fromkeys(task for one in primaries for task in one["scores"]))
+        head = [
+            "primary of",
+            "layers",
+            "seed",
+            *(f"{TASK_NAMES.get(task, task)}, %" for task in tasks),
+            "loss by update",
+        ]
+        yield "## Primaries in the source language"
+        yield markdown(head, [_primary(one, tasks) for one in primaries])
+    if ceilings := found.get("ceilings"):
+        rows = [
+            [one["language"], NAMES[one["start"]], str(one["seed"]), one["task"], _share(one["score"])]
+            for one in ceilings
+        ]
+        yield "## BL_BASE's primary with its embeddings, finetuned by labels of the language"
+        yield markdown(["language", "rows start as", "seed", "task", "%"], rows, left=2)
+    if cut := found.get("cut"):
+        languages = list(dict.fromkeys(language for shares in cut.values() for language in shares))
+        shares = [[task, *(_share(cut[task].get(language)) for language in languages)] for task in cut]
+        yield "## Test examples that are longer than a block, %"
+        yield markdown(["task", *languages], shares)
+    if settings := found.get("settings"):
+        yield "## Settings"
+        yield markdown(["of", "settings"], [[name, _in_words(values)] for name, values in settings.items()], left=2)
+
+
+def _primary(one: dict[str, Any], tasks: Sequence[str]) -> list[str]:
+    losses = ", ".join(f"{int(step):,}: {loss}" for step, loss in one["loss"].items())
+    scores = [_share(one["scores"].get(task)) for task in tasks]
+    return [", ".join(one["systems"]), str(one["layers"]), str(one["seed"]), *scores, losses]
+
+
+def _share(value: float | None) -> str:
+    return _UNKNOWN if value is None else f"{100 * value:.1f}"
+
+
+def _in_words(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
 
 
 def _introduction(found: dict[str, Any]) -> list[str]:
@@ -63,9 +114,14 @@ def _introduction(found: dict[str, Any]) -> list[str]:
         "that of adaptation by equation A3; pretraining, step 1b and evaluation are left out, as in the paper. An "
         "alignment's compute is its seconds, with those of the source's static vectors, at the FLOPs per second of "
         "standard adaptation on the same machine. "
-        f"The score to reach is {NEAR_MAXIMAL:.0%} of BL_BASE's final one from `overlap` with the same seed; between "
-        "checkpoints it is interpolated, and at update 0 an alignment's compute is all there is.",
+        f"The score to reach is {NEAR_MAXIMAL:.0%} of BL_BASE's final one from {_reference_in_words(found)} with the "
+        "same seed; between checkpoints it is interpolated, and at update 0 an alignment's compute is all there is.",
     ]
+
+
+def _reference_in_words(found: dict[str, Any]) -> str:
+    start = reference_start(found["records"]) if found["records"] else Start.OVERLAP
+    return NAMES[start] if start else "the same rows"
 
 
 def _counterparts(sizes: dict[str, Any]) -> str:
@@ -78,15 +134,21 @@ _PICTURE = (
 )
 _SUMMARY = (
     "The system that is there with the least compute, by means over seeds; and how many times less that is than what "
-    "standard adaptation from `overlap` needs for the same score, and than its whole run."
+    "standard adaptation needs for the same score, and than its whole run."
+)
+_EQUAL = (
+    "Means over languages and seeds, with 95% intervals by bootstrap over both; alignments are included. Equal compute "
+    "is what the cheapest system takes for its whole adaptation, equal seconds what the quickest takes; –: an "
+    "alignment alone takes more. The score to reach is the lowest final one of all systems, so that all reach it; it "
+    "is compared with BL_BASE from the same rows."
 )
 
 
-def _summary(records: Sequence[Record]) -> Iterator[list[str]]:
+def _summary(records: Sequence[Record], reference: Start | None) -> Iterator[list[str]]:
     for language in dict.fromkeys(record["language"] for record in records):
         its = [record for record in records if record["language"] == language]
-        for task in tasks_of(its):
-            costs = Costs(its, task)
+        for task in finetuned_tasks(its):
+            costs = Costs(its, task, reference)
             for start in _starts(its):
                 arms = _by_system([record for record in its if record["start"] == start])
                 spent = {system: _mean([costs.reached(one) for one in ones]) for system, ones in arms.items()}
@@ -101,11 +163,11 @@ def _summary(records: Sequence[Record]) -> Iterator[list[str]]:
                 yield [*row, f"{of_whole:.1f}" if of_whole else _UNKNOWN]
 
 
-def _table(records: Sequence[Record], task: str | None) -> str:
+def _table(records: Sequence[Record], task: str | None, reference: Start | None) -> str:
     columns = [MASKED, ALIGNMENT, *([task] if task else [])]
     head = ["rows start as", "system", *(f"{column}, %" for column in columns), "TFLOP", "s", "of these, alignment"]
     head += ["TFLOP to 95%", "times less than `BL_BASE`"] if task else []
-    costs = Costs(records, task or MASKED)
+    costs = Costs(records, task or MASKED, reference)
     rows = []
     for start in _starts(records):
         for system, ones in _by_system([record for record in records if record["start"] == start]).items():
@@ -133,7 +195,31 @@ def _quality(records: Sequence[Record]) -> Iterator[list[str]]:
         yield [record["language"], quality["resource"], quality["start"], agreement, *numbers]
 
 
-def tasks_of(records: Sequence[Record]) -> list[str]:
+def _at_equal_cost(records: Sequence[Record]) -> Iterator[list[str]]:
+    for task in tasks_with_curves(records):
+        for start in _starts(records):
+            found = at_equal_cost([one for one in records if one["start"] == start], task)
+            for system in map(str, SYSTEMS):
+                if one := found.get(system):
+                    scores = [_interval(score, 100, ".1f") for score in (one.score_at_flops, one.score_at_seconds)]
+                    times = _interval(one.times_less_to_common, 1, ".1f")
+                    if {*scores, times} != {_UNKNOWN}:
+                        yield [TASK_NAMES.get(task, task), NAMES[start], system, *scores, times]
+
+
+def _interval(found: Interval | None, times: float, form: str) -> str:
+    if found is None:
+        return _UNKNOWN
+    return f"{times * found.value:{form}} ({times * found.low:{form}} to {times * found.high:{form}})"
+
+
+def tasks_with_curves(records: Sequence[Record]) -> list[str]:
+    """Return the tasks that were judged at every checkpoint, not before and after adaptation only."""
+    found = (task for one in records for task, scores in one["scores"].items() if len(scores) == len(one["steps"]))
+    return [*dict.fromkeys(found)]
+
+
+def finetuned_tasks(records: Sequence[Record]) -> list[str]:
     """Return the names of the finetuned tasks that there are scores of."""
     return [*dict.fromkeys(task for record in records for task in record["scores"] if task not in (MASKED, ALIGNMENT))]
 

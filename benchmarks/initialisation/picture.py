@@ -1,11 +1,11 @@
 """The picture of `benchmarks.initialisation`: scores over compute, by what rows start from and by system."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.initialisation.arms import PROGRESSIVE, SYSTEMS, WHOLE, Start
-from benchmarks.initialisation.costs import NAMES, Costs, Record
+from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record, reference_start
 from lingraft.reports.paper.curves import SYSTEM_STYLES
 from lingraft.reports.plotting import COLOURS, Drawing, MarkStyle, legend_above, panels, percent_ticks
 
@@ -20,6 +20,8 @@ _STYLES = {
 }
 _TERA = 1e12
 _PANEL_IN, _HEAD_IN = 2.2, 0.5
+_ENDS = 2
+"""Points of what is judged before and after adaptation only, which is no curve."""
 
 
 class _Curve(NamedTuple):
@@ -32,43 +34,55 @@ class _Curve(NamedTuple):
     """Lowest and highest of the pretraining seeds."""
 
 
-def drawing(records: Sequence[Record], tasks: Sequence[str], file: str) -> Drawing:
-    """Return the learning curves of every task and start, as a picture.
+Columns = Mapping[str, Sequence[Record]]
+"""Records by the title of the column that shows them; those of a column have one start and shape."""
+
+
+def by_start(records: Sequence[Record]) -> Columns:
+    """Group records by their start, in the order of `Start`."""
+    found = {NAMES[start].replace("`", ""): [one for one in records if one["start"] == start] for start in Start}
+    return {title: its for title, its in found.items() if its}
+
+
+def drawing(columns: Columns, tasks: Sequence[str], file: str, shares_costs: bool = True) -> Drawing:
+    """Return the learning curves of every task, as a picture.
 
     Args:
-        records: as the benchmark's JSON has them.
+        columns: what is shown side by side.
         tasks: a row of panels each.
         file: name of the picture's file, without its ending.
+        shares_costs: whether all columns have one scale of compute.
     """
-    starts = [start for start in Start if any(record["start"] == start for record in records)]
-    shown = [(task, start) for task in tasks for start in starts]
+    titles = list(columns)
+    shown = [(task, title) for task in tasks for title in titles]
 
     def paint(figure: "Figure") -> None:
-        drawn = panels(figure, len(shown), len(starts))
-        for number, (axes, (task, start)) in enumerate(zip(drawn, shown, strict=True)):
-            if number:
-                axes.sharex(drawn[0])
-            if number % len(starts):
-                axes.sharey(drawn[number - number % len(starts)])
-            _paint(axes, records, task, start)
-            axes.set_title(NAMES[start].replace("`", "").replace(", ", ",\n") if number < len(starts) else "")
-            axes.set_ylabel(task if number % len(starts) == 0 else "")
-            axes.set_xlabel("TFLOP a language" if number >= len(shown) - len(starts) else "")
+        drawn = panels(figure, len(shown), len(titles))
+        for number, (axes, (task, title)) in enumerate(zip(drawn, shown, strict=True)):
+            column = number % len(titles)
+            if number and (shares_costs or number >= len(titles)):
+                axes.sharex(drawn[0 if shares_costs else column])
+            if column:
+                axes.sharey(drawn[number - column])
+            _paint(axes, columns[title], task)
+            axes.set_title(title.replace(", ", ",\n") if number < len(titles) else "")
+            axes.set_ylabel(TASK_NAMES.get(task, task) if column == 0 else "")
+            axes.set_xlabel("TFLOP a language" if number >= len(shown) - len(titles) else "")
         legend_above(figure, drawn)
 
     return Drawing(
         title="Scores over compute",
         caption="",
-        alt=f"Learning curves of {', '.join(tasks)}, a column for each start: {', '.join(starts)}.",
+        alt=f"Learning curves of {', '.join(tasks)}; columns: {'; '.join(titles)}.",
         paint=paint,
         height_in=_HEAD_IN + _PANEL_IN * len(tasks),
         file=file,
     )
 
 
-def _paint(axes: "Axes", records: Sequence[Record], task: str, start: Start) -> None:
+def _paint(axes: "Axes", records: Sequence[Record], task: str) -> None:
     for system in SYSTEMS:
-        its = [one for one in records if (one["start"], one["system"]) == (start, system) and task in one["scores"]]
+        its = [one for one in records if one["system"] == system and len(one["scores"].get(task, ())) > _ENDS]
         if not its:
             continue
         curve, style = _curve(records, its, task), _STYLES[system]
@@ -80,7 +94,7 @@ def _paint(axes: "Axes", records: Sequence[Record], task: str, start: Start) -> 
 def _curve(records: Sequence[Record], its: Sequence[Record], task: str) -> _Curve:
     """Means over the languages of some records of one system, checkpoint by checkpoint."""
     costs = {
-        language: Costs([one for one in records if one["language"] == language], task)
+        language: Costs([one for one in records if one["language"] == language], task, reference_start(records))
         for language in {one["language"] for one in its}
     }
     own = {id(one): costs[one["language"]].alignment_flops(one) for one in its}

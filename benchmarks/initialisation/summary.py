@@ -1,55 +1,118 @@
-"""One page on a comparison for a reader with two minutes: the question, a picture, a table, and what it means."""
+"""`python -m benchmarks.initialisation.summary RECORD... --page PAGE`: one page for a reader with two minutes.
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+It has the question, a picture and a table; what they mean is read from a page that a person writes beside it
+(`PAGE` with `-reading` before its ending). Records are those of `benchmarks.initialisation --items`; of each, the page
+`RECORD` with the ending .md has every number.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
 
 from benchmarks.initialisation.arms import SYSTEMS, Start
-from benchmarks.initialisation.costs import NAMES, Costs, Record
-from benchmarks.initialisation.intervals import Interval, final_scores, mean_over, shares_of_base
-from benchmarks.pages import markdown
+from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record
+from benchmarks.initialisation.intervals import FinalScores, Interval, final_scores, mean_over, shares_of_base
+from benchmarks.initialisation.page import tasks_with_curves
+from benchmarks.initialisation.picture import drawing
+from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_picture
+from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import MASKED
 from lingraft.config.systems import System
+from lingraft.errors import LingraftError
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL, informative
 from lingraft.tables import counted
 
 _NONE = "–"
-_NOTHING = "Nothing can be compared yet: there are no scores of `BL_BASE` from this start above the trivial answer."
+_TRIVIAL, _INITIAL = "*trivial answer*", "*BL_BASE, as initialised*"
+_CEILING, _SOURCE = "*BL_BASE, finetuned by labels of the language*", "*BL_BASE, in the source language*"
+_FAMILIES = {"modern": "a modern encoder", "roberta": "RoBERTa's encoder"}
+_NOTHING = "Nothing can be compared yet: there are no scores of `BL_BASE` from these rows above the trivial answer."
 
 
-def summary(found: dict[str, Any], picture: str, details: str) -> str:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the page and its picture."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.initialisation.summary",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("records", nargs="+", type=Path, metavar="RECORD", help=f"a file *{RECORD_SUFFIX}")
+    parser.add_argument("--page", required=True, type=Path, help="written here, in the folder of the records")
+    given = parser.parse_args(arguments)
+    if elsewhere := [path for path in given.records if path.resolve().parent != given.page.resolve().parent]:
+        raise LingraftError(f"{elsewhere[0]} must be in the folder of --page {given.page}, which links what it shows.")
+    found = {path.name.removesuffix(RECORD_SUFFIX) + ".md": read_record(path) for path in given.records}
+    picture = given.page.with_suffix(".png")
+    reading = given.page.with_stem(f"{given.page.stem}-reading")
+    words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
+    write_text(given.page, summary(found, picture.name, words))
+    columns = {title: its for one in found.values() for title, its in _columns(one)}
+    if tasks := list(dict.fromkeys(task for its in columns.values() for task in _informative_curves(its))):
+        write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=False).png())
+    print(given.page)
+
+
+def summary(found: Mapping[str, dict[str, Any]], picture: str, reading: str) -> str:
     """Write the page.
 
     Args:
-        found: what the JSON of the benchmark holds, with items.
+        found: what each JSON of the benchmark holds, with items, by the name of its page.
         picture: name of the file of its learning curves.
-        details: name of the page that has every number.
+        reading: what it means, as a person wrote it.
     """
-    records, sizes = found["records"], found["sizes"]
+    sizes = next(iter(found.values()))["sizes"]
+    records = [record for one in found.values() for record in one["records"]]
     languages = [*dict.fromkeys(record["language"] for record in records)]
     parts = [
         "# Does a mini-model teach a language as well as the whole model?",
         f"An encoder of {sizes['layers']} layers was pretrained on English and finetuned on English tasks. A new "
         "language gets embeddings of its own, learned from plain text while all layers are frozen: over the whole "
-        f"encoder (`BL_BASE`, the standard way) or over {sizes['depth']} layers at the bottom (`MINIPOST`, "
-        "`MINIJOINT`). With them the finetuned model is tested in that language, in which it has seen no labels. "
+        f"encoder (`BL_BASE`, the standard way) or over a mini-model (`MINIJOINT`: {sizes['depth']} layers at the "
+        "bottom, with a head of their own since pretraining; `MINIPOST`: these and fresh ones, built afterwards). With "
+        "them the finetuned model is tested in that language, in which it has seen no labels. "
         f"`BL_SMALL` is a model of {sizes['depth']} layers throughout. Languages: {', '.join(languages)}.",
-        f"![Score over compute, by task, start and system]({picture})",
+        f"![Score over compute, by task and system]({picture})",
+        _PICTURE,
     ]
-    tasks = _tasks(records)
-    for start in Start:
-        if its := [record for record in records if record["start"] == start]:
-            parts += [f"## Rows that start from {NAMES[start]}", _table(its, records, tasks)]
+    for one in found.values():
+        for title, its in _columns(one):
+            tasks = _tasks(its)
+            parts += [f"## {title[0].upper()}{title[1:]}", _table(one, its, tasks)]
             if left_out := [*_left_out(its, tasks)]:
                 parts += [
                     f"Not counted, since `BL_BASE` is hardly better than the trivial answer: {'; '.join(left_out)}."
                 ]
-    parts += [_LEGEND]
-    return "\n\n".join([*parts, f"Every number by language, and all settings: [details]({details})."]) + "\n"
+    links = ", ".join(f"[{_title(one)}]({name})" for name, one in found.items())
+    return "\n\n".join([*parts, _LEGEND, *filter(None, [reading]), f"Every number and all settings: {links}."]) + "\n"
 
 
+def _columns(found: dict[str, Any]) -> Iterator[tuple[str, list[Record]]]:
+    """Records of one start each, by what people call shape and start."""
+    for start in Start:
+        if its := [record for record in found["records"] if record["start"] == start]:
+            yield f"{_title(found)}, rows that start from {NAMES[start]}".replace("`", ""), its
+
+
+def _title(found: dict[str, Any]) -> str:
+    family = found["sizes"]["family"]
+    return _FAMILIES.get(family, family)
+
+
+def _informative_curves(its: Sequence[Record]) -> list[str]:
+    return [task for task in tasks_with_curves(its) if _informative(its, task)]
+
+
+_PICTURE = (
+    "Means over languages; bands are from the lowest to the highest pretraining seed, and a curve begins behind what "
+    "its alignment cost. *MINIJOINT, whole* adapts MINIJOINT's primary over all layers: what it is below BL_BASE is "
+    "due to its second head, and what MINIJOINT is below it, to the mini-model."
+)
 _LEGEND = (
-    "Final score in percent; its share of `BL_BASE`'s from the same start; and how many times less compute than "
-    f"`BL_BASE` from `overlap` it takes to {NEAR_MAXIMAL:.0%} of that one's final score, the alignment included. In "
+    "Final score in percent; its share of `BL_BASE`'s from the same rows; and how many times less compute than "
+    f"`BL_BASE` it takes to {NEAR_MAXIMAL:.0%} of that one's final score, alignments included. In "
     "parentheses 95% intervals: of scores and shares by bootstrap over pretraining seeds and test items, of compute "
     "over languages and seeds. All are means over the languages that a task counts in, which scores are not resampled "
     "over; with one seed or few, intervals are too narrow."
@@ -57,9 +120,9 @@ _LEGEND = (
 
 
 def _tasks(records: Sequence[Record]) -> list[str]:
-    """Tasks with items, by name, masked tokens last: they say least about transfer."""
-    found = {task for record in records for task in record.get("items", {})}
-    return sorted(found, key=lambda task: (task == MASKED, task))
+    """Tasks with items, those with curves first, masked tokens last: they say least about transfer."""
+    found, curves = {task for record in records for task in record.get("items", {})}, tasks_with_curves(records)
+    return sorted(found, key=lambda task: (task == MASKED, task not in curves, task))
 
 
 def _informative(its: Sequence[Record], task: str) -> list[str]:
@@ -72,34 +135,80 @@ def _informative(its: Sequence[Record], task: str) -> list[str]:
     return [language for language, says in found.items() if says]
 
 
-def _table(its: Sequence[Record], records: Sequence[Record], tasks: Sequence[str]) -> str:
-    columns = {}
-    for task in tasks:
-        languages = _informative(its, task)
-        scores = final_scores([record for record in its if record["language"] in languages], task)
-        if System.BL_BASE in scores.by_system:
-            compared = [one for one in its if one["language"] in scores.languages and one["seed"] in scores.seeds]
-            title = f"{task} ({', '.join(scores.languages)}; {counted(len(scores.seeds), 'seed')})"
-            columns[title] = scores.by_system, shares_of_base(scores.by_system), _times(compared, records, task)
-    rows = []
-    for system in map(str, SYSTEMS):
-        cells = []
-        for by_system, shares, times in columns.values():
-            if system not in by_system:
-                cells.append(_NONE)
-                continue
-            score = _percent(Interval.of(by_system[system]), ".1f")
-            share = "" if system == System.BL_BASE else f"; {_percent(shares[system], '.0f')}"
-            cells.append(f"{score}{share}; {times.get(system, _NONE)}")
-        if any(cell != _NONE for cell in cells):
-            rows.append([system, *cells])
-    return markdown(["system", *columns], rows, left=1 + len(columns)) if columns else _NOTHING
+class _Column(NamedTuple):
+    """A task over the languages and seeds that all systems have, and in which it says something."""
+
+    task: str
+    scores: FinalScores
+    shares: dict[str, Interval]
+    times: dict[str, str]
+
+    @property
+    def title(self) -> str:
+        """Task, languages and seeds."""
+        seeds = counted(len(self.scores.seeds), "seed")
+        return f"{TASK_NAMES.get(self.task, self.task)} ({', '.join(self.scores.languages)}; {seeds})"
+
+    def cell(self, system: str) -> str:
+        """Score of a system, its share of BL_BASE's, and how many times less compute it takes."""
+        if system not in self.shares:
+            return _NONE
+        words = [_percent(Interval.of(self.scores.by_system[system]), ".1f")]
+        words += [] if system == System.BL_BASE else [_percent(self.shares[system], ".0f")]
+        return "; ".join([*words, self.times[system]] if system in self.times else words)
+
+    def mean(self, values: Mapping[tuple[str, int], float]) -> str:
+        """Mean of what is known of each language and seed, if it is known of all of them."""
+        wanted = [(language, seed) for language in self.scores.languages for seed in self.scores.seeds]
+        known = [values[place] for place in wanted if place in values]
+        return f"{100 * mean(known):.1f}%" if len(known) == len(wanted) else _NONE
 
 
-def _times(its: Sequence[Record], records: Sequence[Record], task: str) -> dict[str, str]:
-    """How many times less compute each system takes, or why there is no such number."""
+def _table(found: Mapping[str, Any], its: Sequence[Record], tasks: Sequence[str]) -> str:
+    columns = [column for task in tasks if (column := _column(its, task))]
+    if not columns:
+        return _NOTHING
+    rows = [[_TRIVIAL, *(column.mean(_of_base(its, column.task, "trivial")) for column in columns)]]
+    rows += [[_INITIAL, *(column.mean(_of_base(its, column.task, "scores")) for column in columns)]]
+    rows += [[system, *(column.cell(system) for column in columns)] for system in map(str, SYSTEMS)]
+    rows += [[_CEILING, *(column.mean(_ceilings(found, its, column.task)) for column in columns)]]
+    rows += [[_SOURCE, *(column.mean(_in_source(found, column)) for column in columns)]]
+    rows = [row for row in rows if any(cell != _NONE for cell in row[1:])]
+    return markdown(["system", *(column.title for column in columns)], rows, left=1 + len(columns))
+
+
+def _column(its: Sequence[Record], task: str) -> _Column | None:
+    languages = _informative(its, task)
+    scores = final_scores([record for record in its if record["language"] in languages], task)
+    if System.BL_BASE not in scores.by_system:
+        return None
+    compared = [one for one in its if one["language"] in scores.languages and one["seed"] in scores.seeds]
+    return _Column(task, scores, shares_of_base(scores.by_system), _times(compared, task))
+
+
+def _of_base(its: Sequence[Record], task: str, name: str) -> dict[tuple[str, int], float]:
+    """BL_BASE's trivial answer, or its first score, by language and seed."""
+    ones = [one for one in its if one["system"] == System.BL_BASE and task in one.get(name, {})]
+    values = {(one["language"], one["seed"]): one[name][task] for one in ones}
+    return {place: value[0] if isinstance(value, list) else value for place, value in values.items()}
+
+
+def _ceilings(found: Mapping[str, Any], its: Sequence[Record], task: str) -> dict[tuple[str, int], float]:
+    ones = [one for one in found.get("ceilings", []) if (one["task"], one["start"]) == (task, its[0]["start"])]
+    return {(one["language"], one["seed"]): one["score"] for one in ones}
+
+
+def _in_source(found: Mapping[str, Any], column: _Column) -> dict[tuple[str, int], float]:
+    """Scores of BL_BASE's primaries in the source language, the same for every language."""
+    ones = [one for one in found.get("primaries", []) if System.BL_BASE in one["systems"]]
+    scores = {one["seed"]: one["scores"][column.task] for one in ones if column.task in one["scores"]}
+    return {(language, seed): score for seed, score in scores.items() for language in column.scores.languages}
+
+
+def _times(its: Sequence[Record], task: str) -> dict[str, str]:
+    """How many times less compute each system takes, or why there is no such number; only of what has curves."""
     costs = {
-        language: Costs([record for record in records if record["language"] == language], task)
+        language: Costs([record for record in its if record["language"] == language], task)
         for language in {record["language"] for record in its}
     }
     found = {}
@@ -117,8 +226,8 @@ def _times(its: Sequence[Record], records: Sequence[Record], task: str) -> dict[
             found[system] = "; ".join(
                 f"{reason} in {reasons.count(reason)} of {count}" for reason in sorted({*reasons})
             )
-        elif mean := mean_over(values):
-            found[system] = f"{mean.value:.1f}x ({mean.low:.1f} to {mean.high:.1f})"
+        elif over := mean_over(values):
+            found[system] = f"{over.value:.1f}x ({over.low:.1f} to {over.high:.1f})"
     return found
 
 
@@ -133,4 +242,11 @@ def _left_out(its: Sequence[Record], tasks: Sequence[str]) -> Iterator[str]:
         languages = _informative(its, task)
         judged = dict.fromkeys(record["language"] for record in references if task in record["scores"])
         if absent := [language for language in judged if language not in languages]:
-            yield f"{task} in {', '.join(absent)}"
+            yield f"{TASK_NAMES.get(task, task)} in {', '.join(absent)}"
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except LingraftError as error:
+        sys.exit(f"error: {error}")

@@ -1,6 +1,6 @@
 """Results as numbers: one record a language, start, system and seed, with its learning curve."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,18 +96,37 @@ def read(path: Path, sizes: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def merge(
-    earlier: dict[str, Any], run: dict[str, Any], new: list[dict[str, Any]], sizes: dict[str, Any]
-) -> dict[str, Any]:
-    """Add a run and its records to what earlier runs found; a new record replaces the earlier one of its adaptation."""
-    replaced = {_adaptation(record) for record in new}
-    records = [record for record in earlier["records"] if _adaptation(record) not in replaced] + new
+def merge(earlier: dict[str, Any], run: dict[str, Any], new: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Any]:
+    """Add a run to what earlier runs found; a new record replaces the earlier one of its adaptation, or primary.
+
+    Args:
+        earlier: runs, sizes, records and facts, as the JSON has them.
+        run: command, device and commit.
+        new: `records`, `primaries` and `ceilings`; `settings` and `cut` by name, whose new values replace earlier ones.
+        sizes: of the comparison.
+    """
     schedules = earlier["sizes"]["adaptation"] | sizes["adaptation"]
     return {
         "runs": [*(one for one in earlier["runs"] if one != run), run],
         "sizes": sizes | {"adaptation": schedules},
-        "records": sorted(records, key=_adaptation),
+        "records": _replaced(earlier["records"], new["records"], _adaptation),
+        "primaries": _replaced(earlier.get("primaries", []), new["primaries"], lambda one: one["name"]),
+        "settings": earlier.get("settings", {}) | new["settings"],
+        "cut": earlier.get("cut", {}) | new["cut"],
+        "ceilings": _replaced(
+            earlier.get("ceilings", []),
+            new["ceilings"],
+            lambda one: (one["language"], one["start"], one["seed"], one["task"]),
+        ),
     }
+
+
+def _replaced(
+    earlier: list[dict[str, Any]], new: list[dict[str, Any]], key: Callable[[dict[str, Any]], Any]
+) -> list[dict[str, Any]]:
+    """Records with the new ones in place of earlier ones of equal key, sorted by it."""
+    replaced = {key(one) for one in new}
+    return sorted([*(one for one in earlier if key(one) not in replaced), *new], key=key)
 
 
 def _adaptation(record: dict[str, Any]) -> tuple[Any, ...]:

@@ -167,11 +167,11 @@ def _adaptation_job(arm: Arm, language: str, out: Path) -> Job:
     return jobs.adaptation(
         arm=arm,
         language=language,
-        primary=out / "primary" / arm.primary,
+        primary=primary_dir(arm.primary, out),
         mini=_mini_dir(arm, out) if arm.recipe.builds_mini else None,
         blocks=target.blocks,
         tokenizer=target.tokenizer,
-        out=_adaptation_dir(arm, language, out),
+        out=adaptation_dir(arm, language, out),
         initial=[initial_dir(arm, language, out)] if _starts_from_text(arm) else [],
     )
 
@@ -183,11 +183,11 @@ def _language_evaluation(part: Comparison, arm: Arm, models: FinetunedModels, la
         arm=arm,
         models=models,
         dirs=LanguageDirs.under(out, language),
-        curve=_adaptation_dir(arm, language, out),
+        curve=adaptation_dir(arm, language, out),
         language=language,
-        reference=models.output_dir(_evaluations_dir(arm.primary, out)) if aligned else None,
+        reference=models.output_dir(evaluations_dir(arm.primary, out)) if aligned else None,
         only_ends=models.only in part.without_curves,
-        out=models.output_dir(_evaluations_dir(arm.name, out) / language),
+        out=models.output_dir(evaluations_dir(arm.name, out) / language),
     )
 
 
@@ -199,7 +199,7 @@ def _source_fields(models: FinetunedModels, out: Path) -> dict[str, Any]:
         "models": models,
         "dirs": LanguageDirs.under(out, recipe.source),
         "language": recipe.source,
-        "out": models.output_dir(_evaluations_dir(models.planned.name, out)),
+        "out": models.output_dir(evaluations_dir(models.planned.name, out)),
     }
 
 
@@ -233,6 +233,11 @@ def vectors_dir(out: Path) -> Path:
     return out / "vectors"
 
 
+def primary_dir(name: str, out: Path) -> Path:
+    """Return the folder of a primary within the results."""
+    return out / "primary" / name
+
+
 def initial_dir(arm: Arm, language: str, out: Path) -> Path:
     """Return the folder of the embeddings that an arm starts from, if its initialisation needs text."""
     return out / "initial" / (f"{arm.primary}-{arm.start}" if arm.start else arm.primary) / language
@@ -240,19 +245,21 @@ def initial_dir(arm: Arm, language: str, out: Path) -> Path:
 
 def evaluation_dir(arm: Arm, language: str, task: str, out: Path) -> Path:
     """Return the folder of an arm's evaluation on a task in a language."""
-    return _evaluations_dir(arm.name, out) / language / task
+    return evaluations_dir(arm.name, out) / language / task
 
 
-def _adaptation_dir(arm: Arm, language: str, out: Path) -> Path:
+def adaptation_dir(arm: Arm, language: str, out: Path) -> Path:
+    """Return the folder of an adaptation, with its checkpoints and its embeddings, within the results."""
     return out / "adaptation" / arm.name / language
 
 
-def _evaluations_dir(name: str, out: Path) -> Path:
+def evaluations_dir(name: str, out: Path) -> Path:
+    """Return the folder of all evaluations of an arm, or of a primary in the source language, by its name."""
     return out / "judged" / name
 
 
 def _finetuned_models(primary: PlannedPrimary, out: Path) -> FinetunedModels:
-    return FinetunedModels(primary, out / "primary" / primary.name, out / "task" / primary.name)
+    return FinetunedModels(primary, primary_dir(primary.name, out), out / "task" / primary.name)
 
 
 def _mini_dir(arm: Arm, out: Path) -> Path:

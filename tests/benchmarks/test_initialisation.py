@@ -11,10 +11,12 @@ import pytest
 
 from benchmarks.initialisation import intervals, table
 from benchmarks.initialisation.__main__ import main
-from benchmarks.initialisation.arms import PROGRESSIVE
-from benchmarks.initialisation.costs import Costs
+from benchmarks.initialisation.arms import PROGRESSIVE, Start
+from benchmarks.initialisation.budgets import at_equal_cost
+from benchmarks.initialisation.costs import Costs, reference_start
 from benchmarks.initialisation.page import page
 from benchmarks.initialisation.resources import dictionary, write_lines
+from benchmarks.initialisation.summary import main as write_summary
 from benchmarks.initialisation.summary import summary
 from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.artifacts.files import write_text
@@ -23,7 +25,7 @@ from lingraft.errors import LingraftError, TextError
 from tests.made_up import write
 
 RECORDS = f"initialisation{RECORD_SUFFIX}"
-_DOCS = Path(__file__).parents[2] / "docs"
+_DOCS, _RECIPES = (Path(__file__).parents[2] / name for name in ("docs", "recipes"))
 
 
 def found_in(out: Path) -> list[dict[str, Any]]:
@@ -40,7 +42,7 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     main([*given, "--starts", "overlap", "--systems", "BL_BASE"])
     assert [record["start"] for record in found_in(out)] == ["overlap"]
     trained = trained_in(out)
-    main([*given, "--starts", "pairs", "--systems", "BL_BASE", PROGRESSIVE, "--summary", str(out / "summary.md")])
+    main([*given, "--starts", "pairs", "--systems", "BL_BASE", PROGRESSIVE, "--items"])
     assert trained.items() <= trained_in(out).items()
     records = {(record["start"], record["system"]): record for record in found_in(out)}
     asked_for = {("pairs", system) for system in ("BL_BASE", PROGRESSIVE)}
@@ -56,10 +58,49 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     written = lzma.decompress((out / RECORDS).read_bytes()).decode()
     assert str(tmp_path) not in written
     assert (out / "initialisation.md").read_text(encoding="utf-8") == page(json.loads(written), "initialisation.png")
-    assert (out / "summary.md").read_text(encoding="utf-8") == summary(
-        json.loads(written), "initialisation.png", "initialisation.md"
-    )
     assert (out / "initialisation.png").read_bytes().startswith(b"\x89PNG")
+    found = json.loads(written)
+    assert [one["systems"] for one in found["primaries"]] == [[PROGRESSIVE], ["BL_BASE"]]
+    assert all({*one["scores"]} == {"masked", "help-topic"} for one in found["primaries"])
+    assert {*found["settings"]} > {"encoder", "pretraining", "adaptation from pairs", "finetuning for help-topic"}
+    write_text(out / "page-reading.md", "What it means.")
+    write_summary([str(out / RECORDS), "--page", str(out / "page.md")])
+    shown = (out / "page.md").read_text(encoding="utf-8")
+    assert shown == summary({"initialisation.md": found}, "page.png", "What it means.")
+    assert "What it means." in shown
+    with pytest.raises(LingraftError, match="must be in the folder of --page"):
+        write_summary([str(out / RECORDS), "--page", str(tmp_path / "page.md")])
+
+
+def test_labels_of_a_language_give_a_ceiling_and_examples_that_are_cut_are_counted(tmp_path: Path) -> None:
+    text, data, out = write(tmp_path / "text", ("en", "de"), count=60), tmp_path / "data", tmp_path / "out"
+    for language in ("en", "de"):
+        pages = [json.loads(line) for line in (text / f"{language}.jsonl").read_text().splitlines()]
+        write_text(data / f"corpus/{language}.txt", "\n\n".join(page["text"] for page in pages))
+        for split in ("train", "test"):
+            lines = "".join(json.dumps({"text": page["text"], "label": page["label"]}) + "\n" for page in pages)
+            write_text(data / f"labels/topic-{split}-{language}.jsonl", lines)
+    settings, _, _ = (_RECIPES / "transfer.toml").read_text(encoding="utf-8").partition("[[tasks]]")
+    settings = settings.replace("dev_share = 0.01", "dev_share = 0.2").replace("test_share = 0.02", "test_share = 0.2")
+    examples = {"train": "train-en", "dev": "test-en", "test": "test-{language}"}
+    files = "\n".join(
+        f'{name} = {{ kind = "file", path = "labels/topic-{file}.jsonl" }}' for name, file in examples.items()
+    )
+    write_text(tmp_path / "recipe.toml", f'{settings}[[tasks]]\nname = "topic"\nkind = "texts"\n{files}\n')
+    given = ["--quick", "--recipe", str(tmp_path / "recipe.toml"), "--data", str(data), "--out", str(out)]
+    given += ["--languages", "de", "--seeds", "1", "--starts", "overlap", "--systems", "BL_BASE"]
+    main([*given, "--labels", str(data / "labels")])
+    found = read_record(out / RECORDS)
+    [ceiling] = found["ceilings"]
+    assert ceiling.items() >= {"language": "de", "start": "overlap", "seed": 1, "task": "topic"}.items()
+    assert 0 <= ceiling["score"] <= 1
+    assert found["cut"] == {"topic": {"en": 1.0, "de": 1.0}}, "pages are longer than blocks of 24 tokens"
+    made = {path: path.stat().st_mtime_ns for path in (out / "ceiling").rglob("manifest.json")}
+    main([*given, "--labels", str(data / "labels")])
+    assert made == {path: path.stat().st_mtime_ns for path in made}
+    main(given)
+    assert read_record(out / RECORDS)["ceilings"] == [ceiling], "a run without labels leaves them in the record"
+    assert "finetuned by labels of the language" in (out / "initialisation.md").read_text(encoding="utf-8")
 
 
 def test_results_of_other_sizes_do_not_enter_a_table(tmp_path: Path) -> None:
@@ -76,13 +117,27 @@ def test_a_run_replaces_its_own_records_and_keeps_the_others() -> None:
         record("overlap", "BL_BASE", [0.2]),
         record("text", "BL_BASE", [0.3]),
     )
+    ceiling = {"language": "de", "start": "text", "seed": 1, "task": "pos", "score": 0.8}
     earlier = {
         "runs": [{"command": "one"}],
         "sizes": {"adaptation": {"overlap": [800, 0.004]}},
         "records": [first, other],
+        "primaries": [{"name": "a", "seed": 1}, {"name": "b", "seed": 1}],
+        "cut": {"pos": {"de": 0.5}},
+        "ceilings": [ceiling | {"score": 0.5}],
     }
-    merged = table.merge(earlier, {"command": "two"}, [again], {"adaptation": {"text": [200, 0.001]}})
+    new = {
+        "records": [again],
+        "primaries": [{"name": "b", "seed": 2}],
+        "settings": {"encoder": {}},
+        "cut": {},
+        "ceilings": [ceiling],
+    }
+    merged = table.merge(earlier, {"command": "two"}, new, {"adaptation": {"text": [200, 0.001]}})
     assert merged["records"] == [again, other]
+    assert merged["primaries"] == [{"name": "a", "seed": 1}, {"name": "b", "seed": 2}]
+    assert merged["ceilings"] == [ceiling]
+    assert (merged["cut"], merged["settings"]) == ({"pos": {"de": 0.5}}, {"encoder": {}})
     assert merged["runs"] == [{"command": "one"}, {"command": "two"}]
     assert merged["sizes"]["adaptation"] == {"overlap": [800, 0.004], "text": [200, 0.001]}
 
@@ -100,7 +155,7 @@ def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_c
     never = record("overlap", "MINIJOINT", [0.30, 0.40, 0.45])
     ends = record("overlap", "MINIJOINT", [0.30, 0.50])
     assert Costs([reference, ends], "topic").times_less(ends) is None, "between its ends nothing was judged"
-    costs = Costs([reference, aligned, slower, never], "topic")
+    costs = Costs([reference, aligned, slower, never], "topic", Start.OVERLAP)
     assert costs.alignment_flops(aligned) == pytest.approx(1e12)  # 5 s at 0.2 TFLOP/s
     assert costs.reached(reference) == pytest.approx(1.75e12)
     assert costs.reached(aligned) == pytest.approx(1e12)
@@ -113,6 +168,32 @@ def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_c
     [missed] = [row for row in rows if row[0] == "| `overlap`" and row[1] == "MINIJOINT"]
     assert missed[-2:] == ["not reached", "– |"]
     assert "| de | topic | `aligned`, text alone | 1 | MINIJOINT | 1." in shown
+
+
+def test_standard_adaptation_from_the_same_rows_is_compared_with_where_no_other_start_is_given() -> None:
+    whole = record("text", "BL_BASE", [0.40, 0.45, 0.50])
+    mini = record("text", "MINIJOINT", [0.40, 0.475, 0.50])
+    assert Costs([whole, mini], "topic").times_less(mini) == pytest.approx(1.5)
+    assert Costs([whole, mini], "topic", Start.OVERLAP).times_less(mini) is None
+    assert (reference_start([whole, mini]), reference_start([whole, record("overlap", "BL_BASE", [0.3])])) == (
+        None,
+        Start.OVERLAP,
+    )
+
+
+def test_systems_are_compared_at_the_cost_of_the_cheapest_and_by_a_score_that_all_reach() -> None:
+    whole = record("overlap", "BL_BASE", [0.2, 0.4, 0.6])
+    mini = record("overlap", "MINIJOINT", [0.2, 0.4, 0.5]) | {"flops": [0, 4e11, 8e11], "elapsed_s": [0.0, 2.0, 4.0]}
+    found = at_equal_cost([whole, mini], "topic")
+    assert found["BL_BASE"].score_at_flops == pytest.approx([0.2 + 0.2 * 0.8] * 3)  # after 0.8 TFLOP
+    assert found["BL_BASE"].score_at_seconds == pytest.approx([0.2 + 0.2 * 0.8] * 3)  # after 4 s
+    assert found["MINIJOINT"].score_at_flops == pytest.approx([0.5] * 3)
+    assert found["MINIJOINT"].times_less_to_common == pytest.approx([1.5e12 / 8e11] * 3)
+    assert found["BL_BASE"].times_less_to_common == pytest.approx([1] * 3)
+    late = whole | {"alignment_s": 6.0}
+    assert at_equal_cost([late, mini], "topic")["BL_BASE"].score_at_seconds is None, "its alignment takes longer"
+    other_language = record("overlap", "BL_BASE", [0.9, 0.9, 0.9]) | {"language": "tr"}
+    assert at_equal_cost([whole, mini, other_language], "topic") == found, "only one system has it"
 
 
 def test_lines_are_the_first_texts_of_examples_that_are_translations_row_by_row(tmp_path: Path) -> None:
@@ -194,12 +275,12 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     ]
     records += [one("BL_BASE", "ar", seed, [0.1, 0.2, 0.2]) for seed in (1, 2)]
     records += [one("MINIPOST", language, 1, [0.1, 0.2, 0.3]) for language in ("de", "tr")]
-    sizes = {"layers": 6, "depth": 2}
-    text = summary({"records": records, "sizes": sizes}, "curves.png", "all.md")
+    sizes = {"layers": 6, "depth": 2, "family": "modern"}
+    text = summary({"all.md": {"records": records, "sizes": sizes}}, "curves.png", "")
     rows = {cells[1].strip(): cells[2].strip() for line in text.splitlines() if len(cells := line.split("|")) > 2}
-    assert rows["system"] == "pos (de, tr; 1 seed)"
+    assert rows["system"] == "parts of speech (de, tr; 1 seed)"
     assert rows["BL_BASE"] == "60.0% (60.0 to 60.0); 1.0x (1.0 to 1.0)"
     assert rows["MINIJOINT"] == "60.0% (60.0 to 60.0); 100% (100 to 100); 1.8x (1.8 to 1.8)"
     assert rows["MINIPOST"] == "30.0% (30.0 to 30.0); 50% (50 to 50); never reached in 2 of 2"
-    assert "hardly better than the trivial answer: pos in ar." in text
+    assert "hardly better than the trivial answer: parts of speech in ar." in text
     assert "(all.md)" in text

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import transfer_data
+from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.data.documents import Document
 from lingraft.tasks.examples import load_examples
@@ -27,7 +28,11 @@ def test_it_samples_text_links_examples_and_writes_topics_that_the_recipe_reads(
     monkeypatch.setattr(transfer_data, "help_documents", pages)
     monkeypatch.setattr(transfer_data, "TARGET_MB", 0.001)
     recipe, data, out = Recipe.load(transfer_data.RECIPE), tmp_path / "data", tmp_path / "out"
-    (data / "eval/udpos").mkdir(parents=True)
+    tags = "\n\n".join(f"word{number}\tNOUN\n.\tPUNCT" for number in range(5)) + "\n"
+    for name in ("udpos/test-de.tsv", "panx/dev-en.tsv", "panx/dev-de.tsv", "panx/train-en.tsv"):
+        write_text(data / "eval" / name, tags)
+    for language in ("en", "de"):
+        write_text(data / f"eval/xnli/dev-{language}.tsv", "".join(f"{language} {row}\tx\ty\n" for row in range(4)))
     (data / "corpus").mkdir()
     for language in recipe.languages:
         text = "\n\n".join(f"{language} {number} " * 10 for number in range(100))
@@ -37,11 +42,18 @@ def test_it_samples_text_links_examples_and_writes_topics_that_the_recipe_reads(
     assert sizes["en"] > 5000
     assert all(500 < size < 2000 for language, size in sizes.items() if language != "en")
     assert (out / "eval/udpos").resolve() == data / "eval/udpos"
+    halves = {name: (out / f"eval/{name}.tsv").read_text() for name in ("xnli/dev-en", "xnli/test-en", "xnli/test-de")}
+    assert halves["xnli/dev-en"] == "en 0\tx\ty\nen 1\tx\ty\n"
+    assert halves["xnli/test-de"] == halves["xnli/test-en"].replace("en", "de") == "de 2\tx\ty\nde 3\tx\ty\n"
+    assert (out / "eval/panx/test-de.tsv").read_text().startswith("word2"), "sentences stay whole"
+    assert (out / "eval/panx/train-en.tsv").resolve() == data / "eval/panx/train-en.tsv"
+    learned = {task: (out / f"labels/{task}-train-de.tsv").read_text() for task in ("pos", "pan-x")}
+    assert {*learned.values()} == {"word0\tNOUN\n.\tPUNCT\n\nword1\tNOUN\n.\tPUNCT\n"}
+    assert (out / "labels/pos-test-de.tsv").read_text().startswith("word2")
+    assert (out / "labels/help-topic-train-de.jsonl").exists()
     task = recipe.task("help-topic")
     found = {path.name for path in (out / "eval/help").iterdir()}
-    assert found == {"train-en.jsonl", "dev-en.jsonl", "test-en.jsonl"} | {
-        f"test-{language}.jsonl" for language in task.languages
-    }
+    assert found == {f"{split}-{one}.jsonl" for split in ("train", "dev", "test") for one in ("en", *task.languages)}
     texts = [path.read_text(encoding="utf-8") for path in (out / "eval/help").glob("*-en.jsonl")]
     lines = [json.loads(line) for text in texts for line in text.splitlines()]
     assert len(lines) == 60, "the short page is left out"

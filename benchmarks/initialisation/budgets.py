@@ -1,0 +1,74 @@
+"""Scores that systems have at equal cost, and costs of a score that all of them reach."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from benchmarks.initialisation.costs import Costs, Record
+from benchmarks.initialisation.intervals import Interval, mean_over
+from lingraft.config.systems import System
+from lingraft.reports.paper.efficiency import LearningCurve
+
+_Curves = dict[str, LearningCurve]
+_Values = dict[str, dict[tuple[str, int], float]]
+
+
+class AtEqualCost(NamedTuple):
+    """Means over languages and seeds; None where a system has no score there, or no seed is complete."""
+
+    score_at_flops: Interval | None
+    """Score after the FLOPs that the cheapest system of a language and seed takes for its whole adaptation."""
+    score_at_seconds: Interval | None
+    """Score after the seconds of the quickest one."""
+    times_less_to_common: Interval | None
+    """Times less compute than BL_BASE takes to the lowest final score of all systems, a score that all reach."""
+
+
+def at_equal_cost(records: Sequence[Record], task: str) -> dict[str, AtEqualCost]:
+    """Compare systems at equal cost, alignments included.
+
+    Args:
+        records: of one start; languages and seeds that some system lacks are left out.
+        task: one that is judged before and after adaptation only has no curves, and nothing to compare.
+    """
+    systems = list(dict.fromkeys(record["system"] for record in records))
+    flops, seconds, common = (dict[str, dict[tuple[str, int], float]]() for _ in range(3))
+    for place, by_flops, by_seconds in _complete(records, task, systems):
+        _note(flops, place, _scores_at_least_cost(by_flops))
+        _note(seconds, place, _scores_at_least_cost(by_seconds))
+        _note(common, place, _times_less_to_common(by_flops))
+    return {
+        system: AtEqualCost(*(mean_over(values.get(system, {})) for values in (flops, seconds, common)))
+        for system in systems
+    }
+
+
+def _complete(
+    records: Sequence[Record], task: str, systems: Sequence[str]
+) -> Iterator[tuple[tuple[str, int], _Curves, _Curves]]:
+    """Curves over FLOPs and over seconds, of languages and seeds that all systems have."""
+    for language in dict.fromkeys(record["language"] for record in records):
+        its = [record for record in records if record["language"] == language]
+        costs = Costs(its, task)
+        for seed in dict.fromkeys(record["seed"] for record in its):
+            ones = {record["system"]: record for record in its if record["seed"] == seed}
+            by_flops = {name: curve for name, one in ones.items() if (curve := costs.curve(one))}
+            by_seconds = {name: curve for name, one in ones.items() if (curve := costs.curve(one, seconds=True))}
+            if {*by_flops} == {*systems}:
+                yield (language, seed), by_flops, by_seconds
+
+
+def _note(values: _Values, place: tuple[str, int], found: dict[str, float]) -> None:
+    for system, value in found.items():
+        values.setdefault(system, {})[place] = value
+
+
+def _scores_at_least_cost(curves: _Curves) -> dict[str, float]:
+    budget = min(curve.costs[-1] for curve in curves.values())
+    return {name: curve.at(budget) for name, curve in curves.items() if curve.costs[0] <= budget}
+
+
+def _times_less_to_common(curves: _Curves) -> dict[str, float]:
+    target = min(curve.scores[-1] for curve in curves.values())
+    spent = {name: curve.reach(target).estimate for name, curve in curves.items()}
+    base = spent.get(System.BL_BASE)
+    return {name: base / own for name, own in spent.items() if base and own}
