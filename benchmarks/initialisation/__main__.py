@@ -13,6 +13,7 @@ the sentence pairs. `--data` has the text and examples that a recipe of kind 'fo
 import argparse
 import os
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of everything that is made")
     parser.add_argument("--recipe", type=Path, default=RECIPE, help="sizes and text; recipes/demo.toml if absent")
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="LINE",
+        help="lines that change the recipe, such as 'encoder.family = \"roberta\"'",
+    )
     parser.add_argument("--data", type=Path, help="folder of text, and of examples that the recipe names")
     parser.add_argument("--languages", nargs="+", help="targets; the recipe's if absent")
     parser.add_argument(
@@ -162,6 +170,8 @@ def _parser() -> argparse.ArgumentParser:
 def _recipe(given: argparse.Namespace, out: Path) -> Recipe:
     """The recipe with what the command line changes."""
     raw = Recipe.load(given.recipe).model_dump(mode="json")
+    for line in given.set:
+        raw = _changed(raw, tomllib.loads(line))
     if given.languages:
         raw["targets"] = given.languages
     for finetuning in (task["finetuning"] for task in raw["tasks"]):
@@ -175,6 +185,15 @@ def _recipe(given: argparse.Namespace, out: Path) -> Recipe:
         data = given.data.resolve()
         recipe = on_data(recipe, data, out) if isinstance(recipe.text, Folder) else recipe.with_folder(data)
     return _with_lines(recipe, given.lines, out) if given.lines else recipe
+
+
+def _changed(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Settings with changes, section by section."""
+    found = settings | changes
+    for key, value in changes.items():
+        if isinstance(value, dict) and isinstance(settings.get(key), dict):
+            found[key] = _changed(settings[key], value)
+    return found
 
 
 def _with_lines(recipe: Recipe, task: str, out: Path) -> Recipe:

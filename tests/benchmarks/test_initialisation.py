@@ -89,8 +89,10 @@ def test_labels_of_a_language_give_a_ceiling_and_examples_that_are_cut_are_count
     write_text(tmp_path / "recipe.toml", f'{settings}[[tasks]]\nname = "topic"\nkind = "texts"\n{files}\n')
     given = ["--quick", "--recipe", str(tmp_path / "recipe.toml"), "--data", str(data), "--out", str(out)]
     given += ["--languages", "de", "--seeds", "1", "--starts", "overlap", "--systems", "BL_BASE"]
+    given += ["--set", 'encoder.family = "roberta"', "pretraining.mask_rate = 0.2"]
     main([*given, "--labels", str(data / "labels")])
     found = read_record(out / RECORDS)
+    assert (found["sizes"]["family"], found["settings"]["pretraining"]["mask_rate"]) == ("roberta", 0.2)
     [ceiling] = found["ceilings"]
     assert ceiling.items() >= {"language": "de", "start": "overlap", "seed": 1, "task": "topic"}.items()
     assert 0 <= ceiling["score"] <= 1
