@@ -35,11 +35,7 @@ def page(found: dict[str, Any], picture: str) -> str:
         head += ["than its whole run"]
         parts += [f"![Learning curves by start and system]({picture})", _PICTURE]
         parts += ["## Least compute to 95%", _SUMMARY, markdown(head, summary, left=3)]
-    for language in dict.fromkeys(record["language"] for record in records):
-        its = [record for record in records if record["language"] == language]
-        tasks: list[str | None] = [*finetuned_tasks(its)]
-        for task in tasks or [None]:
-            parts += [f"## {language}" + (f", {task}" if task else ""), _table(its, task, reference)]
+    parts += _tables(records, reference)
     if equal := [*_at_equal_cost(records)]:
         head = ["task", "rows start as", "system", "% at equal compute", "% at equal seconds", "times less to a score"]
         parts += ["## Equal cost, and a score that all reach", _EQUAL, markdown(head, equal, left=3)]
@@ -163,36 +159,52 @@ def _summary(records: Sequence[Record], reference: Start | None) -> Iterator[lis
                 yield [*row, f"{of_whole:.1f}" if of_whole else _UNKNOWN]
 
 
-def _table(records: Sequence[Record], task: str | None, reference: Start | None) -> str:
-    columns = [MASKED, ALIGNMENT, *([task] if task else [])]
-    head = ["rows start as", "system", *(f"{column}, %" for column in columns), "TFLOP", "s", "of these, alignment"]
-    head += ["TFLOP to 95%", "times less than `BL_BASE`"] if task else []
-    costs = Costs(records, task or MASKED, reference)
-    rows = []
-    for start in _starts(records):
-        for system, ones in _by_system([record for record in records if record["start"] == start]).items():
-            flops = mean(one["flops"][-1] + costs.alignment_flops(one) for one in ones)
-            seconds, own = mean(one["elapsed_s"][-1] for one in ones), mean(one["alignment_s"] for one in ones)
-            row = [NAMES[start], system, *(_scores(ones, column) for column in columns)]
-            row += [f"{flops / _TERA:.3g}", f"{seconds + own:.0f}", f"{own:.0f}" if own else _UNKNOWN]
-            if task:
-                row += _flops_and_times(ones, costs)
-            rows.append(row)
-    return markdown(head, rows, left=2)
+def _tables(records: Sequence[Record], reference: Start | None) -> Iterator[str]:
+    """Yield a table for each language: a row for each start and system, with scores, cost and near-maximal cost."""
+    tasks = [*finetuned_tasks(records), ALIGNMENT, MASKED]
+    curves = tasks_with_curves(records)
+    head = ["rows start as", "system", *(f"{TASK_NAMES.get(task, task)}, %" for task in tasks)]
+    head += ["TFLOP", "s (alignment's)"]
+    head += [f"TFLOP to {NEAR_MAXIMAL:.0%}, {TASK_NAMES.get(task, task)}" for task in curves]
+    for language in dict.fromkeys(record["language"] for record in records):
+        its = [record for record in records if record["language"] == language]
+        costs = {task: Costs(its, task, reference) for task in curves or [MASKED]}
+        rows = []
+        for start in _starts(its):
+            for system, ones in _by_system([record for record in its if record["start"] == start]).items():
+                row = [NAMES[start], system, *(_scores(ones, task) for task in tasks)]
+                row += _whole_cost(ones, next(iter(costs.values())))
+                rows.append([*row, *(_near_maximal(ones, costs[task]) for task in curves)])
+        yield f"## {language}"
+        yield markdown(head, rows, left=2)
+
+
+def _whole_cost(records: Sequence[Record], costs: Costs) -> list[str]:
+    flops = mean(one["flops"][-1] + costs.alignment_flops(one) for one in records)
+    seconds, own = mean(one["elapsed_s"][-1] for one in records), mean(one["alignment_s"] for one in records)
+    return [f"{flops / _TERA:.3g}", f"{seconds + own:.0f}" + (f" ({own:.0f})" if own else "")]
+
+
+def _near_maximal(records: Sequence[Record], costs: Costs) -> str:
+    spent, ratio = _flops_and_times(records, costs)
+    return spent if ratio == _UNKNOWN else f"{spent}; {ratio}x"
 
 
 def _quality(records: Sequence[Record]) -> Iterator[list[str]]:
-    """One row an alignment, of BL_BASE's primary or the first that there is."""
-    seen = set[tuple[str, str, int]]()
+    """One row a language and start; with several seeds or primaries, all agreements and the mean of the others."""
+    found: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        key = record["language"], record["start"], record["seed"]
-        if "quality" not in record or key in seen:
-            continue
-        seen.add(key)
-        quality = record["quality"]
-        agreement = f"{quality['agreement']:.2f}" + ("" if quality["succeeded"] else " (failed: rows are fitted)")
-        numbers = [f"{quality['mapped']:,}", f"{quality['translated']:,}", f"{record['alignment_s']:.0f}"]
-        yield [record["language"], quality["resource"], quality["start"], agreement, *numbers]
+        if "quality" in record:
+            found.setdefault((record["language"], record["start"]), []).append(record)
+    for (language, _), its in found.items():
+        qualities = [one["quality"] for one in its]
+        failed = sum(not one["succeeded"] for one in qualities)
+        lowest, highest = (choose(one["agreement"] for one in qualities) for choose in (min, max))
+        agreement = f"{lowest:.2f}" + (f" to {highest:.2f}" if f"{highest:.2f}" != f"{lowest:.2f}" else "")
+        agreement += f" (failed in {failed} of {len(its)}: rows are fitted)" if failed else ""
+        numbers = [f"{mean(one[name] for one in qualities):,.0f}" for name in ("mapped", "translated")]
+        seconds = mean(one["alignment_s"] for one in its)
+        yield [language, qualities[0]["resource"], qualities[0]["start"], agreement, *numbers, f"{seconds:.0f}"]
 
 
 def _at_equal_cost(records: Sequence[Record]) -> Iterator[list[str]]:
