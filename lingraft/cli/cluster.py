@@ -1,6 +1,7 @@
 """Commands for a Kubernetes cluster: what it lacks for a recipe, clearing its claim, and bringing an endpoint to it."""
 
 import itertools
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,6 @@ from lingraft.cli.options import RecipeOption, load_recipe
 from lingraft.errors import DeploymentError
 
 if TYPE_CHECKING:
-    from lingraft.deployment.rollout import Rollout
     from lingraft.doctor import Finding
 
 # Commands import what they need, so that --help does not wait for PyTorch and MLflow.
@@ -103,54 +103,42 @@ def deploy(
     """
     if [bool(models), promote, rollback].count(True) != 1:
         raise DeploymentError("name bundles (models:/NAME/VERSION), or give one of --promote and --rollback.")
-    given: dict[str, object] = {
-        "name": name,
-        "models": models or (),
-        "follow": follow,
-        "mode": mode,
-        "replicas": replicas,
-        "max_replicas": max_replicas or replicas,
-        "concurrency": concurrency,
-        "prometheus": prometheus,
-        "cpu": cpu,
-        "memory": memory,
-        "gpus": gpus,
-        "canary": canary,
-    }
-    if image:
-        given["image"] = image
+    manifest = {}
+    if models or dry_run:
+        from lingraft.deployment.deployment import validate_deployment
+        from lingraft.deployment.inference_service import inference_service
+
+        settings: dict[str, object] = {
+            "name": name,
+            "models": models or (),
+            "follow": follow,
+            "mode": mode,
+            "replicas": replicas,
+            "max_replicas": max_replicas or replicas,
+            "concurrency": concurrency,
+            "prometheus": prometheus,
+            "cpu": cpu,
+            "memory": memory,
+            "gpus": gpus,
+            "canary": canary,
+        }
+        manifest = inference_service(validate_deployment(**settings, **({"image": image} if image else {})))
     if dry_run:
-        _print(given)
+        import yaml
+
+        plain = json.loads(json.dumps(manifest))  # or YAML would have anchors
+        print(yaml.safe_dump(plain, sort_keys=False, width=120), end="")
         return
-    rollout = _rollout(name, namespace)
+    from lingraft.deployment.rollout import Rollout
+    from lingraft.steps.launch.on_cluster import connect
+
+    api, own = connect()
+    rollout = Rollout(api, namespace or own, name)
     if promote:
         rollout.promote()
     elif rollback:
         rollout.rollback()
     else:
-        from lingraft.deployment.deployment import validate_deployment
-        from lingraft.deployment.inference_service import inference_service
-
-        rollout.apply(inference_service(validate_deployment(**given)))
+        rollout.apply(manifest)
     if wait:
         print(f"{name} is ready: {rollout.until_ready(wait) or 'KServe tells no address'}")
-
-
-def _print(given: dict[str, object]) -> None:
-    import json
-
-    import yaml
-
-    from lingraft.deployment.deployment import validate_deployment
-    from lingraft.deployment.inference_service import inference_service
-
-    plain = json.loads(json.dumps(inference_service(validate_deployment(**given))))  # or YAML would have anchors
-    print(yaml.safe_dump(plain, sort_keys=False, width=120), end="")
-
-
-def _rollout(name: str, namespace: str | None) -> "Rollout":
-    from lingraft.deployment.rollout import Rollout
-    from lingraft.steps.launch.on_cluster import connect
-
-    api, own = connect()
-    return Rollout(api, namespace or own, name)

@@ -6,23 +6,21 @@ Kubernetes 1.29) polls the registry and publishes into a folder of the pod: the 
 no credentials of the registry.
 """
 
-from typing import Any
-
-from lingraft.deployment.deployment import Deployment, RegisteredBundle, parse_model_uri
-from lingraft.steps.launch.pods import CREDENTIAL_KEYS, TRACKING_KEYS, USER_ID, container_security
+from lingraft.deployment.deployment import Deployment, RegisteredBundle
+from lingraft.steps.launch.pods import CREDENTIAL_KEYS, TRACKING_KEYS, Manifest, container_security, pod_security
 
 GROUP, API_VERSION, PLURAL = "serving.kserve.io", "v1beta1", "inferenceservices"
 LABEL = f"{GROUP}/inferenceservice"
 _PORT = 8080
-_READY: dict[str, Any] = {"httpGet": {"path": "/v2/health/ready", "port": _PORT}}
-_LIVE: dict[str, Any] = {"httpGet": {"path": "/v2/health/live", "port": _PORT}}
+_READY: Manifest = {"httpGet": {"path": "/v2/health/ready", "port": _PORT}}
+_LIVE: Manifest = {"httpGet": {"path": "/v2/health/live", "port": _PORT}}
 _MAX_START_S = 600
 """Time limit in seconds for reading and testing large bundles; a failure ends the pod at once."""
-_STOP_S = 60
-"""Seconds from SIGTERM to SIGKILL; the server finishes accepted requests within 30."""
+_ROOM = "10Gi"
+"""Disk of each pod for the bundles, and again for what is published."""
+_SECRET = "lingraft-mlflow"
+"""Secret with the registry's address and credentials."""
 _HELPER_RESOURCES = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
-
-Manifest = dict[str, Any]
 
 
 def inference_service(deployment: Deployment) -> Manifest:
@@ -51,32 +49,21 @@ def inference_service(deployment: Deployment) -> Manifest:
 
 
 def _pod(deployment: Deployment) -> Manifest:
-    bundles = [parse_model_uri(uri) for uri in deployment.models]
-    champions = [bundle for bundle in bundles if deployment.follow and bundle.version is None]
-    volumes = {"bundles": deployment.room, "tmp": "1Gi"} | ({"published": deployment.room} if deployment.follow else {})
+    champions = [bundle for bundle in deployment.models if deployment.follow and bundle.version is None]
+    volumes = {"bundles": _ROOM, "tmp": "1Gi"} | ({"published": _ROOM} if deployment.follow else {})
     gpu_nodes = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     placement = {"tolerations": [gpu_nodes]} if deployment.gpus else {}
     return placement | {
         # In a Kubeflow profile Istio would add a sidecar, whose init container the pod security `restricted` refuses.
         "labels": {"sidecar.istio.io/inject": "false"},
         "serviceAccountName": "lingraft-serving",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
         "priorityClassName": "lingraft-service",
-        "terminationGracePeriodSeconds": _STOP_S,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        **pod_security(),
         "initContainers": [
-            *(_downloader(deployment, bundle) for bundle in bundles),
+            *(_downloader(deployment, bundle) for bundle in deployment.models),
             *(_follower(deployment, bundle) for bundle in champions),
         ],
-        "containers": [_server(deployment, bundles)],
+        "containers": [_server(deployment)],
         "volumes": [{"name": name, "emptyDir": {"sizeLimit": room}} for name, room in volumes.items()],
     }
 
@@ -84,24 +71,36 @@ def _pod(deployment: Deployment) -> Manifest:
 def _downloader(deployment: Deployment, bundle: RegisteredBundle) -> Manifest:
     version = [str(bundle.version)] if bundle.version else []
     arguments = ["registry", "pull", bundle.name, *version, f"--out=/bundles/{bundle.name}"]
-    return _container(deployment, f"pull-{_container_name(bundle)}", arguments, _HELPER_RESOURCES) | {
-        "env": _registry_environment(deployment)
-    }
+    return _helper(deployment, "pull", bundle, arguments)
 
 
 def _follower(deployment: Deployment, bundle: RegisteredBundle) -> Manifest:
     arguments = ["publish", "champion", bundle.name, "--to=/published", f"--started=/bundles/{bundle.name}"]
     arguments += [f"--endpoint={deployment.name}"]
-    return _container(deployment, f"follow-{_container_name(bundle)}", arguments, _HELPER_RESOURCES) | {
-        "restartPolicy": "Always",
-        "env": _registry_environment(deployment),
-    }
+    return _helper(deployment, "follow", bundle, arguments) | {"restartPolicy": "Always"}
 
 
-def _server(deployment: Deployment, bundles: list[RegisteredBundle]) -> Manifest:
+def _helper(deployment: Deployment, work: str, bundle: RegisteredBundle, arguments: list[str]) -> Manifest:
+    """Return a container that works on a bundle with the registry's credentials."""
+    # Names of containers have fewer characters than those of bundles.
+    name = f"{work}-{bundle.name.lower().replace('.', '-').replace('_', '-')[:50].rstrip('-')}"
+    environment: list[Manifest] = [{"name": "HOME", "value": "/tmp"}]
+    for key in (*TRACKING_KEYS, *CREDENTIAL_KEYS):
+        if key.startswith("MLFLOW_"):
+            reference = {"name": _SECRET, "key": key, "optional": key not in TRACKING_KEYS}
+            environment.append({"name": key, "valueFrom": {"secretKeyRef": reference}})
+    return _container(deployment, name, arguments, _HELPER_RESOURCES) | {"env": environment}
+
+
+def _server(deployment: Deployment) -> Manifest:
     gpus = {"nvidia.com/gpu": str(deployment.gpus)} if deployment.gpus else {}
     resources = {"cpu": deployment.cpu, "memory": deployment.memory, **gpus}
-    arguments = ["serve", *(f"/bundles/{bundle.name}" for bundle in bundles), f"--port={_PORT}", "--grpc-port=0"]
+    arguments = [
+        "serve",
+        *(f"/bundles/{bundle.name}" for bundle in deployment.models),
+        f"--port={_PORT}",
+        "--grpc-port=0",
+    ]
     arguments += ["--follow=/published"] if deployment.follow else []
     return _container(deployment, "kserve-container", arguments, {"requests": resources, "limits": dict(resources)}) | {
         "env": [{"name": "HOME", "value": "/tmp"}],
@@ -123,17 +122,3 @@ def _container(deployment: Deployment, name: str, arguments: list[str], resource
         "securityContext": container_security(),
         "volumeMounts": [{"name": volume, "mountPath": path} for volume, path in mounts.items()],
     }
-
-
-def _registry_environment(deployment: Deployment) -> list[Manifest]:
-    variables: list[Manifest] = [{"name": "HOME", "value": "/tmp"}]
-    for key in (*TRACKING_KEYS, *CREDENTIAL_KEYS):
-        if key.startswith("MLFLOW_"):
-            reference = {"name": deployment.secret, "key": key, "optional": key not in TRACKING_KEYS}
-            variables.append({"name": key, "valueFrom": {"secretKeyRef": reference}})
-    return variables
-
-
-def _container_name(bundle: RegisteredBundle) -> str:
-    """Return a bundle's name with the characters and length that Kubernetes allows for containers."""
-    return bundle.name.lower().replace(".", "-").replace("_", "-")[:50].rstrip("-")

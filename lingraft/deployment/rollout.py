@@ -16,9 +16,10 @@ from kubernetes import client
 from kubernetes.client.rest import ApiException
 
 from lingraft.console import say
-from lingraft.deployment.inference_service import API_VERSION, GROUP, LABEL, PLURAL, Manifest
+from lingraft.deployment.inference_service import API_VERSION, GROUP, LABEL, PLURAL
 from lingraft.errors import DeploymentError
 from lingraft.retry import poll
+from lingraft.steps.launch.pods import Manifest
 from lingraft.steps.launch.workload import UNREACHABLE, format_api_error, is_absent, is_transient
 
 APPLIED, PREVIOUS = "lingraft.io/applied", "lingraft.io/previous"

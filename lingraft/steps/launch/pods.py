@@ -34,7 +34,7 @@ STEP = {
 UNDISTURBED = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 """Annotations by which Karpenter and the cluster autoscaler leave a pod's node alone until the pod has ended."""
 STOP_S = 60
-"""Seconds from SIGTERM to SIGKILL; a checkpoint takes 25 at most."""
+"""Seconds from SIGTERM to SIGKILL; a checkpoint takes 25 at most, and the endpoint ends accepted requests within 30."""
 
 Manifest = dict[str, Any]
 
@@ -69,14 +69,12 @@ def container_security() -> Manifest:
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
 
 
-def pod_spec(cluster: Cluster, profile: Profile, containers: list[Manifest]) -> Manifest:
-    """Return the specification of a pod with these containers."""
-    account = {"serviceAccountName": cluster.service_account} if cluster.service_account else {}
-    return account | {
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": STOP_S,
+def pod_security() -> Manifest:
+    """Return the fields of every pod by which it has no rights on the cluster, is not root, and has time to end."""
+    return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": STOP_S,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER_ID,
@@ -84,6 +82,15 @@ def pod_spec(cluster: Cluster, profile: Profile, containers: list[Manifest]) -> 
             "fsGroup": USER_ID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
+    }
+
+
+def pod_spec(cluster: Cluster, profile: Profile, containers: list[Manifest]) -> Manifest:
+    """Return the specification of a pod with these containers."""
+    account = {"serviceAccountName": cluster.service_account} if cluster.service_account else {}
+    return account | {
+        **pod_security(),
+        "restartPolicy": "Never",
         "containers": containers,
         "volumes": volumes(cluster, profile),
     }
