@@ -19,6 +19,7 @@ from lingraft.console import say
 from lingraft.deployment.inference_service import API_VERSION, GROUP, LABEL, PLURAL
 from lingraft.errors import DeploymentError
 from lingraft.retry import poll
+from lingraft.steps.launch.health import waits_of
 from lingraft.steps.launch.pods import Manifest
 from lingraft.steps.launch.workload import UNREACHABLE, format_api_error, is_absent, is_transient
 
@@ -57,11 +58,9 @@ class Rollout:
             DeploymentError: somebody else has changed the service at the same time.
         """
         current, predictor = self._read(), manifest["spec"]["predictor"]
-        metadata = manifest["metadata"]
+        sent = manifest["metadata"]["annotations"]
         if current is None:
-            annotations = metadata["annotations"] | {APPLIED: _to_json(predictor)}
-            changes = {"metadata": metadata | {"annotations": annotations}, "spec": _spec(manifest, predictor)}
-            self._call("create_namespaced_custom_object", manifest | changes)
+            self._call("create_namespaced_custom_object", _changed(manifest, sent, predictor))
             return
         annotations = current["metadata"].get("annotations", {})
         if annotations.get(APPLIED) == _to_json(predictor):
@@ -70,7 +69,7 @@ class Rollout:
         # A canary that is replaced by another one has never had all traffic: its predecessor stays the one before.
         if _CANARY not in _applied(current):
             annotations = annotations | {PREVIOUS: _to_json(_applied(current))}
-        self._replace(current, annotations | metadata["annotations"], predictor)
+        self._replace(current, annotations | sent, predictor)
 
     def promote(self) -> None:
         """Give the canary all traffic.
@@ -114,7 +113,7 @@ class Rollout:
             if current and _is_ready(current, pods):
                 return str(current["status"].get("url", ""))
             unmet = _unmet_conditions(current) if current else ["it is not there"]
-            for line in (*(unmet if current else ()), *_unscheduled(pods)):
+            for line in (*(unmet if current else ()), *waits_of(pods)):
                 self._show_once(line)
             if failures := [*self._failures(pods)]:
                 raise DeploymentError(f"{self.name} cannot become ready: {'; '.join(failures)}")
@@ -149,12 +148,7 @@ class Rollout:
 
     def _replace(self, current: Manifest, annotations: Manifest, predictor: Manifest) -> None:
         # Metadata holds the version that we have read, so that of two changes at once one is refused.
-        changes = {
-            "metadata": current["metadata"] | {"annotations": annotations | {APPLIED: _to_json(predictor)}},
-            "spec": _spec(current, predictor),
-        }
-        kept = {key: current[key] for key in ("apiVersion", "kind")}
-        self._call("replace_namespaced_custom_object", self.name, kept | changes)
+        self._call("replace_namespaced_custom_object", self.name, _changed(current, annotations, predictor))
 
     def _call(self, method: str, *arguments: Any) -> Any:
         try:
@@ -227,14 +221,6 @@ def _unmet_conditions(current: Manifest) -> list[str]:
     ]
 
 
-def _unscheduled(pods: Sequence[Any]) -> Iterator[str]:
-    """Yield why pods have no node yet; one may be on its way."""
-    for pod in pods:
-        for each in pod.status.conditions or ():
-            if each.type == "PodScheduled" and each.status != "True":
-                yield f"pod {pod.metadata.name} has no node: {each.message or each.reason}"
-
-
 def _applied(current: Manifest) -> Manifest:
     """Return the predictor as it was sent last; the cluster's has KServe's defaults besides."""
     applied = current["metadata"].get("annotations", {}).get(APPLIED)
@@ -245,12 +231,17 @@ def _to_json(predictor: Manifest) -> str:
     return json.dumps(predictor, sort_keys=True)
 
 
-def _spec(service: Manifest, predictor: Manifest) -> Manifest:
-    """Return a service's spec with a predictor, and the hash of what its pods are made of.
+def _changed(service: Manifest, annotations: Manifest, predictor: Manifest) -> Manifest:
+    """Return a service with other annotations and another predictor, and the hash of what its pods are made of.
 
     The hash leaves scaling out, so that a canary's pods stay when it is promoted.
     """
     pods = {key: value for key, value in predictor.items() if key not in _SCALING}
     revision = hashlib.sha256(_to_json(pods).encode()).hexdigest()[:16]
-    annotations = predictor.get("annotations", {}) | {REVISION: revision}
-    return service["spec"] | {"predictor": predictor | {"annotations": annotations}}
+    of_pods = predictor.get("annotations", {}) | {REVISION: revision}
+    return {
+        "apiVersion": service["apiVersion"],
+        "kind": service["kind"],
+        "metadata": service["metadata"] | {"annotations": annotations | {APPLIED: _to_json(predictor)}},
+        "spec": service["spec"] | {"predictor": predictor | {"annotations": of_pods}},
+    }

@@ -117,7 +117,7 @@ def test_what_may_mend_is_told_once_and_waited_for_until_the_time_is_over(cluste
     said, error = told(ONE, "--wait=0.2")
     assert isinstance(error, DeploymentError)
     assert "not ready after 0.2 s: Ready PredictorNotReady no pod is ready" in str(error)
-    assert said.count("has no node: 0/9 nodes are available") == 1
+    assert said.count("lingraft: 0/9 nodes are available") == 1
 
 
 @pytest.mark.parametrize("ahead", [40, -1])

@@ -60,7 +60,7 @@ class HealthCheck:
             self._since_s = None
         if self._since_s is None or time.monotonic() - self._since_s < self._start_limit_s:
             return None
-        causes = [*dict.fromkeys(_waits_of(pods)), *warnings.values()] or ["Kubernetes names no reason"]
+        causes = [*dict.fromkeys(waits_of(pods)), *warnings.values()] or ["Kubernetes names no reason"]
         return (
             f"{self._name} did not start within {self._start_limit_s:g} s, and was deleted: {'; '.join(causes)}. Mend "
             "that, or raise start_limit_s of its profile, and run the same again."
@@ -91,8 +91,8 @@ class HealthCheck:
                 runs.tag_at_once(self._tracking_run, f"{NOTE_TAG}.{self._name}", note)
 
 
-def _waits_of(pods: Sequence[Any]) -> Iterator[str]:
-    """Yield what pods and their containers wait for, by their own account."""
+def waits_of(pods: Sequence[Any]) -> Iterator[str]:
+    """Yield what pods and their containers wait for, by their own account; a node may be on its way."""
     for pod in pods:
         status = pod.status
         for condition in status.conditions or ():
