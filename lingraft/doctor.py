@@ -8,8 +8,9 @@ import copy
 import http
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
@@ -32,6 +33,7 @@ from lingraft.steps.launch.workload import (
 )
 
 _PIPELINE_ACCOUNT = "lingraft-pipeline"
+_ADDRESS = TRACKING_KEYS[0]
 _PREPARE_JOB = "prepare-claim"
 """Job of the manifests that mounts the claim first, and tries to write there."""
 _SERVICE = re.compile(r"(?P<name>[^.]+)(\.(?P<namespace>[^.]+)(?P<svc>\.svc(\..+)?)?)?")
@@ -70,19 +72,10 @@ def examine(api: client.ApiClient, namespace: str, cluster: Cluster) -> Iterator
     Runs are to take place in the namespace, and ask for what `cluster` of a recipe says.
     """
     core = client.CoreV1Api(api)
-    found = [*_checked(f"namespace {namespace}", _APPLY, _check_namespace(core, namespace))]
-    yield from found
-    if not found[0].gap.startswith((_UNREACHABLE, _LOGGED_OUT)):
+    [found] = _check_exists("namespace", namespace, _APPLY, core.read_namespace)
+    yield found
+    if not found.gap.startswith((_UNREACHABLE, _LOGGED_OUT)):
         yield from _Examination(api, core, namespace, cluster).findings()
-
-
-def _check_namespace(core: client.CoreV1Api, namespace: str) -> Iterator[Finding]:
-    labels = core.read_namespace(namespace).metadata.labels or {}
-    yield Finding(f"namespace {namespace}")
-    injects = labels.get("istio-injection", "enabled" if "istio.io/rev" in labels else "") == "enabled"
-    gap = "Istio adds one to every pod that does not refuse it: pod security forbids it, and Jobs never end"
-    remedy = f"Our pods refuse it. For all: kubectl label namespace {namespace} istio-injection=disabled --overwrite"
-    yield Finding("no sidecar in pods", gap if injects else "", remedy, may_be_well=True)
 
 
 def _checked(what: str, remedy: str, looks: Iterator[Finding]) -> Iterator[Finding]:
@@ -104,12 +97,12 @@ def _checked(what: str, remedy: str, looks: Iterator[Finding]) -> Iterator[Findi
             yield Finding(what, gap, "Ask again; its log says why.")
 
 
-def _check_exists(what: str, remedy: str, read: Callable[..., object], *names: str) -> Iterator[Finding]:
+def _check_exists(kind: str, name: str, remedy: str, read: Callable[..., object], *where: str) -> Iterator[Finding]:
     def look() -> Iterator[Finding]:
-        read(*names)
-        yield Finding(what)
+        read(name, *where)
+        yield Finding(f"{kind} {name}")
 
-    return _checked(what, remedy, look())
+    return _checked(f"{kind} {name}", remedy, look())
 
 
 @dataclass(frozen=True)
@@ -134,26 +127,13 @@ class _Examination:
             yield _check_object_store(cluster.results)
         yield from _checked("nodes", "Add nodes to the cluster.", self._nodes(profiles))
         yield from _checked("quotas and limits", _APPLY, self._quotas(profiles))
-        read = client.SchedulingV1Api(self.api).read_priority_class
-        remedy = "Apply an overlay, or name one that `kubectl get priorityclasses` has."
-        for name in sorted({each.priority_class for each in profiles.values() if each.priority_class}):
-            yield from _check_exists(f"priority class {name}", remedy, read, name)
-        accounts = {_PIPELINE_ACCOUNT: f"{_APPLY}, and submit runs with that service account."}
-        if cluster.service_account:
-            accounts[cluster.service_account] = "Create it, or name another in cluster.service_account of the recipe."
-        for account, remedy in accounts.items():
-            read = self.core.read_namespaced_service_account
-            yield from _check_exists(f"service account {account}", remedy, read, account, self.namespace)
+        yield from self._named(profiles.values())
         if launched:
             what = f"{_PIPELINE_ACCOUNT} may launch steps"
-            remedy = "Apply manifests/base/launcher.yaml, and submit runs with that service account."
-            yield from _checked(what, remedy, self._rights(what, remedy, [KINDS[kind] for kind in launched]))
-        if secret := cluster.storage_secret:
-            remedy = f"Create it with the keys {', '.join(STORAGE_KEYS)} that your object storage needs."
-            yield from _check_exists(
-                f"Secret {secret}", remedy, self.core.read_namespaced_secret, secret, self.namespace
-            )
-        yield from self._tracking()
+            yield from _checked(what, _APPLY, self._rights(what, [KINDS[kind] for kind in launched]))
+        secret = cluster.tracking_secret
+        remedy = f"Create it: kubectl -n {self.namespace} create secret generic {secret} --from-literal={_ADDRESS}=..."
+        yield from _checked(f"Secret {secret}", remedy, self._tracking(secret, remedy))
 
     def _kinds(self, together: bool) -> Iterator[Finding]:
         kinds = {
@@ -163,12 +143,28 @@ class _Examination:
         train_job = {f"{TRAIN_JOB.plural}.{TRAIN_JOB.group}": "Install Kubeflow Trainer 2.3 or later."}
         read = client.ApiextensionsV1Api(self.api).read_custom_resource_definition
         for name, remedy in (kinds | (train_job if together else {})).items():
-            yield from _check_exists(f"kind {name}", remedy, read, name)
+            yield from _check_exists("kind", name, remedy, read)
         if together:
             get = client.CustomObjectsApi(self.api).get_cluster_custom_object
-            names = (TRAIN_JOB.group, TRAIN_JOB.version, "clustertrainingruntimes", self.cluster.runtime)
+            read = partial(get, TRAIN_JOB.group, TRAIN_JOB.version, "clustertrainingruntimes")
             remedy = "Apply manifests/overlays/prod/training.yaml, or name yours in cluster.runtime of the recipe."
-            yield from _check_exists(f"training runtime {self.cluster.runtime}", remedy, get, *names)
+            yield from _check_exists("training runtime", self.cluster.runtime, remedy, read)
+
+    def _named(self, profiles: Iterable[Profile]) -> Iterator[Finding]:
+        """Look for what the recipe and our manifests name: priority classes, service accounts, a Secret."""
+        remedy = "Apply an overlay, or name one that `kubectl get priorityclasses` has."
+        read = client.SchedulingV1Api(self.api).read_priority_class
+        for name in sorted({profile.priority_class for profile in profiles if profile.priority_class}):
+            yield from _check_exists("priority class", name, remedy, read)
+        accounts = {_PIPELINE_ACCOUNT: f"{_APPLY}, and submit runs with that service account."}
+        if own := self.cluster.service_account:
+            accounts[own] = "Create it, or name another in cluster.service_account of the recipe."
+        read = self.core.read_namespaced_service_account
+        for name, remedy in accounts.items():
+            yield from _check_exists("service account", name, remedy, read, self.namespace)
+        if secret := self.cluster.storage_secret:
+            remedy = f"Create it with the keys {', '.join(STORAGE_KEYS)} that your object storage needs."
+            yield from _check_exists("Secret", secret, remedy, self.core.read_namespaced_secret, self.namespace)
 
     def _claim(self, what: str) -> Iterator[Finding]:
         claim = self.core.read_namespaced_persistent_volume_claim(self.cluster.storage_claim, self.namespace)
@@ -188,37 +184,36 @@ class _Examination:
 
     def _written(self, what: str) -> Iterator[Finding]:
         """Look how the Job ended that tried: KFP's own pods cannot be given a new volume (no fsGroup)."""
-        try:
-            job = client.BatchV1Api(self.api).read_namespaced_job(_PREPARE_JOB, self.namespace)
-        except ApiException as error:
-            if not is_absent(error):
-                raise
-            remedy = (
-                f"{_APPLY}, whose Job tries; KFP's pods may also be given an fsGroup (docs/operations/platform.md)."
-            )
-            yield Finding(what, f"nobody knows: there is no Job {_PREPARE_JOB}", remedy, may_be_well=True)
-            return
-        volumes = [each.persistent_volume_claim for each in job.spec.template.spec.volumes or ()]
+        named = f"metadata.name={_PREPARE_JOB}"
+        jobs = client.BatchV1Api(self.api).list_namespaced_job(self.namespace, field_selector=named).items
+        volumes = [each.persistent_volume_claim for job in jobs for each in job.spec.template.spec.volumes or ()]
         mounted = [volume.claim_name for volume in volumes if volume]
-        failed = [each for each in job.status.conditions or () if each.type == "Failed" and each.status == "True"]
+        ends = [each for job in jobs for each in job.status.conditions or () if each.status == "True"]
+        failures = [each.message for each in ends if each.type == "Failed"]
         gap, tried = "", self.cluster.storage_claim in mounted
-        if not tried:
+        if not jobs:
+            gap = f"nobody knows: there is no Job {_PREPARE_JOB}"
+        elif not tried:
             gap = f"nobody knows: the Job {_PREPARE_JOB} mounts {', '.join(mounted) or 'none'}"
-        elif failed:
-            gap = f"the Job {_PREPARE_JOB} could not: {failed[0].message}"
-        elif not job.status.succeeded:
+        elif failures:
+            gap = f"the Job {_PREPARE_JOB} could not: {failures[0]}"
+        elif not jobs[0].status.succeeded:
             gap = f"the Job {_PREPARE_JOB} has not ended"
-        remedy = f"See kubectl -n {self.namespace} logs job/{_PREPARE_JOB}; for a claim of your own, run a Job like it."
-        yield Finding(what, gap, remedy, may_be_well=not (tried and failed))
+        remedy = (
+            f"{_APPLY}, whose Job tries, and see kubectl -n {self.namespace} logs job/{_PREPARE_JOB}. For a claim of "
+            "your own, run a Job like it; KFP's pods may also be given an fsGroup (docs/operations/platform.md)."
+        )
+        yield Finding(what, gap, remedy, may_be_well=not (tried and failures))
 
     def _quotas(self, profiles: Mapping[str, Profile]) -> Iterator[Finding]:
         """Look whether the namespace could ever admit a profile's pods, if they were alone in it."""
         quotas = self.core.list_namespaced_resource_quota(self.namespace).items
         ranges = self.core.list_namespaced_limit_range(self.namespace).items
+        remedy = "Ask for less in the profile, or change it (limits.yaml of the base and of your overlay)."
         for name, profile in profiles.items():
-            gap = "; ".join([*_over_quotas(quotas, profile), *_outside_ranges(ranges, profile)])
-            remedy = "Ask for less in the profile, or change it (limits.yaml of the base and of your overlay)."
-            yield Finding(f"quotas and limits for profile {name!r}", gap, remedy)
+            requests: dict[str, str] = resources(profile)["requests"]
+            gaps = [*_over_quotas(quotas, requests, profile.nodes), *_outside_ranges(ranges, requests)]
+            yield Finding(f"quotas and limits for profile {name!r}", "; ".join(gaps), remedy)
 
     def _nodes(self, profiles: Mapping[str, Profile]) -> Iterator[Finding]:
         nodes = self.core.list_node().items
@@ -236,7 +231,7 @@ class _Examination:
             what = f"{'a node' if profile.nodes == 1 else f'{profile.nodes} nodes'} for profile {name!r}"
             yield Finding(what, "" if fitting >= profile.nodes else "; ".join([gap, *counts]), remedy, grows)
 
-    def _rights(self, what: str, remedy: str, kinds: Iterable[WorkloadKind]) -> Iterator[Finding]:
+    def _rights(self, what: str, kinds: Sequence[WorkloadKind]) -> Iterator[Finding]:
         user = f"system:serviceaccount:{self.namespace}:{_PIPELINE_ACCOUNT}"
         reviews = client.AuthorizationV1Api(self.api)
         groups = ["system:serviceaccounts", "system:authenticated", f"system:serviceaccounts:{self.namespace}"]
@@ -249,21 +244,14 @@ class _Examination:
             spec = client.V1SubjectAccessReviewSpec(user=user, groups=groups, resource_attributes=asked)
             if not reviews.create_subject_access_review(client.V1SubjectAccessReview(spec=spec)).status.allowed:
                 missing.append(str(right))
+        remedy = "Apply manifests/base/launcher.yaml, and submit runs with that service account."
         yield Finding(what, f"it may not {', '.join(missing)}" if missing else "", remedy)
 
-    def _tracking(self) -> Iterator[Finding]:
+    def _tracking(self, secret: str, remedy: str) -> Iterator[Finding]:
         """Look whether steps are told where MLflow is, and it answers there and reaches its store."""
-        secret, key = self.cluster.tracking_secret, TRACKING_KEYS[0]
-        remedy = f"Create it: kubectl -n {self.namespace} create secret generic {secret} --from-literal={key}=..."
-        told: list[str] = []
-
-        def read() -> Iterator[Finding]:
-            data = self.core.read_namespaced_secret(secret, self.namespace).data or {}
-            told.append(base64.b64decode(data.get(key, "")).decode(errors="replace"))
-            yield Finding(f"Secret {secret}", "" if key in data else f"has no key {key}", remedy)
-
-        yield from _checked(f"Secret {secret}", remedy, read())
-        url = urlsplit("".join(told))
+        data = self.core.read_namespaced_secret(secret, self.namespace).data or {}
+        yield Finding(f"Secret {secret}", "" if _ADDRESS in data else f"has no key {_ADDRESS}", remedy)
+        url = urlsplit(base64.b64decode(data.get(_ADDRESS, "")).decode(errors="replace"))
         service = _SERVICE.fullmatch(url.hostname or "")
         if url.scheme not in {"http", "https"} or not url.hostname:
             yield Finding("MLflow", f"cannot be asked: {secret} names no server, such as http://mlflow:5000", remedy)
@@ -319,32 +307,22 @@ def _obstacle(node: Any, profile: Profile) -> str:
     return f"without {', '.join(short)}" if short else ""
 
 
-def _over_quotas(quotas: Iterable[Any], profile: Profile) -> Iterator[str]:
-    """Yield hard limits that a profile's pods exceed; a quota with scopes is for some pods only, and does not count."""
+def _over_quotas(quotas: Iterable[Any], requests: Mapping[str, str], pods: int) -> Iterator[str]:
+    """Yield hard limits that several pods exceed; a quota with scopes is for some pods only, and does not count."""
     for quota in quotas:
-        for resource, quantity in () if quota.spec.scopes or quota.spec.scope_selector else _requests(profile):
-            for key in (f"requests.{resource}", f"limits.{resource}", resource):
-                hard = (quota.spec.hard or {}).get(key)
-                if hard is not None and parse_quantity(hard) < profile.nodes * parse_quantity(quantity):
-                    pods = (
-                        f"{profile.nodes} pods ask for {quantity} each"
-                        if profile.nodes > 1
-                        else f"it asks for {quantity}"
-                    )
-                    yield f"{pods}, but quota {quota.metadata.name} has {hard} {key}"
+        for key, hard in () if quota.spec.scopes or quota.spec.scope_selector else (quota.spec.hard or {}).items():
+            asked = requests.get(key.removeprefix("requests.").removeprefix("limits."), "0")
+            if parse_quantity(hard) < pods * parse_quantity(asked):
+                each = f"{pods} pods ask for {asked} each" if pods > 1 else f"it asks for {asked}"
+                yield f"{each}, but quota {quota.metadata.name} has {hard} {key}"
 
 
-def _outside_ranges(ranges: Iterable[Any], profile: Profile) -> Iterator[str]:
-    """Yield limits of containers and pods that a profile's are outside of."""
+def _outside_ranges(ranges: Iterable[Any], requests: Mapping[str, str]) -> Iterator[str]:
+    """Yield limits of containers and pods that a pod is outside of."""
     for each in ranges:
-        for limit in (one for one in each.spec.limits if one.type in {"Container", "Pod"}):
-            for resource, quantity in _requests(profile):
-                least, most = (limit.min or {}).get(resource, "0"), (limit.max or {}).get(resource, quantity)
-                if not parse_quantity(least) <= parse_quantity(quantity) <= parse_quantity(most):
+        for limit in each.spec.limits:
+            for resource, asked in requests.items():
+                least, most = (limit.min or {}).get(resource, "0"), (limit.max or {}).get(resource, asked)
+                if not parse_quantity(least) <= parse_quantity(asked) <= parse_quantity(most):
                     bound = f"{least} to {most}" if resource in (limit.max or {}) else f"{least} or more"
-                    yield f"it asks for {quantity} {resource}, but LimitRange {each.metadata.name} has {bound}"
-
-
-def _requests(profile: Profile) -> Iterable[tuple[str, str]]:
-    requests: dict[str, str] = resources(profile)["requests"]
-    return requests.items()
+                    yield f"it asks for {asked} {resource}, but LimitRange {each.metadata.name} has {bound}"
