@@ -15,7 +15,6 @@ from tests.steps.launch.api_kinds import KINDS, NAMESPACE, Document, RefusalErro
 if TYPE_CHECKING:
     from tests.steps.launch.api_server import ApiServer
 
-_VERSION = ("gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform")
 DROP = -1
 """A fault: the connection is closed without an answer."""
 _GROUP = r"/(?:api/v1|apis/(?P<group>[^/]+)/(?P<version>[^/]+))"
@@ -67,8 +66,6 @@ class Handler(BaseHTTPRequestHandler):
     def _do(self, method: str, body: bytes) -> None:
         url = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
-        if url.path.rstrip("/") == "/version":
-            return self._send(200, {"major": "1", "minor": "34", **dict.fromkeys(_VERSION, "")})
         if proxied := _PROXY.fullmatch(url.path):
             return self._proxy(unquote(proxied["name"]), proxied["path"])
         self._require_token()
@@ -117,17 +114,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def _post(self, plural: str, _: str | None, __: Document, body: bytes) -> None:
         made = json.loads(body)
-        if plural in ("subjectaccessreviews", "selfsubjectaccessreviews"):
+        if plural == "subjectaccessreviews":
             return self._send(201, made | {"status": {"allowed": self.api.allows(made["spec"])}})
         return self._send(201, self.api.create(plural, made))
 
     def _put(self, plural: str, name: str | None, _: Document, body: bytes) -> None:
         self._send(200, self.api.replace(plural, str(name), json.loads(body)))
 
-    def _delete(self, plural: str, name: str | None, query: Document, body: bytes) -> None:
-        options = json.loads(body or b"null") or {}
-        policy = query.get("propagationPolicy") or options.get("propagationPolicy") or ""
-        self._send(200, self.api.delete(plural, str(name), policy))
+    def _delete(self, plural: str, name: str | None, query: Document, _: bytes) -> None:
+        if query.get("propagationPolicy") != "Background":
+            raise RefusalError(400, "the tests' server deletes what depends on an object, too")
+        self._send(200, self.api.delete(plural, str(name)))
 
     def _proxy(self, name: str, path: str) -> None:
         """Ask a service's pod, by the host and path that we are asked by, but with no word of who asks."""

@@ -27,8 +27,6 @@ _REASONS = {
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _LONGEST, _LONGEST_LABEL = 253, 63
-_IMMUTABLE = ("completionMode", "completions", "managedBy", "podFailurePolicy", "selector", "successPolicy", "template")
-"""Fields of a Job's specification that an update cannot change while it is not suspended."""
 
 
 class Kind(NamedTuple):
@@ -61,11 +59,9 @@ KINDS = {
     "nodes": Kind("", "v1", "Node", has_namespace=False, fields=frozenset(("spec.unschedulable",))),
     "namespaces": Kind("", "v1", "Namespace", has_namespace=False, fields=frozenset(("status.phase",))),
     "jobs": Kind("batch", "v1", "Job", fields=frozenset(("status.successful",))),
-    "deployments": Kind("apps", "v1", "Deployment"),
     "storageclasses": Kind("storage.k8s.io", "v1", "StorageClass", has_namespace=False),
     "priorityclasses": Kind("scheduling.k8s.io", "v1", "PriorityClass", has_namespace=False),
     "subjectaccessreviews": Kind("authorization.k8s.io", "v1", "SubjectAccessReview", has_namespace=False),
-    "selfsubjectaccessreviews": Kind("authorization.k8s.io", "v1", "SelfSubjectAccessReview", has_namespace=False),
     "customresourcedefinitions": Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", has_namespace=False),
     "trainjobs": Kind("trainer.kubeflow.org", "v1alpha1", "TrainJob", is_built_in=False),
     "clustertrainingruntimes": Kind(
@@ -101,13 +97,6 @@ class RefusalError(Exception):
         return cls(code, f'{what} "{name}"{words}', reason, name=name, group=group, kind=plural)
 
     @classmethod
-    def modified(cls, plural: str, name: str, words: str) -> "RefusalError":
-        """One of an update that is not of what is there."""
-        refusal = cls.about(409, plural, name, words)
-        refusal.status["message"] = f"Operation cannot be fulfilled on {refusal.status['message']}"
-        return refusal
-
-    @classmethod
     def invalid(cls, plural: str, name: str, faults: Sequence[tuple[str, str]]) -> "RefusalError":
         """One of an object with fields that cannot be so: all of them, each with the reason."""
         kind = KINDS[plural]
@@ -137,16 +126,6 @@ def completed(plural: str, one: Document, known: Document | None) -> Document:
             metadata.setdefault(field, before[field])
     if kind.has_namespace:
         metadata["namespace"] = NAMESPACE
-    metadata["managedFields"] = [
-        {
-            "manager": "OpenAPI-Generator",
-            "operation": "Update",
-            "apiVersion": kind.api_version,
-            "time": metadata["creationTimestamp"],
-            "fieldsType": "FieldsV1",
-            "fieldsV1": {f"f:{field}": {} for field in one if field not in ("apiVersion", "kind", "metadata")},
-        }
-    ]
     return one
 
 
@@ -164,8 +143,6 @@ def admit(plural: str, made: Document) -> None:
         raise RefusalError(400, "the namespace of the provided object does not match the namespace sent on the request")
     if metadata.get("resourceVersion"):
         raise RefusalError(500, "resourceVersion should not be set on objects to be created")
-    if not metadata.get("name") and "generateName" in metadata:
-        metadata["name"] = f"{metadata['generateName']}{uuid.uuid4().hex[:5]}"
     for label, value in metadata.get("labels", {}).items():
         if not isinstance(value, str):
             raise RefusalError(400, f"json: cannot unmarshal {value!r} into metadata.labels[{label}] of type string")
@@ -180,7 +157,7 @@ def _faults(plural: str, made: Document) -> Iterator[tuple[str, str]]:
     metadata = made["metadata"]
     name = metadata.get("name", "")
     if not name:
-        yield "metadata.name", "Required value: name or generateName is required"
+        yield "metadata.name", "Required value: a name is required"
         return
     longest = _LONGEST_LABEL if plural == "jobs" else _LONGEST
     if not _NAME.fullmatch(name) or len(name) > longest:
@@ -197,71 +174,29 @@ def _faults(plural: str, made: Document) -> Iterator[tuple[str, str]]:
 
 
 def fill_in(job: Document) -> None:
-    """Give a new Job what the server gives it: the labels by which its pods are found, and defaults."""
-    spec, name, uid = job["spec"], job["metadata"]["name"], job["metadata"]["uid"]
-    usual = {
-        "backoffLimit": 6,
-        "completionMode": "NonIndexed",
-        "completions": 1,
-        "manualSelector": False,
-        "parallelism": 1,
-        "podReplacementPolicy": "TerminatingOrFailed",
-        "suspend": False,
-    }
-    job["spec"] = spec = usual | spec
-    _fill_in_pod(spec["template"]["spec"])
-    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-    own = {"controller-uid": uid, "job-name": name}
-    labels = own | {f"batch.kubernetes.io/{label}": value for label, value in own.items()}
-    metadata = spec["template"].setdefault("metadata", {})
+    """Give a new Job the labels by which its pods are found, as the server does."""
+    template, name, uid = job["spec"]["template"], job["metadata"]["name"], job["metadata"]["uid"]
+    labels = {"batch.kubernetes.io/job-name": name, "batch.kubernetes.io/controller-uid": uid}
+    metadata = template.setdefault("metadata", {})
     metadata["labels"] = metadata.get("labels", {}) | labels
     job["status"] = {}
 
 
-def _fill_in_pod(pod: Document) -> None:
-    usual = {
-        "dnsPolicy": "ClusterFirst",
-        "schedulerName": "default-scheduler",
-        "securityContext": {},
-        "terminationGracePeriodSeconds": 30,
-    }
-    for field, value in usual.items():
-        pod.setdefault(field, value)
-    if account := pod.get("serviceAccountName"):
-        pod["serviceAccount"] = account
-    for container in (*pod.get("initContainers", ()), *pod["containers"]):
-        is_fixed = "@" in container["image"] or not container["image"].endswith(":latest")
-        usual = {
-            "imagePullPolicy": "IfNotPresent" if is_fixed else "Always",
-            "resources": {},
-            "terminationMessagePath": "/dev/termination-log",
-            "terminationMessagePolicy": "File",
-        }
-        for field, value in usual.items():
-            container.setdefault(field, value)
-
-
 def require_same(plural: str, changed: Document, known: Document) -> None:
-    """Refuse an update from another version than that which is there, or of what stays as it is.
+    """Refuse an update from another version than that which is there.
 
     Raises:
         RefusalError: it cannot be updated so.
     """
     name, version = known["metadata"]["name"], changed["metadata"].get("resourceVersion")
-    if version is None and not KINDS[plural].is_built_in:
+    if version is None:
         words = "Invalid value: 0: must be specified for an update"
         raise RefusalError.invalid(plural, name, [("metadata.resourceVersion", words)])
-    words = ": the object has been modified; please apply your changes to the latest version and try again"
-    if version not in (None, known["metadata"]["resourceVersion"]):
-        raise RefusalError.modified(plural, name, words)
-    given, there = changed["metadata"].get("uid", known["metadata"]["uid"]), known["metadata"]["uid"]
-    if given != there:
-        words = f": Precondition failed: UID in precondition: {given}, UID in object meta: {there}"
-        raise RefusalError.modified(plural, name, words)
-    immutable = _IMMUTABLE if plural == "jobs" else ()
-    if other := [field for field in immutable if changed["spec"].get(field) != known["spec"].get(field)]:
-        faults = [(f"spec.{field}", "Invalid value: field is immutable") for field in other]
-        raise RefusalError.invalid(plural, name, faults)
+    if version != known["metadata"]["resourceVersion"]:
+        words = ": the object has been modified; please apply your changes to the latest version and try again"
+        refusal = RefusalError.about(409, plural, name, words)
+        refusal.status["message"] = f"Operation cannot be fulfilled on {refusal.status['message']}"
+        raise refusal
 
 
 def chosen(plural: str, one: Document, labels: str, fields: str) -> bool:

@@ -144,33 +144,24 @@ class ApiServer:
             return known
         raise RefusalError.about(404, plural, name, " not found")
 
-    def delete(self, plural: str, name: str, policy: str) -> Document:
-        """Remove what a client deletes; Foreground waits for those that depend on it, which is for ever here.
+    def delete(self, plural: str, name: str) -> Document:
+        """Remove what a client deletes, and what depends on it.
 
         Raises:
             RefusalError: there is none.
         """
-        known = self.read(plural, name)
-        kind, metadata = KINDS[plural], known["metadata"]
-        if policy == "Foreground" or metadata.get("finalizers"):
-            going = {"deletionTimestamp": now(), "deletionGracePeriodSeconds": 0}
-            waits = {"foregroundDeletion"} if policy == "Foreground" else {*()}
-            finalizers = sorted({*metadata.get("finalizers", ()), *waits})
-            self.put(plural, known | {"metadata": metadata | going | {"finalizers": finalizers}})
-            self.deleted(plural, known)
-            return self.read(plural, name)
-        # Jobs of batch/v1 leave their pods alone unless they are told otherwise.
-        self.remove(plural, name, orphans=(policy or ("Orphan" if plural == "jobs" else "Background")) == "Orphan")
+        kind, metadata = KINDS[plural], self.read(plural, name)["metadata"]
+        self.remove(plural, name)
         details = {"name": name, "group": kind.group, "kind": plural, "uid": metadata["uid"]}
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
-    def remove(self, plural: str, name: str, orphans: bool = False) -> None:
-        """Remove an object, and tell who watches; what depends on it goes, too, unless it is orphaned."""
+    def remove(self, plural: str, name: str) -> None:
+        """Remove an object, and tell who watches."""
         with self._lock:
             gone = self.objects.pop((plural, name), None)
             if gone:
                 self._count(gone)
-        if gone and not orphans:
+        if gone:
             self.deleted(plural, gone)
 
     def end(self, plural: str, name: str, kind: str, reason: str = "", message: str = "") -> None:

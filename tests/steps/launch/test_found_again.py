@@ -6,6 +6,7 @@ import pytest
 
 from lingraft.config.cluster import Profile
 from lingraft.steps.launch.calls import AttemptResult, StepAnswer
+from tests.steps.launch.api_kinds import now
 from tests.steps.launch.api_server import ApiServer
 from tests.steps.launch.launchers import RESULT, Launcher, names, succeed
 from tests.training.distributed.project import wait_for
@@ -47,7 +48,7 @@ def test_a_job_that_is_being_deleted_is_not_followed(server: ApiServer, followed
     wait_for(lambda: len(followed) == 1)
     [old] = names(server, "jobs")
     assert "kueue.x-k8s.io/queue-name" not in server.objects["jobs", old]["metadata"]["labels"]  # it has no queue
-    server.delete("jobs", old, "Foreground")
+    server.objects["jobs", old]["metadata"]["deletionTimestamp"] = now()
     second = Launcher(tmp_path, profile)
     wait_for(lambda: len(names(server, "jobs")) == 2)
     [new] = {*names(server, "jobs")} - {old}

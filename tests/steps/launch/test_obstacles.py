@@ -60,22 +60,6 @@ NO_SECRET = {"reason": "CreateContainerConfigError", "message": 'secret "x" not 
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/9 nodes have room"}
 
 
-REFUSED_PODS = {
-    "priority class": "no PriorityClass with name x was found",
-    "service account": 'error looking up service account lingraft/x: serviceaccount "x" not found',
-    "quota": "exceeded quota: lingraft, requested: requests.nvidia.com/gpu=8, used: requests.nvidia.com/gpu=0",
-    "limit range": "maximum memory usage per Container is 1Gi, but limit is 4Gi",
-}
-"""Warnings of the Job's controller, whose pods the API server refuses."""
-
-
-@pytest.mark.parametrize("refusal", REFUSED_PODS.values(), ids=REFUSED_PODS.keys())
-def test_a_refusal_of_pods_is_the_cause_that_is_named(refusal: str) -> None:
-    check = health.HealthCheck("job", nodes=1, start_limit_s=0, tracking_run=None)
-    warnings = {"FailedCreate": f'FailedCreate: pods "job-x7k2p" is forbidden: {refusal}'}
-    assert f"is forbidden: {refusal}" in str(check.check(is_suspended=False, pods=[], warnings=warnings))
-
-
 def test_a_job_whose_pods_are_refused_is_deleted_in_time_and_its_error_names_the_cause(
     server: ApiServer, followed: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

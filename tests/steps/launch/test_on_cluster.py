@@ -163,13 +163,6 @@ def test_a_missing_right_is_named_and_not_waited_for(bench: Bench) -> None:
         bench.run()
 
 
-def test_a_quota_that_refuses_the_pods_of_a_job_is_said(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
-    full = "pods are forbidden: exceeded quota: lingraft, requested: requests.nvidia.com/gpu=8"
-    bench.when(lambda: bool(bench.jobs()), lambda _: bench.server.warn(bench.jobs()[-1], "FailedCreate", full))
-    bench.run()
-    assert f"FailedCreate: {full}" in capfd.readouterr().err
-
-
 def test_a_job_that_somebody_deletes_is_a_failure(bench: Bench) -> None:
     bench.lasts()
     bench.when(bench.trains, lambda _: bench.server.remove("jobs", bench.jobs()[-1]))
