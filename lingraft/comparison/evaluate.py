@@ -34,7 +34,7 @@ from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
-from lingraft.jobs.job import CHECKPOINTS, EMBEDDINGS, Job, LanguageDirs, Watch, unwatched
+from lingraft.jobs.job import CHECKPOINTS, EMBEDDINGS, Job, LanguageDirs
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
 from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.stages.alignment_probe import (
@@ -52,6 +52,7 @@ from lingraft.stages.results import SeedScores
 from lingraft.stages.task_tests import TaskInputs, task_test
 from lingraft.tasks.item_counts import ItemCounts
 from lingraft.training import masked_lm, precision
+from lingraft.training.schedule import MetricsCallback, ignore_metrics
 
 Found = TypeVar("Found")
 
@@ -324,7 +325,7 @@ class ArmEvaluation(_Evaluation, frozen=True):
         }
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         found, items = evaluate_language(
             arm=self.arm,
             models=self.models,
@@ -350,7 +351,7 @@ class PrimaryEvaluation(_Evaluation, frozen=True):
         return {**super().settings, "systems": self.models.planned.systems_over(self.models.layers)}
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         return save_eval_result(evaluate_source(self.models, self.dirs), self.out)
 
 
@@ -378,7 +379,7 @@ class ReferenceJob(_Evaluation, frozen=True):
         return float(self.models.layers)
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         primary = self.models.load()
         text = load_text(self.dirs.text, self.language)
         blocks = load_blocks(self.dirs.blocks, primary.tokenizer, self.recipe.encoder.block_tokens)

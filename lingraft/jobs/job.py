@@ -7,7 +7,7 @@ imports PyTorch when it trains, so that a caller that needs only its provenance 
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -25,14 +25,11 @@ from lingraft.console import say
 from lingraft.data.bilingual_dictionary import judged_hashes, pair_hashes, translation_hashes
 from lingraft.jobs.launchable import Input, InputList, Launchable, OptionalInput, Output, Role, none_if_empty
 from lingraft.tasks.fingerprints import marks_of
-from lingraft.training.schedule import read_curve
+from lingraft.training.schedule import MetricsCallback, ignore_metrics, read_curve
 
 if TYPE_CHECKING:
     from lingraft.config.training import Training
-    from lingraft.training.schedule import TrainingMetrics
 
-Watch = Callable[["TrainingMetrics"], None]
-"""A function that is called with every point of a learning curve."""
 _OF_TRAINING = ("source", "encoder", "precision")
 """Values of a recipe that every masked language modelling depends on."""
 _OF_EVALUATION = (*_OF_TRAINING, "test_blocks", "system", "mini", "adaptation", "alignment")
@@ -40,10 +37,6 @@ _OF_EVALUATION = (*_OF_TRAINING, "test_blocks", "system", "mini", "adaptation", 
 CHECKPOINTS = "checkpoints"
 EMBEDDINGS = "embeddings"
 """Folders in the output of an adaptation with its curve: the embeddings at each checkpoint, and the final ones."""
-
-
-def unwatched(point: "TrainingMetrics") -> None:
-    """Ignore a point of a learning curve, which the artifact records as well."""
 
 
 class Job(Launchable, frozen=True):
@@ -108,7 +101,7 @@ class Job(Launchable, frozen=True):
         """Return the scores to show beside the artifact."""
         return {}
 
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         """Run the stage, whatever was made before.
 
         Args:
@@ -164,7 +157,7 @@ class Job(Launchable, frozen=True):
         return has_shared_result(where, self.kind, self.shared_provenance, self.part)
 
     @contextlib.contextmanager
-    def shared(self, watch: Watch = unwatched) -> Iterator[Self | None]:
+    def shared(self, watch: MetricsCallback = ignore_metrics) -> Iterator[Self | None]:
         """Yield the job to run, whose output is shared where results are; None if the same job has made it before.
 
         At the end, the shared result is copied to the job's own output.
@@ -187,7 +180,7 @@ class Job(Launchable, frozen=True):
             with atomic_folder(self.out) as copy:
                 shutil.copytree(result, copy, dirs_exist_ok=True)
 
-    def get_or_make(self, watch: Watch = unwatched) -> Artifact:
+    def get_or_make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         """Run the stage, or copy the shared result of the same job.
 
         Args:
@@ -277,7 +270,7 @@ class TextJob(_LanguageJob, frozen=True):
         return {"language": self.tag, **super().settings}
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.data.text import prepare
 
         return prepare(self.recipe, self.tag, self.out)
@@ -294,7 +287,7 @@ class TokenizerJob(_LanguageJob, frozen=True):
     text: Input
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.data.tokenizer.tokenizer import train_tokenizer
 
         return train_tokenizer(self.recipe, self.text, self.out)
@@ -316,7 +309,7 @@ class BlocksJob(_LanguageJob, frozen=True):
         return {"block_tokens": self.recipe.encoder.block_tokens}
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.data.blocks import build
 
         return build(self.recipe, self.text, self.tokenizer, self.out)
@@ -342,7 +335,7 @@ class VectorsJob(_LanguageJob, frozen=True):
     tokenizer: Input
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.stages.vectors import build_vectors
 
         return build_vectors(self.recipe, self.blocks, self.tokenizer, self.out)
@@ -364,7 +357,7 @@ class PretrainingJob(Job, frozen=True):
         return _work(self.recipe.primary_shape.layers, self.recipe.pretraining)
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.stages import pretrain
 
         return pretrain.pretrain(self.recipe, self.blocks, self.tokenizer, self.out, watch)
@@ -398,7 +391,7 @@ class MiniBuildingJob(Job, frozen=True):
         return _work(step.layers, self.recipe.require_mini())
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.stages import build_mini
 
         return build_mini.build_mini(self.recipe, self.primary, self.blocks, self.out, watch)
@@ -459,7 +452,7 @@ class FinetuningJob(Job, frozen=True):
         return {"dev_score": made.manifest.detail("dev_score", float)}
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.stages import finetune
 
         return finetune.finetune(
@@ -513,7 +506,7 @@ class InitialisationJob(_LanguageJob, frozen=True):
         return translation_hashes(self.recipe, self.tag)
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.stages.initialise import initialise
 
         with self._shared_vectors() as target_vectors:
@@ -582,7 +575,7 @@ class AdaptationJob(_LanguageJob, frozen=True):
         return pair_hashes(self.recipe, self.tag)
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.stages.adapt import adapt
 
         mini = none_if_empty(self.mini)
@@ -623,7 +616,7 @@ class SourceEvaluationJob(Job, frozen=True):
         return _test_marks(self.recipe, self.recipe.source)
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.stages.evaluate import evaluate_source
 
         return evaluate_source(
@@ -670,7 +663,7 @@ class LanguageEvaluationJob(_LanguageJob, frozen=True):
         return {**_test_marks(self.recipe, self.tag), **judged_hashes(self.recipe, self.tag)}
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.stages.evaluate import evaluate_language
 
         return evaluate_language(

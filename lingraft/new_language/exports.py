@@ -12,11 +12,12 @@ from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.errors import MissingExtraError
 from lingraft.huggingface.export import export_hf
-from lingraft.jobs.job import Job, Watch, unwatched
+from lingraft.jobs.job import Job
 from lingraft.jobs.launchable import Input
 from lingraft.new_language.stage import counted, run_stage
 from lingraft.new_language.summary import MASKED_LM
 from lingraft.new_language.tasks import LanguageTask
+from lingraft.training.schedule import MetricsCallback, ignore_metrics
 
 CHECKPOINT = "checkpoint"
 """Name of the stage that exports a checkpoint, for its progress."""
@@ -29,7 +30,7 @@ class _BundleBuilding(Job, frozen=True):
     embeddings: Input
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.export import export_bundle
 
         return export_bundle(self.primary, self.task, [self.embeddings], self.out)

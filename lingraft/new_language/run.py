@@ -30,8 +30,6 @@ from lingraft.jobs.job import (
     LanguageEvaluationJob,
     TextJob,
     TokenizerJob,
-    Watch,
-    unwatched,
 )
 from lingraft.model.loading import load_mini, load_primary
 from lingraft.new_language.exports import CHECKPOINT, Exports
@@ -41,6 +39,7 @@ from lingraft.new_language.summary import AddedLanguage
 from lingraft.new_language.tasks import LanguageTask, NotJudgedError, open_tasks
 from lingraft.stages.alignment_probe import Reference
 from lingraft.stages.results import load_language
+from lingraft.training.schedule import MetricsCallback, ignore_metrics
 
 PathLike = Path | str
 NOTHING_WANTED = Wanted()
@@ -141,7 +140,7 @@ class _FittingTokenizer(TokenizerJob, frozen=True):
         return {**super().settings, "fewer_pieces_if_the_text_supports_no_more": self.may_shrink}
 
     @override
-    def make(self, watch: Watch = unwatched) -> Artifact:
+    def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         recipe = self.recipe
         while True:
             try:
