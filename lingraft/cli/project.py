@@ -44,6 +44,7 @@ def init(
 
     Text that cannot be read or is too short is listed, with file and line, and no recipe is written.
     """
+    from lingraft.artifacts.files import write_text
     from lingraft.console import say
     from lingraft.errors import ArtifactError
 
@@ -53,7 +54,7 @@ def init(
     from lingraft.new_recipe import NewRecipe
 
     made = NewRecipe.of(folder, source=source, name=name, hours=hours)
-    made.write(out, force)
+    write_text(out, made.text)
     print(f"{made.summary()}\nwritten   {out}")
     print(f"\nNext:\n  python -m pipelines demo --recipe {out} --out {made.recipe.name}-results")
 
@@ -78,8 +79,8 @@ def cost(
     price: Annotated[
         float | None, typer.Option(help="Price of an hour that --accelerator does not state, in any currency.")
     ] = None,
-    gpus: Annotated[int, typer.Option(help="Accelerators of each kind, with one job at a time on each.")] = 1,
-    languages: Annotated[int | None, typer.Option(help="Target languages; the recipe's if absent.")] = None,
+    gpus: Annotated[int, typer.Option(min=1, help="Accelerators of each kind, with one job at a time on each.")] = 1,
+    languages: Annotated[int | None, typer.Option(min=1, help="Target languages; the recipe's if absent.")] = None,
     system: Annotated[
         list[System] | None,
         typer.Option(metavar="SYSTEM", help=f"{', '.join(System)}, once each; all that the recipe allows if absent."),
@@ -105,8 +106,6 @@ def cost(
 
     settings = load_recipe(recipe)
     count = len(settings.targets) if languages is None else languages
-    _require_one("--languages", count)
-    _require_one("--gpus", gpus)
     found, left_out = bills(settings, system or (), depth or (), _examples(examples or []))
     kinds = [Accelerator.parse(text, utilisation, price) for text in accelerator or ["V100"]]
     if measured is not None:
@@ -121,11 +120,6 @@ def cost(
         gpus=gpus,
     )
     print(json.dumps(as_json(costs), indent=2) if as_machine else as_text(costs))
-
-
-def _require_one(option: str, given: int) -> None:
-    if given < 1:
-        raise CostError(f"{option} {given} must be 1 or more.")
 
 
 def _examples(given: list[str]) -> dict[str, int]:

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Self
 
 from lingraft import preflight
-from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
-from lingraft.config.text import Files, Folder, Split, TextSource
+from lingraft.config.text import Files, Folder, Split
 from lingraft.data.documents import text_files
 from lingraft.data.lines import read_lines
-from lingraft.errors import ArtifactError, RecipeError, TextError, TokenizerError
+from lingraft.errors import RecipeError, TextError, TokenizerError
 from lingraft.new_recipe import fitting, writing
 from lingraft.new_recipe.fitting import FittedSizes, Machine, TextAmount
 from lingraft.new_recipe.languages import FoundText, find_text
@@ -136,16 +135,6 @@ class NewRecipe:
         """The source language."""
         return next(iter(self.taken))
 
-    def write(self, path: Path, force: bool = False) -> None:
-        """Write the recipe as a TOML file; `force` replaces one that is there.
-
-        Raises:
-            ArtifactError: there is one, or it cannot be written.
-        """
-        if path.exists() and not force:
-            raise ArtifactError(f"{path} exists already. Choose another --out, or replace it with --force.")
-        write_text(path, self.text)
-
     def summary(self) -> str:
         """Return what was found and chosen, in lines for people."""
         rows = [("language", "from", "characters", "documents", "labels")]
@@ -185,7 +174,7 @@ def _parsed(text: str) -> Recipe:
     return Recipe.parse(tomllib.loads(text), "the recipe that init would write")
 
 
-def _source_of(found: FoundText) -> TextSource:
+def _source_of(found: FoundText) -> Files | Folder:
     if found.one_each:
         return Folder(kind="folder", path=str(found.folder.resolve()))
     paths = {language: tuple(str(path.resolve()) for path in paths) for language, paths in found.paths.items()}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 
-from lingraft.config.text import Files, TextSource
+from lingraft.config.text import Files, Folder
 from lingraft.new_recipe.fitting import FAMILY, MASK_RATE, FittedSizes, Machine
 
 _COLUMN = 44
@@ -13,7 +13,7 @@ _WARMUP_SHARE = 0.08
 def format_recipe(
     *,
     name: str,
-    text: TextSource,
+    text: Files | Folder,
     languages: Sequence[str],
     labels: Sequence[str],
     judged: Sequence[str],
@@ -83,7 +83,7 @@ def format_recipe(
     return "\n".join(lines) + "\n"
 
 
-def _text(text: TextSource) -> list[str]:
+def _text(text: Files | Folder) -> list[str]:
     if isinstance(text, Files):
         named = (_line(f"paths.{tag}", [*paths], f"files or folders in {tag!r}") for tag, paths in text.paths.items())
         return ["", "[text]", _line("kind", "files", "files of any name, listed by language"), *named]
@@ -91,7 +91,7 @@ def _text(text: TextSource) -> list[str]:
         "",
         "[text]",
         _line("kind", "folder", "one file or folder for each language, named after it"),
-        _line("path", getattr(text, "path", ""), "the folder"),
+        _line("path", text.path, "the folder"),
         "# [text.cleaning]  # remove the '# ' before it to drop what is no prose, and what comes twice",
     ]
 

@@ -1,9 +1,9 @@
 """Checks of everything a recipe depends on, before any compute: text, labels, examples, resources, sizes, outputs.
 
 All problems are found at once and reported in one list, with file and line. A check takes bounded time however much
-text there is: of each language it reads at most `samples.CHARACTERS` characters, spread over the files, and of each
-file of task examples at most `examples.MOST` rows, and parallel text and dictionaries for `resources.SECONDS`. What
-lies behind that is checked when it is read.
+text there is: of each language it samples `samples.MAX_CHARACTERS`, spread over the files, and looks through the rest
+for `samples.SCAN_S`; it reads `examples.MAX_EXAMPLES` of each file of task examples, and parallel text and dictionaries
+for `resources.MAX_SECONDS`. What lies behind that is checked when it is read.
 
 Text that seems to be in another language, or that is the source's word for word, is a warning and not a problem.
 """

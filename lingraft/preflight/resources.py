@@ -43,7 +43,6 @@ class PairScan:
     errors: list[str] = field(default_factory=list)
     count: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
-    whole: bool = True
     sample: list[Pair] = field(default_factory=list)
     """Pairs, spread evenly, at most 2 * `_SAMPLED`."""
     _stride: int = field(default=1, init=False, repr=False)
@@ -159,7 +158,6 @@ def _without_errors(found: Iterator[PairOrError], looked: PairScan) -> Iterator[
         else:
             yield each
         if time.monotonic() > end_s:
-            looked.whole = False
             return
 
 

@@ -115,8 +115,6 @@ def test_what_the_table_leaves_out_is_said(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--accelerator", "B9"], ["'B9'", "H100"]),
-        (["--gpus", "0"], ["--gpus 0", "1 or more"]),
-        (["--languages", "0"], ["--languages 0", "1 or more"]),
         (["--depth", "13"], ["depth 13", "12 layers"]),
         (["--examples", "topic=0"], ["0 examples"]),
         (["--examples", "topic=many"], ["'topic=many'", "TASK=NUMBER"]),
