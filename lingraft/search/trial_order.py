@@ -11,39 +11,11 @@ recipe can give better numbers.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from lingraft.config.recipe import Recipe
+from lingraft.reports.paper.published import DISTANCES
 
 _UNKNOWN = float("inf")
-
-
-class _LanguageFeatures(NamedTuple):
-    """A language as seen from English."""
-
-    word_orders: str
-    syntactic: float
-    phylogenetic: float
-
-
-_FEATURES = {
-    "ar": _LanguageFeatures("SVO/VSO", 0.57, 1.00),
-    "bg": _LanguageFeatures("SVO", 0.48, 0.86),
-    "de": _LanguageFeatures("SVO/SOV", 0.42, 0.43),
-    "el": _LanguageFeatures("SVO/VSO", 0.52, 0.83),
-    "en": _LanguageFeatures("SVO", 0.0, 0.0),
-    "es": _LanguageFeatures("SVO", 0.40, 0.90),
-    "fr": _LanguageFeatures("SVO", 0.46, 0.90),
-    "hi": _LanguageFeatures("SOV", 0.59, 0.90),
-    "ru": _LanguageFeatures("SVO", 0.49, 0.90),
-    "sw": _LanguageFeatures("SVO", 0.57, 1.00),
-    "th": _LanguageFeatures("SVO", 0.56, 1.00),
-    "tr": _LanguageFeatures("SOV", 0.70, 1.00),
-    "ur": _LanguageFeatures("SOV", 0.67, 0.90),
-    "vi": _LanguageFeatures("SVO", 0.57, 1.00),
-    "zh": _LanguageFeatures("SVO", 0.57, 1.00),
-}
-"""Table 1 of the paper."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +61,11 @@ def distance(one: str, other: str) -> float | None:
 
     It is the mean of the differences of the sets of word orders and of the two distances from English.
     """
-    first, second = (_FEATURES.get(tag.partition("-")[0]) for tag in (one, other))
+    first, second = (DISTANCES.get(tag.partition("-")[0]) for tag in (one, other))
     if first is None or second is None:
         return None
-    ours = set(first.word_orders.split("/"))
-    theirs = set(second.word_orders.split("/"))
+    ours = set(first.word_order.split("/"))
+    theirs = set(second.word_order.split("/"))
     word_orders = 1 - len(ours & theirs) / len(ours | theirs)
     syntactic = abs(first.syntactic - second.syntactic)
     return (word_orders + (syntactic + abs(first.phylogenetic - second.phylogenetic))) / 3
