@@ -4,7 +4,7 @@ import contextlib
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -71,13 +71,14 @@ def search(
     """
     require_new(out)
     outcome.require_plotting()
-    with _state_dir(state or out.with_name(f"{out.name}.training")) as place:
-        worker = _SearchWorker(
-            recipe=recipe, inputs=inputs, storage=storage, known=known or {}, state=place, watch=watch
-        )
-        with closing(worker.study):
-            worker.work()
-            return outcome.write_result(worker.study, worker.trainer, worker.order, worker.target, out)
+    place = state or out.with_name(f"{out.name}.training")
+    worker = _SearchWorker(recipe=recipe, inputs=inputs, storage=storage, known=known or {}, state=place, watch=watch)
+    with closing(worker.study):
+        worker.work()
+        made = outcome.write_result(worker.study, worker.trainer, worker.order, worker.target, out)
+    with contextlib.suppress(OSError):  # it stays where it is not empty
+        place.rmdir()
+    return made
 
 
 def work(
@@ -85,7 +86,6 @@ def work(
     inputs: Inputs,
     storage: str | None,
     known: Mapping[str, int],
-    state: Path | None = None,
     watch: MetricsCallback = ignore_metrics,
 ) -> list[Trial]:
     """Take part in a search until all its trials have ended; return the trials of this worker.
@@ -95,7 +95,6 @@ def work(
         inputs: folders that the search reads.
         storage: shared with other workers.
         known: best depths of other languages, which order the trials.
-        state: folder of checkpoints, unless `LINGRAFT_RESULTS` names one.
         watch: called with every point of each trial of this worker.
 
     Raises:
@@ -107,8 +106,10 @@ def work(
             "workers of a search share its trials in a storage, but none is given. Set LINGRAFT_SEARCH_STORAGE to a "
             "PostgreSQL URL, or LINGRAFT_RESULTS to a folder of all workers."
         )
-    with _state_dir(state) as place:
-        worker = _SearchWorker(recipe=recipe, inputs=inputs, storage=storage, known=known, state=place, watch=watch)
+    with tempfile.TemporaryDirectory(prefix="lingraft-") as state:
+        worker = _SearchWorker(
+            recipe=recipe, inputs=inputs, storage=storage, known=known, state=Path(state), watch=watch
+        )
         with closing(worker.study):
             worker.work()
         return worker.finished
@@ -121,18 +122,6 @@ def shared_storage(given: str | None) -> str | None:
         return given
     Path(where).mkdir(parents=True, exist_ok=True)
     return f"journal:///{Path(where).resolve() / 'searches.log'}"
-
-
-@contextlib.contextmanager
-def _state_dir(folder: Path | None) -> Iterator[Path]:
-    """Yield the folder of checkpoints and mini-models, which is removed at the end if it is empty or temporary."""
-    if folder is None:
-        with tempfile.TemporaryDirectory(prefix="lingraft-") as temporary:
-            yield Path(temporary)
-        return
-    yield folder
-    with contextlib.suppress(OSError):
-        folder.rmdir()
 
 
 class _SearchWorker:
