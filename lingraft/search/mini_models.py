@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.manifest import Cost
 from lingraft.config.recipe import Recipe
 from lingraft.errors import RecipeError
 from lingraft.jobs.job import MiniBuildingJob
@@ -20,24 +19,14 @@ class MiniModels:
     state: Path
     """Folder of the mini-models; with `LINGRAFT_RESULTS` they are shared there with searches of other languages."""
 
-    @property
-    def needed(self) -> bool:
-        """Whether the recipe's system has a step 1b."""
-        return self.recipe.builds_mini
-
-    def get_or_build(self, depth: int) -> Path | None:
-        """Return the folder of the mini-model of a depth, and build it if it is absent; None where none is needed.
+    def get_or_build(self, depth: int) -> Artifact | None:
+        """Return the mini-model of a depth, and build it if it is absent; None where the system has no step 1b.
 
         Raises:
             RecipeError: there is no text of the source language to build it from.
         """
-        return self._get_or_build(depth).folder if self.needed else None
-
-    def costs(self, depths: list[int]) -> dict[int, Cost]:
-        """Return the cost of step 1b by depth."""
-        return {depth: self._get_or_build(depth).manifest.cost for depth in depths} if self.needed else {}
-
-    def _get_or_build(self, depth: int) -> Artifact:
+        if not self.recipe.builds_mini:
+            return None
         if self.source_blocks is None:
             raise RecipeError(
                 f"a search over {self.recipe.system}'s depths builds a mini-model of each, in the source language, but "

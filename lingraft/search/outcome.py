@@ -48,6 +48,7 @@ def write_result(study: SharedStudy, trainer: Trainer, order: TrialOrder, target
     search = trainer.search
     front = pareto_front(trials)
     best, reason = _choose(search.goal, trials, front, search.target_share, target)
+    minis = {depth: trainer.mini_models.get_or_build(depth) for depth in sorted({trial.depth for trial in trials})}
     result = SearchResult(
         language=search.language,
         primary=trainer.source.fingerprint,
@@ -60,7 +61,7 @@ def write_result(study: SharedStudy, trainer: Trainer, order: TrialOrder, target
         target=target,
         front=front,
         importance=_importance(study, len(search_space(trainer.recipe))),
-        building=trainer.mini_models.costs(sorted({trial.depth for trial in trials})),
+        building={depth: mini.manifest.cost for depth, mini in minis.items() if mini},
         budget_flops=trainer.budget.flops,
         standard_flops=trainer.budget.standard_flops,
         order=order.reason,

@@ -116,7 +116,7 @@ class Trainer:
         self.dev = open_split(self.data, "dev")
         self.budget = Budget(recipe, len(pieces))
         self.mini_models = MiniModels(recipe, inputs.primary, inputs.source_blocks, state)
-        if not self.mini_models.needed:
+        if not recipe.builds_mini:
             for depth in recipe.searched_depths:
                 self.source.encoder.require_depth(depth)
         kinds = {recipe.adaptation.initialisation, *self.search.initialisations}
@@ -167,7 +167,7 @@ class Trainer:
 
     def fingerprint(self) -> str:
         """Return a hash of everything that determines the scores of trials; another hash means another study."""
-        mini = self.recipe.mini.model_dump_json() if self.mini_models.needed and self.recipe.mini else ""
+        mini = self.recipe.mini.model_dump_json() if self.recipe.builds_mini and self.recipe.mini else ""
         settings = self.recipe.adaptation.model_dump_json(), self.search.decisive, mini, str(self.recipe.system)
         probed = (self._probe.basis, self._probe.mark) if self._probe else ()
         facts = (*self.data_hashes.values(), *settings, self.recipe.precision, *probed)
@@ -184,7 +184,8 @@ class Trainer:
         length = self.budget.trial_length(attempt.params)
         step = self.budget.step(params)
         settings = trial_settings(self.recipe, params, length.steps)
-        mini = mini_of(self.source, step, self.mini_models.get_or_build(params["depth"]))
+        built = self.mini_models.get_or_build(params["depth"])
+        mini = mini_of(self.source, step, built.folder if built else None)
         rows = self._rows[settings.initialisation]
         attempt.evaluate_once(0, lambda: self._initial_score(settings, rows))
         made_from = {"stage": "search", "search": self.fingerprint(), "params": params_key(params)}
