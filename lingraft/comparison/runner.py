@@ -23,7 +23,7 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.comparison import jobs
 from lingraft.comparison.evaluate import ArmEvaluation, FinetunedModels, PrimaryEvaluation, ReferenceJob
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, PlannedPrimary, plan_comparison
-from lingraft.comparison.records import EvalResult, count_missing, load_eval_result, merge_records
+from lingraft.comparison.records import EvalResult, MissingCells, count_missing, load_eval_result, merge_records
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.console import say
@@ -62,10 +62,7 @@ def run(recipe: Recipe, out: Path, on_records: Callable[[PaperRecords], None] | 
     planned = [*comparison_jobs(comparison, out)]
     standing = existing_results(planned)
 
-    def report(records: PaperRecords) -> None:
-        if on_records:
-            on_records(records)
-
+    report = on_records or (lambda _: None)
     report(merge_records(comparison, [*standing.values()]))
     known = {made for made, judged in standing.items() if judged.is_complete}
     for job in run_jobs(planned):
@@ -73,10 +70,10 @@ def run(recipe: Recipe, out: Path, on_records: Callable[[PaperRecords], None] | 
             report(_write_progress(comparison, planned, out))
     if known:  # some are evaluated again where their inputs were made again
         report(_write_progress(comparison, planned, out))
-    judged = [load_eval_result(job.made) for job in planned if job.kind is Kind.EVALUATION]
+    records = merge_records(comparison, [load_eval_result(job.made) for job in planned if job.kind is Kind.EVALUATION])
     with folder_lock(out / REPORT, wait=True):
-        made = _write_report(comparison, judged, out / REPORT)
-    _say_missing(comparison, judged, out / MARKDOWN_FILE)
+        made = _write_report(records, out / REPORT)
+    _say_missing(count_missing(comparison, records), out / MARKDOWN_FILE)
     return made
 
 
@@ -313,18 +310,12 @@ def _run_job(job: Job) -> None:
     with record_failure(job.made, job.title):
         if not job.bears_failed_inputs:
             require_inputs_made(job.inputs.values())
-        if job.kind is Kind.EVALUATION and job.made.is_dir() and _is_outdated(job):
-            shutil.rmtree(job.made)
+        if job.kind is Kind.EVALUATION and job.made.is_dir():
+            standing = _existing_result(job)
+            if standing is None or not standing.is_complete:
+                shutil.rmtree(job.made)
         if not find_or_note(job.made, job.kind, job.provenance):
             job.make()
-
-
-def _is_outdated(job: Job) -> bool:
-    try:
-        require_same_provenance(job.made, job.provenance)
-        return not load_eval_result(job.made).is_complete
-    except ArtifactError:
-        return True
 
 
 def existing_results(planned: Iterable[Job]) -> dict[Path, EvalResult]:
@@ -348,19 +339,18 @@ def _write_progress(comparison: Comparison, planned: Iterable[Job], out: Path) -
     return records
 
 
-def _write_report(comparison: Comparison, judged: Sequence[EvalResult], out: Path) -> Artifact:
+def _write_report(records: PaperRecords, out: Path) -> Artifact:
     """Write the report beside that of an earlier run, then replace it."""
     new = out.with_name(f".{out.name}-new")
     with explain_write_errors(out):
         shutil.rmtree(new, ignore_errors=True)
-        paper_report.write(merge_records(comparison, judged), new)
+        paper_report.write(records, new)
         shutil.rmtree(out, ignore_errors=True)
         new.rename(out)
     return Artifact.load(out, Kind.REPORT)
 
 
-def _say_missing(comparison: Comparison, judged: Sequence[EvalResult], tables: Path) -> None:
-    holes = count_missing(comparison, merge_records(comparison, judged))
+def _say_missing(holes: MissingCells, tables: Path) -> None:
     if holes.missing or holes.short:
         short = f", and {holes.short} lack finetuning seeds" if holes.short else ""
         say(
