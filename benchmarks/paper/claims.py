@@ -18,7 +18,7 @@ from lingraft.reports.paper.results_table import (
     TargetRule,
     Variant,
 )
-from lingraft.reports.paper.score_tables import final_spread_table, final_table
+from lingraft.reports.paper.score_tables import final_table
 from lingraft.stages.results import SeedScores
 from lingraft.tables import percent
 
@@ -35,7 +35,7 @@ Say = Callable[[TaskFacts], str]
 
 def final_scores_table(grid: ResultsTable, task: TaskFacts) -> ReportTable:
     """Scores at the end of training; finetuning seeds, and so their spread, are tasks' alone."""
-    return final_table(grid, task) if task.name == MASKED else final_spread_table(grid, task)
+    return final_table(grid, task, spread=task.name != MASKED)
 
 
 def headlines(grid: ResultsTable) -> list[ReportTable]:

@@ -26,7 +26,6 @@ from lingraft.reports.paper.results_table import COMPUTE, MEASURED_SECONDS, Resu
 from lingraft.reports.paper.score_tables import (
     failures_table,
     final_by_depth,
-    final_spread_table,
     final_table,
     languages_table,
     pretraining_table,
@@ -173,7 +172,7 @@ def report_sections(results: ResultsTable) -> list[ReportSection]:
             APPENDIX,
             "All tasks, those of the appendix too, and all systems.",
             [
-                *(final_spread_table(results, task) for task in tasks),
+                *(final_table(results, task, spread=True) for task in tasks),
                 *(target_time_table(results, task, "Table A1", results.variants) for task in tasks),
                 *(target_time_table(results, task, "Table A4", results.variants, intervals=True) for task in tasks),
                 *(table for system in by_depth for table in target_time_by_depth(results, system, intervals=True)),

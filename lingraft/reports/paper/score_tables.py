@@ -1,6 +1,6 @@
 """The paper's tables of scores: 1 (languages), 2, A2, A3 (end of training), 5 (source language), A5 (pretraining)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from lingraft.config.systems import System
 from lingraft.reports.paper.records import Cell, SourceCell, TaskFacts
@@ -42,46 +42,24 @@ def languages_table(results: ResultsTable) -> list[ReportTable]:
     return [ReportTable("Table 1", "languages", head, tuple(rows), tuple(notes))] if rows else []
 
 
-def final_table(results: ResultsTable, task: TaskFacts) -> ReportTable:
-    """Return one task's part of table 2: scores at the end of training."""
+def final_table(results: ResultsTable, task: TaskFacts, spread: bool = False) -> ReportTable:
+    """Return one task's part of table 2, scores at the end of training; with their spread over finetuning seeds, of A2."""
     table = TaskTable(results, task)
-    return _scores(results, task, table, "Table 2", table.notes.score)
-
-
-def final_spread_table(results: ResultsTable, task: TaskFacts) -> ReportTable:
-    """Return one task's part of table A2: final scores with the standard deviation over finetuning seeds."""
-    return _scores(
-        results=results,
-        task=task,
-        table=TaskTable(results, task),
-        number="Table A2",
-        write=format_spread,
-        remark=_DEVIATION,
-    )
-
-
-def _scores(
-    results: ResultsTable,
-    task: TaskFacts,
-    table: TaskTable,
-    number: str,
-    write: Callable[[SeedScores], str],
-    remark: str | None = None,
-) -> ReportTable:
+    write = format_spread if spread else table.notes.score
     found = {
         variant: {language: results.final(variant, task, language) for language in task.languages}
         for variant in results.variants
     }
     table.notes.describe_seeds(scores for row in found.values() for scores in row.values())
-    if remark:
-        table.notes.add(remark)
+    if spread:
+        table.notes.add(_DEVIATION)
     baselines = {language: results.baseline(task, language) for language in task.languages}
     table.add_row(task.trivial or "trivial baseline", baselines, format_points, float, tone="quiet")
     initial = {language: results.initial(results.reference, task, language) for language in task.languages}
     table.add_row(f"{results.reference.system}, as initialised", initial, write, _mean, tone="quiet")
     for variant, row in found.items():
         table.add_row(variant.system, row, write, _mean)
-    return table.finished(number, f"{task.metric} in percent")
+    return table.finished("Table A2" if spread else "Table 2", f"{task.metric} in percent")
 
 
 def _mean(scores: SeedScores) -> float:

@@ -16,7 +16,6 @@ from lingraft.reports.paper.results_table import MEASURED_SECONDS, ResultsTable,
 from lingraft.reports.paper.score_tables import (
     failures_table,
     final_by_depth,
-    final_spread_table,
     final_table,
     languages_table,
     pretraining_table,
@@ -137,7 +136,7 @@ def test_one_seed_among_several_is_marked(made_up: MadeUp) -> None:
     assert rows(table)[SMALL] == ("47.0", "50.0", "53.0", "55.8‡", "51.5")
     assert "‡: one seed." in table.notes
     assert "Scores are means over 1 to 3 finetuning seeds." in table.notes
-    spread = rows(final_spread_table(grid, grid.records.tasks[0]))[SMALL]
+    spread = rows(final_table(grid, grid.records.tasks[0], spread=True))[SMALL]
     assert spread == ("47.0 ± 0.4", "50.0 ± 0.4", "53.0 ± 0.4", "55.8 (one seed)", "51.5")
     single = ResultsTable(made_up.records(seeds=1))
     notes = final_table(single, single.records.tasks[0]).notes
