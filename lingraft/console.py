@@ -108,16 +108,9 @@ class TotalProgress:
         self._clock = clock
         self._began_s = clock()
         self._lock = threading.Lock()
-        self._waiting: Counter[str] = Counter()
-        self._flops: dict[str, float | None] = {}
-        self._at_once: dict[str, int] = {}
-        self._like: dict[str, tuple[str, float]] = {}
-        for each in planned:
-            self._waiting[each.kind] += 1
-            self._flops[each.kind] = each.flops
-            self._at_once[each.kind] = each.at_once
-            if each.like:
-                self._like[each.kind] = each.like
+        steps = [*planned]
+        self._waiting = Counter(each.kind for each in steps)
+        self._planned = {each.kind: each for each in steps}
         self._running: list[RunningStep] = []
         self.started = 0
         """Steps that have begun."""
@@ -137,7 +130,7 @@ class TotalProgress:
 
     def at_once(self, kind: str) -> int:
         """Return how many steps of a kind share the machine, as planned."""
-        return self._at_once.get(kind, 1)
+        return self._plan_of(kind).at_once
 
     def start(self, kind: str, title: str) -> RunningStep:
         """Count a step as started; one that was not planned makes the total one more.
@@ -168,8 +161,9 @@ class TotalProgress:
         with self._lock:
             step.told = (self._clock(), left_s, total_s)
             self._has_trained = True
-            if (flops := self._flops.get(step.kind)) and total_s > 0:
-                self._flops_per_s = flops * self._at_once[step.kind] / total_s
+            plan = self._plan_of(step.kind)
+            if plan.flops and total_s > 0:
+                self._flops_per_s = plan.flops * plan.at_once / total_s
             return self._left()
 
     def end(self, step: RunningStep, reused: bool = False, earlier: bool = False) -> None:
@@ -202,6 +196,10 @@ class TotalProgress:
         finally:
             _SHOWN.reset(token)
 
+    def _plan_of(self, kind: str) -> PlannedStep:
+        """Return a kind as planned; a step that was not planned takes little time."""
+        return self._planned.get(kind, PlannedStep(kind))
+
     def _left(self) -> str:
         """Compute `left`, for callers that hold the lock."""
         lefts = [self._left_of(step) for step in self._running]
@@ -233,20 +231,21 @@ class TotalProgress:
         """Expected seconds of a step of a kind; None if unknown."""
         if took_s := self._took_s.get(kind):
             return statistics.fmean(took_s)
-        other, factor = self._like.get(kind, ("", 0.0))
+        plan = self._plan_of(kind)
+        other, factor = plan.like or ("", 0.0)
         if took_s := self._took_s.get(other):
             return factor * statistics.fmean(took_s)
-        flops = self._flops.get(kind, 0.0)
-        if flops == 0:
-            light = [each for other, took_s in self._took_s.items() if self._flops.get(other) == 0 for each in took_s]
+        if plan.flops == 0:
+            kinds = [each.kind for each in self._planned.values() if each.flops == 0]
+            light = [each for kind in kinds for each in self._took_s.get(kind, ())]
             return statistics.fmean(light) if light else None
-        return flops / self._flops_per_s if flops and self._flops_per_s else None
+        return plan.flops / self._flops_per_s if plan.flops and self._flops_per_s else None
 
 
 _SHOWN: ContextVar[TotalProgress | None] = ContextVar("total progress that is shown", default=None)
 
 
-def start_step(kind: str, title: str) -> tuple[str, Callable[[bool], None]]:
+def start_step(kind: str) -> tuple[str, Callable[[bool], None]]:
     """Start a step of the progress that is shown.
 
     Returns:
@@ -255,7 +254,7 @@ def start_step(kind: str, title: str) -> tuple[str, Callable[[bool], None]]:
     total = _SHOWN.get()
     if total is None:
         return "", lambda _: None
-    step = total.start(kind, title)
+    step = total.start(kind, kind)
     return step.headline, lambda reused: total.end(step, reused)
 
 

@@ -36,7 +36,7 @@ def counted(kind: str) -> Iterator[list[bool]]:
     Yields:
         A list, to which the body adds whether the stage's output existed before.
     """
-    headline, end = start_step(kind, kind)
+    headline, end = start_step(kind)
     if headline:
         say(headline)
     reused: list[bool] = []
