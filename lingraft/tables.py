@@ -1,7 +1,7 @@
 """Tables as aligned text and as Markdown, and numbers with their nouns and units."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
 
@@ -67,11 +67,6 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]], numb
         rows: cells, which may hold any character.
         numbers: whether all columns but the first align to the right.
     """
-    return "\n".join(_markdown_lines(header, rows, numbers))
-
-
-def _markdown_lines(header: Sequence[str], rows: Iterable[Sequence[object]], numbers: bool) -> Iterator[str]:
-    yield "| " + " | ".join(header) + " |"
-    yield "| ---" + (" | ---:" if numbers else " | ---") * (len(header) - 1) + " |"
-    for row in rows:
-        yield "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
+    rule = ["---", *["---:" if numbers else "---"] * (len(header) - 1)]
+    body = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *body))

@@ -1,6 +1,6 @@
 """Accelerators: the peak of each, the share of it that training reaches, and its price."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -115,13 +115,8 @@ class Accelerator:
                 "a task or embeddings that were trained on this accelerator."
             )
         device = manifest.record.get("device", "an unknown device")
-        return type(self)(
-            name=self.name,
-            peak_tflops=self.peak_tflops,
-            utilisation=cost.flops / cost.elapsed_s / (self.peak_tflops * _TERA),
-            origin=f"measured on {device}",
-            price_per_hour=self.price_per_hour,
-        )
+        measured = cost.flops / cost.elapsed_s / (self.peak_tflops * _TERA)
+        return replace(self, utilisation=measured, origin=f"measured on {device}")
 
 
 def _number(part: str, text: str) -> float | None:
