@@ -43,7 +43,7 @@ def languages_table(results: ResultsTable) -> list[ReportTable]:
 
 
 def final_table(results: ResultsTable, task: TaskFacts, spread: bool = False) -> ReportTable:
-    """Return one task's part of table 2, scores at the end of training; with their spread over finetuning seeds, of A2."""
+    """Return one task's part of table 2, scores at the end of training; with spreads over finetuning seeds, of A2."""
     table = TaskTable(results, task)
     write = format_spread if spread else table.notes.score
     found = {
