@@ -14,7 +14,8 @@ from lingraft.errors import PublicationError
 
 BODY_FINGERPRINTS = "bodies"
 """Key of the manifest's details: fingerprints of the bodies, by precision."""
-_VERSION_DIGITS = 16
+VERSION_DIGITS = 16
+"""Length of the beginning of a part's fingerprint that names a published version."""
 TASK_DETAILS = ("task", "kind", "labels", "shape", "tables")
 """Keys of the manifest's details that describe the task."""
 
@@ -60,7 +61,7 @@ def language_version(manifest: Manifest, language: str) -> str:
         PublicationError: there is no such language.
         ArtifactError: the manifest is damaged.
     """
-    return language_fingerprint(manifest, language)[:_VERSION_DIGITS]
+    return language_fingerprint(manifest, language)[:VERSION_DIGITS]
 
 
 def _part_of(manifest: Manifest, language: str) -> Manifest:

@@ -53,7 +53,7 @@ def _run(arguments: Sequence[str], program: str) -> None:
     sys.argv[1:] = []
     from lingraft.serving.server import serve
 
-    serve(served, bundles, settings, token)
+    serve(served, settings, token)
 
 
 def require_port(host: str, port: int) -> None:

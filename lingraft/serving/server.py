@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from lingraft.data.language_detection import LanguageDetector
@@ -32,7 +31,7 @@ _GRACE_S = 1
 """Time limit in seconds for requests that are left after draining, because they exceeded the limit of the settings."""
 
 
-def serve(served: ServedBundles, bundles: Sequence[Path], settings: ServingSettings, token: str | None) -> None:
+def serve(served: ServedBundles, settings: ServingSettings, token: str | None) -> None:
     """Serve bundles until SIGTERM or SIGINT.
 
     Args:
@@ -41,12 +40,11 @@ def serve(served: ServedBundles, bundles: Sequence[Path], settings: ServingSetti
     Raises:
         Interruption: a signal came before the event loop ran.
         ServingError: two models have the same name.
-        ArtifactError: a bundle is damaged.
         PublicationError: the folder of publications does not exist.
     """
     endpoint = Endpoint(served, settings, LanguageDetector.load() if settings.detect else None)
     mount(app, endpoint, token)
-    follower = Follower(served, bundles, settings.follow, settings.follow_s) if settings.follow else None
+    follower = Follower(served, settings.follow, settings.follow_s) if settings.follow else None
     with follower.running() if follower else contextlib.nullcontext():
         _KserveServer(endpoint, token).start([_KserveModel(name) for name in endpoint.models])
 

@@ -9,14 +9,12 @@ import logging
 import os
 import socket
 import threading
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
-from lingraft.bundle.format import bundle_languages
-from lingraft.bundle.language_part import BODY_FINGERPRINTS, language_version
+from lingraft.bundle.language_part import BODY_FINGERPRINTS, VERSION_DIGITS, language_version
 from lingraft.config.encoder import EncoderShape
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, PublicationError, ServingError
 from lingraft.retry import poll
@@ -41,12 +39,11 @@ _MAX_REFUSALS = 16
 class Follower:
     """Follows a folder of publications for one server."""
 
-    def __init__(self, served: ServedBundles, bundles: Iterable[Path], folder: Path, every_s: float) -> None:
+    def __init__(self, served: ServedBundles, folder: Path, every_s: float) -> None:
         """Remember what the server was started with.
 
         Raises:
             PublicationError: there is no such folder, and it cannot be created.
-            ArtifactError: a bundle is damaged.
         """
         try:
             # Its parents are not created: a volume that is not mounted would be followed in vain.
@@ -61,13 +58,12 @@ class Follower:
         self._every_s = every_s
         self._name = f"{socket.gethostname()}-{os.getpid()}"
         self._originals = served.bundles
-        self._replies: dict[str, dict[str, LanguageStatus]] = defaultdict(dict)
-        for bundle in bundles:
-            manifest = Artifact.open(bundle, Kind.BUNDLE).manifest
-            for tag in bundle_languages(manifest):
-                version = language_version(manifest, tag)
-                self._replies[manifest.detail("task", str)][tag] = LanguageStatus(version=version)
-        self._original_replies = {task: dict(replies) for task, replies in self._replies.items()}
+        self._replies = {
+            name: {
+                tag: LanguageStatus(version=each.fingerprint[:VERSION_DIGITS]) for tag, each in bundle.languages.items()
+            }
+            for name, bundle in self._originals.items()
+        }
         self._written_status: ReplicaStatus | None = None
         self._warned: set[str] = set()
         self._stopping = threading.Event()
@@ -145,7 +141,7 @@ class Follower:
             return publication.version
         if publication.action == "restore" and original:
             self._served.put(task, tag, original)
-            return self._original_replies[task][tag].version
+            return original.fingerprint[:VERSION_DIGITS]
         if tag in self._served[task].languages:
             self._served.remove(task, tag)
         return None

@@ -65,7 +65,7 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
 ) -> None:
     model, publications = bundle_name(remote.recipe, TASK), Publications(folder)
     served = ServedBundles.load([started])
-    endpoint = Follower(served, [started], folder, every_s=60)
+    endpoint = Follower(served, folder, every_s=60)
     endpoint.poll()
     first = make_champion(started)
     monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
@@ -120,7 +120,7 @@ def test_who_looks_once_is_told_what_servers_made_of_it_and_so_is_the_registry(
 ) -> None:
     model = bundle_name(remote.recipe, TASK)
     command = ["publish", "champion", model, "--to", str(folder), "--started", str(started), "--once", "--wait=60"]
-    with Follower(ServedBundles.load([started]), [started], folder, every_s=0.05).running():
+    with Follower(ServedBundles.load([started]), folder, every_s=0.05).running():
         number = make_champion(german)
         assert re.search(r"topic de 1 on \S+: served", CliRunner().invoke(app, command, catch_exceptions=False).stdout)
         with tracking.retrying_client() as client:

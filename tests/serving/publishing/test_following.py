@@ -19,8 +19,8 @@ from lingraft.serving.served_bundles import ServedBundles
 TASK = "topic"
 
 
-def follow(served: ServedBundles, started: Path, folder: Path) -> Follower:
-    return Follower(served, [started], folder, every_s=60)
+def follow(served: ServedBundles, folder: Path) -> Follower:
+    return Follower(served, folder, every_s=60)
 
 
 def answer(served: ServedBundles, language: str) -> bytes:
@@ -36,9 +36,9 @@ def served(started: Path) -> ServedBundles:
 
 
 def test_a_language_appears_changes_and_is_rolled_back(
-    served: ServedBundles, started: Path, german: Path, turkish: Path, folder: Path
+    served: ServedBundles, german: Path, turkish: Path, folder: Path
 ) -> None:
-    follower, before = follow(served, started, folder), answer(served, "de")
+    follower, before = follow(served, folder), answer(served, "de")
     publish(turkish, folder, "a test", ["tr"])
     follower.poll()
     assert set(served[TASK].languages) == {"en", "de", "tr"}
@@ -56,7 +56,7 @@ def test_a_language_appears_changes_and_is_rolled_back(
 def test_what_is_rolled_back_twice_is_what_stood_two_publications_before(
     served: ServedBundles, started: Path, german: Path, turkish: Path, folder: Path
 ) -> None:
-    follower = follow(served, started, folder)
+    follower = follow(served, folder)
     for bundle in (turkish, german):
         publish(bundle, folder, "a test", ["de"])
     history = Publications(folder).history(TASK, "de")
@@ -69,10 +69,8 @@ def test_what_is_rolled_back_twice_is_what_stood_two_publications_before(
     assert answer(served, "de") == answer(ServedBundles.load([started]), "de")
 
 
-def test_a_withdrawn_language_is_gone_and_the_last_one_stays(
-    served: ServedBundles, started: Path, folder: Path
-) -> None:
-    follower = follow(served, started, folder)
+def test_a_withdrawn_language_is_gone_and_the_last_one_stays(served: ServedBundles, folder: Path) -> None:
+    follower = follow(served, folder)
     follower.poll()
     withdraw(folder, TASK, "de", "a test")
     follower.poll()
@@ -85,9 +83,9 @@ def test_a_withdrawn_language_is_gone_and_the_last_one_stays(
 
 
 def test_another_body_is_refused_by_both_fingerprints_and_the_old_one_stays(
-    served: ServedBundles, started: Path, foreign: Path, folder: Path, capfd: pytest.CaptureFixture[str]
+    served: ServedBundles, foreign: Path, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    follower, before = follow(served, started, folder), answer(served, "de")
+    follower, before = follow(served, folder), answer(served, "de")
     made = publish(foreign, folder, "a test", ["de"])
     follower.poll()
     assert answer(served, "de") == before
@@ -100,9 +98,9 @@ def test_another_body_is_refused_by_both_fingerprints_and_the_old_one_stays(
 
 
 def test_a_language_of_other_labels_is_another_version_and_refused(
-    served: ServedBundles, started: Path, german: Path, folder: Path, tmp_path: Path
+    served: ServedBundles, german: Path, folder: Path, tmp_path: Path
 ) -> None:
-    follower, before = follow(served, started, folder), answer(served, "de")
+    follower, before = follow(served, folder), answer(served, "de")
     shutil.copytree(german, tmp_path / "rotated")
     manifest = json.loads((german / "manifest.json").read_bytes())
     manifest["details"]["labels"].reverse()
@@ -117,9 +115,9 @@ def test_a_language_of_other_labels_is_another_version_and_refused(
 
 
 def test_a_server_tells_the_last_refusals_and_does_not_gather_them_for_ever(
-    served: ServedBundles, started: Path, foreign: Path, folder: Path
+    served: ServedBundles, foreign: Path, folder: Path
 ) -> None:
-    follower, publications = follow(served, started, folder), Publications(folder)
+    follower, publications = follow(served, folder), Publications(folder)
     [first] = publish(foreign, folder, "a test", ["de"])
     for _ in range(20):
         publications.append(TASK, "de", "serve", "a test", first.version)
@@ -149,7 +147,7 @@ def test_a_version_that_was_written_wrongly_is_a_refusal_and_the_next_one_is_tak
     manifest["files"][f"de/{name}"] = hashlib.sha256(content).hexdigest()
     (tmp_path / "wrong" / "de" / name).write_bytes(content)
     (tmp_path / "wrong" / "manifest.json").write_text(json.dumps(manifest))
-    follower, before = follow(served, started, folder), answer(served, "de")
+    follower, before = follow(served, folder), answer(served, "de")
     made = publish(tmp_path / "wrong", folder, "a test", ["de"])
     follower.poll()
     assert answer(served, "de") == before
@@ -163,12 +161,12 @@ def test_a_version_that_was_written_wrongly_is_a_refusal_and_the_next_one_is_tak
 def test_a_server_that_is_started_anew_comes_to_what_the_old_one_served(
     served: ServedBundles, started: Path, german: Path, turkish: Path, foreign: Path, folder: Path
 ) -> None:
-    follower = follow(served, started, folder)
+    follower = follow(served, folder)
     for bundle, language in ((turkish, "tr"), (german, "de"), (foreign, "de")):
         publish(bundle, folder, "a test", [language])
         follower.poll()
     anew = ServedBundles.load([started])
-    follow(anew, started, folder).poll()
+    follow(anew, folder).poll()
     assert {tag: answer(anew, tag) for tag in anew[TASK].languages} == {
         tag: answer(served, tag) for tag in served[TASK].languages
     }
@@ -176,14 +174,14 @@ def test_a_server_that_is_started_anew_comes_to_what_the_old_one_served(
 
 
 def test_a_folder_that_is_not_there_is_made_but_no_volume_is_made_up(
-    served: ServedBundles, started: Path, german: Path, tmp_path: Path
+    served: ServedBundles, german: Path, tmp_path: Path
 ) -> None:
-    follower = follow(served, started, tmp_path / "new")
+    follower = follow(served, tmp_path / "new")
     publish(german, tmp_path / "new", "a test", ["de"])
     follower.poll()
     assert answer(served, "de") == answer(ServedBundles.load([german]), "de")
     with pytest.raises(PublicationError, match=r"published is no folder, .* cannot be made: No such file"):
-        follow(served, started, tmp_path / "absent" / "published")
+        follow(served, tmp_path / "absent" / "published")
     (tmp_path / "file").write_text("")
     with pytest.raises(PublicationError, match=r"file is no folder, .* cannot be made: File exists"):
-        follow(served, started, tmp_path / "file")
+        follow(served, tmp_path / "file")
