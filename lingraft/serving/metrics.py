@@ -2,13 +2,9 @@
 
 from collections.abc import Callable, Iterable
 
-from lingraft.errors import MissingExtraError
-from lingraft.serving.queue import BatchStats
+from prometheus_client import Counter, Gauge, Histogram
 
-try:
-    from prometheus_client import Counter, Gauge, Histogram
-except ImportError as error:
-    raise MissingExtraError("prometheus-client", "serving") from error
+from lingraft.serving.queue import BatchStats
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _TEXTS = (1, 2, 4, 8, 16, 32, 64, 128)

@@ -12,17 +12,14 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 
-from lingraft.errors import MissingExtraError, OverloadedError, RequestError, StoppingError, UnknownModelError
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lingraft.errors import OverloadedError, RequestError, StoppingError, UnknownModelError
 from lingraft.serving import logs, metrics, playground
 from lingraft.serving.endpoint import Endpoint
-
-try:
-    from starlette.datastructures import Headers
-    from starlette.exceptions import HTTPException
-    from starlette.responses import JSONResponse
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-except ImportError as error:
-    raise MissingExtraError("kserve", "serving") from error
 
 OPEN_PATHS = frozenset({"/", "/metrics", "/v2/health/live", "/v2/health/ready", *playground.HANDLERS})
 """Paths that need no token: probes, Prometheus and browsers send none. The playground's script sends the user's."""

@@ -7,8 +7,15 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+import orjson
+from fastapi import FastAPI
+from kserve.protocol.rest.server import metrics_handler
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
 from lingraft._version import __version__
-from lingraft.errors import MissingExtraError, RequestError
+from lingraft.errors import RequestError
 from lingraft.serving import logs, openai, playground
 from lingraft.serving.endpoint import Endpoint, InferResponse
 from lingraft.serving.handlers.text_vectors import OPENAI_PATH
@@ -22,16 +29,6 @@ from lingraft.serving.request_guard import (
     json_error,
 )
 from lingraft.serving.requests import InferRequest, parse_json
-
-try:
-    import orjson
-    from fastapi import FastAPI
-    from kserve.protocol.rest.server import metrics_handler
-    from starlette.exceptions import HTTPException
-    from starlette.requests import ClientDisconnect, Request
-    from starlette.responses import HTMLResponse, JSONResponse, Response
-except ImportError as error:
-    raise MissingExtraError("kserve", "serving") from error
 
 _CLIENT_GONE = 499
 """Status that nginx uses for a client that closed the connection; it appears only in metrics."""

@@ -11,23 +11,20 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
+import grpc
+from google.protobuf.message import DecodeError
+from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
+from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import (
+    GRPCInferenceServiceServicer,
+    add_GRPCInferenceServiceServicer_to_server,
+)
+
 from lingraft._version import __version__
-from lingraft.errors import MissingExtraError, OverloadedError, RequestError, StoppingError
+from lingraft.errors import OverloadedError, RequestError, StoppingError
 from lingraft.serving import logs, metrics
 from lingraft.serving.endpoint import Endpoint, InferResponse
 from lingraft.serving.request_guard import authorization_error, is_authorized
 from lingraft.serving.requests import MAX_PARTS, InferRequest, InputTensor, OutputTensor, refuse_invalid
-
-try:
-    import grpc
-    from google.protobuf.message import DecodeError
-    from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
-    from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import (
-        GRPCInferenceServiceServicer,
-        add_GRPCInferenceServiceServicer_to_server,
-    )
-except ImportError as error:
-    raise MissingExtraError("kserve", "serving") from error
 
 _CONTENTS = {
     "FP32": "fp32_contents",

@@ -8,8 +8,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from kserve import ModelServer
+from kserve.model import BaseKServeModel
+from kserve.model_server import app
+
 from lingraft.data.language_detection import LanguageDetector
-from lingraft.errors import MissingExtraError
 from lingraft.serving import logs
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.publishing.follower import Follower
@@ -18,14 +21,6 @@ from lingraft.serving.rpc import RpcServer
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.settings import ServingSettings
 from lingraft.signals import not_ignored
-
-try:
-    from kserve import ModelServer
-    from kserve.model import BaseKServeModel
-    from kserve.model_server import app
-except ImportError as error:
-    raise MissingExtraError("kserve", "serving") from error
-
 
 _GRACE_S = 1
 """Time limit in seconds for requests that are left after draining, because they exceeded the limit of the settings."""

@@ -47,8 +47,6 @@ def test_a_provider_that_cannot_be_used_is_not_replaced_by_another(bundle: Path)
     ("absent", "module", "extra"),
     [
         ("onnx_ir", "lingraft.export", "export"),
-        ("prometheus_client", "lingraft.serving.metrics", "serving"),
-        ("kserve", "lingraft.serving.server", "serving"),
         ("httpx", "lingraft.serving.client", "serving"),
     ],
 )

@@ -17,7 +17,7 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.language_part import language_fingerprint
 from lingraft.errors import ServingError
 from lingraft.serving.__main__ import main
-from lingraft.serving.client import run_server
+from lingraft.serving.client import free_ports, run_server
 from lingraft.serving.command import require_port
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
 from tests.serving.applications import sending
@@ -244,3 +244,13 @@ def test_what_is_wrong_with_the_settings_is_said_before_a_bundle_is_opened(
     with pytest.raises(SystemExit) as ended:
         main()
     assert str(ended.value).startswith(said.format(taken=taken))
+
+
+def test_without_the_server_s_packages_the_extra_that_brings_them_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (port,) = free_ports(1)
+    monkeypatch.setitem(sys.modules, "kserve", None)
+    monkeypatch.setattr(sys, "argv", ["serve", str(tmp_path / "none"), f"--port={port}", "--grpc-port=0"])
+    with pytest.raises(SystemExit, match=r"kserve is not installed.*lingraft\[serving\]"):
+        main()

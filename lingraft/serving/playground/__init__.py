@@ -7,13 +7,8 @@ from collections.abc import Awaitable, Callable
 from importlib import resources
 from pathlib import Path
 
-from lingraft.errors import MissingExtraError
-
-try:
-    from starlette.requests import Request
-    from starlette.responses import RedirectResponse, Response
-except ImportError as error:
-    raise MissingExtraError("kserve", "serving") from error
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
 Handler = Callable[[Request], Awaitable[Response]]
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}

@@ -12,21 +12,18 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from prometheus_client import Counter, Gauge
+
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.language_part import BODY_FINGERPRINTS, VERSION_DIGITS, language_version
 from lingraft.config.encoder import EncoderShape
-from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, PublicationError, ServingError
+from lingraft.errors import ArtifactError, LingraftError, PublicationError, ServingError
 from lingraft.retry import poll
 from lingraft.serving.bundle import Bundle, ServedLanguage, open_language
 from lingraft.serving.logs import log_event
 from lingraft.serving.publishing.publications import LanguageStatus, Publication, Publications, ReplicaStatus
 from lingraft.serving.served_bundles import ServedBundles
-
-try:
-    from prometheus_client import Counter, Gauge
-except ImportError as error:
-    raise MissingExtraError("prometheus-client", "serving") from error
 
 _LABELS = ("task", "language")
 _OUTCOMES = Counter("lingraft_publications", "Publications that were looked at", [*_LABELS, "outcome"])
