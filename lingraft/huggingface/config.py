@@ -7,7 +7,6 @@ import pydantic
 
 from lingraft.config.encoder import EncoderShape, PreNorm
 from lingraft.config.section import explain_problem
-from lingraft.errors import MissingExtraError
 from lingraft.huggingface.weights import TENSOR_NAMINGS, CheckpointError
 
 _MODERNBERT = "modernbert"
@@ -117,7 +116,6 @@ def parse_config(config: Mapping[str, Any]) -> HfConfig:
 
     Raises:
         CheckpointError: an architecture that `TENSOR_NAMINGS` lacks, or a variant or value that we do not compute.
-        MissingExtraError: transformers, whose defaults count, is not installed.
     """
     model_type = config.get("model_type")
     if model_type not in TENSOR_NAMINGS:
@@ -151,10 +149,8 @@ def parse_config(config: Mapping[str, Any]) -> HfConfig:
 
 def _defaults(model_type: str) -> dict[str, Any]:
     """Return the values that transformers takes for keys that a config.json leaves out."""
-    try:
-        from transformers import CONFIG_MAPPING
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("transformers", "huggingface") from error
+    from transformers import CONFIG_MAPPING
+
     values = CONFIG_MAPPING[model_type]().to_dict()
     return {key: values[key] for key in (_MODERNBERT_KEYS if model_type == _MODERNBERT else _READ_KEYS)}
 

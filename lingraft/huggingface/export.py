@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from lingraft.artifacts.artifact import require_aligned
 from lingraft.artifacts.files import atomic_folder, require_new, write_json, write_text
-from lingraft.errors import ExportError, MissingExtraError
+from lingraft.errors import ExportError
+from lingraft.huggingface import require_transformers
 from lingraft.huggingface.card import CardSubject, model_card
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
 from lingraft.huggingface.model import encoder_of, hf_class_of, hf_config, hf_tensors, own_model_type
@@ -65,10 +66,7 @@ def export_hf(
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
-    try:
-        import transformers  # noqa: F401  before long work, rather than in its midst
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("transformers", "huggingface") from error
+    require_transformers()
     source = load_primary(primary)
     brought = load_embeddings(embeddings) if embeddings else source
     finetuned = load_task(task) if task else None

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.pieces import SpecialPieces
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.errors import MissingExtraError
 from lingraft.huggingface.unigram import unigram_tokenizer
 from lingraft.tasks.pairs import encode
 
@@ -27,14 +26,11 @@ def fast_tokenizer(tokenizer: Tokenizer, shape: EncoderShape) -> "Fast":
     One that came with an imported primary stays as it is, except that a pair gets the primary's own format.
 
     Raises:
-        MissingExtraError: the package `tokenizers` is not installed.
         TokenizerError: it cannot be written as a fast tokenizer.
     """
-    try:
-        from tokenizers import AddedToken
-        from tokenizers import Tokenizer as Fast
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("tokenizers", "huggingface") from error
+    from tokenizers import AddedToken
+    from tokenizers import Tokenizer as Fast
+
     names = special_pieces(tokenizer)
     if tokenizer.model.suffix == ".json":
         made = Fast.from_buffer(tokenizer.model.read_bytes())

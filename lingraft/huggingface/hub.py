@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lingraft.artifacts.files import sha256_of
-from lingraft.errors import MissingExtraError
 from lingraft.huggingface.weights import CheckpointError
 
 if TYPE_CHECKING:
@@ -69,7 +68,6 @@ def locate_checkpoint(source: str, revision: str | None = None) -> HfCheckpoint:
 
     Raises:
         CheckpointError: no such folder or id, no access, or no network.
-        MissingExtraError: the package `huggingface_hub` is not installed.
     """
     folder = Path(source).expanduser()
     if folder.is_dir():
@@ -86,12 +84,10 @@ def locate_checkpoint(source: str, revision: str | None = None) -> HfCheckpoint:
 
 
 def _fetch(name: str, revision: str) -> Path:
-    try:
-        import httpx2
-        import huggingface_hub
-        from huggingface_hub import errors
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("huggingface_hub", "huggingface") from error
+    import httpx2
+    import huggingface_hub
+    from huggingface_hub import errors
+
     try:
         # A token is the environment's, never an argument: it would end up in a shell's history.
         return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_DOWNLOADED))

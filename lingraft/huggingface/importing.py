@@ -18,7 +18,7 @@ from lingraft.config.tasks import Task
 from lingraft.console import say
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
-from lingraft.huggingface import hub
+from lingraft.huggingface import hub, require_transformers
 from lingraft.huggingface.config import HfConfig, parse_config
 from lingraft.huggingface.hub import HfCheckpoint
 from lingraft.huggingface.sentence_transformer import EmbeddingModel, is_embedding_model, read_embedding_model
@@ -76,6 +76,7 @@ def import_hf(
         ArtifactError: `out` or `task_out` is not empty or cannot be written.
     """
     require_new(out)
+    require_transformers()
     _require_language(language)
     found = hub.locate_checkpoint(source, revision)
     embedding = read_embedding_model(found.folder) if is_embedding_model(found.folder) else None

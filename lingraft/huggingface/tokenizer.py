@@ -10,7 +10,7 @@ from lingraft.data.tokenizer import sentencepiece_model
 from lingraft.data.tokenizer.fast_engine import FastEngine
 from lingraft.data.tokenizer.pieces import SpecialIds, SpecialPieces
 from lingraft.data.tokenizer.tokenizer import SPECIAL_PIECES, Tokenizer
-from lingraft.errors import MissingExtraError, TokenizerError
+from lingraft.errors import TokenizerError
 from lingraft.huggingface.hub import SENTENCEPIECE, TOKENIZER_FILES
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ def import_tokenizer(checkpoint: Path, model_type: str, language: str, into: Pat
     Raises:
         TokenizerError: there is none, it is damaged, it has no fast form, or it lacks a special piece.
         ArtifactError: `into` cannot be written.
-        MissingExtraError: `tokenizers` or `transformers` is not installed.
     """
     kept = into / TOKENIZER_JSON
     made = [f"{TOKENIZER_JSON} was made from the checkpoint's slow tokenizer"]
@@ -99,12 +98,9 @@ def from_fairseq(model: Path, model_type: str) -> "tokenizers.Tokenizer":
 
     Raises:
         TokenizerError: the file is no SentencePiece model.
-        MissingExtraError: `tokenizers` is not installed.
     """
-    try:
-        from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("tokenizers", "huggingface") from error
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
     raw = model.read_bytes()
     first = _FAIRSEQ_PIECES[model_type]
     own = [(piece.text, piece.score) for piece in sentencepiece_model.pieces(raw)[_REPLACED_PIECES[model_type] :]]
@@ -123,10 +119,8 @@ def from_fairseq(model: Path, model_type: str) -> "tokenizers.Tokenizer":
 
 def _load_transformers(checkpoint: Path) -> Any:
     """Load the files with transformers; no code that comes with a checkpoint is run."""
-    try:
-        from transformers import AutoTokenizer
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("transformers", "huggingface") from error
+    from transformers import AutoTokenizer
+
     try:
         return AutoTokenizer.from_pretrained(checkpoint, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError) as error:

@@ -29,7 +29,7 @@ import numpy as np
 from lingraft.data.tokenizer import sentencepiece_model
 from lingraft.data.tokenizer.pieces import SPACE_MARK
 from lingraft.data.tokenizer.sentencepiece_model import UNKNOWN, Piece
-from lingraft.errors import MissingExtraError, TokenizerError
+from lingraft.errors import TokenizerError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer, normalizers
@@ -128,13 +128,10 @@ def unigram_tokenizer(model: bytes, name: str) -> "Tokenizer":
     """Build a fast tokenizer without special tokens of its own, which gives text the ids that SentencePiece gives it.
 
     Raises:
-        MissingExtraError: the package `tokenizers` is not installed.
         TokenizerError: it is no unigram model, or its normalisation cannot be written as a fast tokenizer.
     """
-    try:
-        from tokenizers import Tokenizer, decoders, models
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("tokenizers", "huggingface") from error
+    from tokenizers import Tokenizer, decoders, models
+
     sentencepiece_model.require_unigram(model, name)
     pieces = sentencepiece_model.pieces(model)
     [unknown] = [index for index, piece in enumerate(pieces) if piece.kind == UNKNOWN]

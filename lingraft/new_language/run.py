@@ -6,7 +6,6 @@ last finished stage; a stage that would now be made from something else is refus
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,8 @@ from lingraft.console import PlannedStep, TotalProgress, say
 from lingraft.data.documents import text_files
 from lingraft.data.splits import SplitName
 from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train_tokenizer
-from lingraft.errors import MissingExtraError, RecipeError
+from lingraft.errors import RecipeError
+from lingraft.huggingface import require_transformers
 from lingraft.jobs.job import (
     AdaptationJob,
     BlocksJob,
@@ -84,7 +84,7 @@ def add_language(
         MissingExtraError: the extra 'huggingface' is not installed.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    _require_transformers()
+    require_transformers()
     paths = [Path(path) for path in ([text] if isinstance(text, Path | str) else text)]
     source = load_primary(Path(primary))
     fresh = load_mini(Path(mini)) if mini else None
@@ -312,8 +312,3 @@ def _vectors_for(recipe: Recipe, vectors: PathLike | None) -> Path | None:
             "source's blocks) and give their folder (--vectors)."
         )
     return Path(vectors)
-
-
-def _require_transformers() -> None:
-    if find_spec("transformers") is None:
-        raise MissingExtraError("transformers", "huggingface")

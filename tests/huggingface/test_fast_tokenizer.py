@@ -2,7 +2,6 @@
 
 import random
 import struct
-import sys
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from lingraft.config.encoder import EncoderShape, Family
 from lingraft.data.tokenizer import sentencepiece_model
 from lingraft.data.tokenizer.sentencepiece_model import SCORE_STEP, round_scores
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer
-from lingraft.errors import MissingExtraError, TokenizerError
+from lingraft.errors import TokenizerError
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, special_pieces, tokenizer_config
 from lingraft.huggingface.unigram import read_rules, unigram_tokenizer
 from lingraft.tasks.pairs import encode
@@ -206,13 +205,3 @@ def test_a_damaged_model_is_refused(pieces: Tokenizer) -> None:
             unigram_tokenizer(damaged, "damaged.model")
     with pytest.raises(TokenizerError, match="damaged normalisation rules"):
         read_rules(sentencepiece_model.charsmap(model)[:1000])
-
-
-def test_without_the_library_the_extra_that_brings_it_is_named(
-    pieces: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MissingExtraError, match=r"lingraft\[huggingface\]"):
-        fast_tokenizer(pieces, SHAPE)
-    with pytest.raises(MissingExtraError, match=r"lingraft\[huggingface\]"):
-        unigram_tokenizer(pieces.model.read_bytes(), "own")
