@@ -191,7 +191,7 @@ class Trainer:
         made_from = {"stage": "search", "search": self.fingerprint(), "params": params_key(params)}
         with (
             self._checkpoints(params) as folder,
-            resumable(self.recipe, folder / "trial", folder, settings, made_from) as checkpointer,
+            resumable(self.recipe, folder / "trial", settings, made_from, folder) as checkpointer,
         ):
             run = adaptation_run(
                 recipe=self.recipe,

@@ -56,7 +56,6 @@ def adapt(
     watch: MetricsCallback,
     minis: Sequence[Path] = (),
     checkpoints: Path | None = None,
-    state: Path | None = None,
     initial: Path | None = None,
 ) -> Artifact:
     """Learn one language's embeddings over a frozen mini-model of the primary (section 2, step 2).
@@ -74,7 +73,6 @@ def adapt(
         minis: MINIPOST's fresh layers, where the system has them: of each depth that is adapted over, in order.
         checkpoints: folder for the embeddings along the way, each an artifact of its own (`step-<update>`), at the
             updates that the recipe's [adaptation] names; update 0 is the initialisation.
-        state: folder of the checkpoints that an interrupted training goes on from; `<out>.training` if absent.
         initial: embeddings that `initialise` wrote, to start from; if absent, the rows are drawn by the recipe's seed.
 
     Raises:
@@ -87,7 +85,7 @@ def adapt(
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or an output cannot be written.
     """
-    require_empty(out, state)
+    require_empty(out)
     source = load_primary(primary, recipe.primary_shape)
     pieces = Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
@@ -111,7 +109,7 @@ def adapt(
         **mark_of(initial),
         **pair_hashes(recipe, pieces.language),
     }
-    with resumable(recipe, out, state, settings, made_from) as checkpointer:
+    with resumable(recipe, out, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.EMBEDDINGS, checkpointer, watch):
             return made
         dev = open_split(data, "dev")

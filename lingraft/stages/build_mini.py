@@ -21,9 +21,7 @@ from lingraft.training.stage_output import already_done, require_empty, resumabl
 
 
 @distributed
-def build_mini(
-    recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: MetricsCallback, state: Path | None = None
-) -> Artifact:
+def build_mini(recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: MetricsCallback) -> Artifact:
     """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (section 2, step 1b).
 
     Where the primary has no head, as an embedding model has none, one is trained with them from random weights.
@@ -37,7 +35,7 @@ def build_mini(
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    require_empty(out, state)
+    require_empty(out)
     settings, step = recipe.require_mini(), recipe.steps_over(recipe.adaptation.depth)[Stage.BUILD_MINI]
     source = load_primary(primary, recipe.primary_shape)
     data = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens)
@@ -49,7 +47,7 @@ def build_mini(
     mini = mini_model(source.encoder, depth, fresh, head)
     trained = freeze_except(mini, [*fresh.parameters(), *(head.parameters() if head else ())])
     made_from = {"stage": "mini", "primary": source.fingerprint, "blocks": data.fingerprint, "depth": depth}
-    with resumable(recipe, out, state, settings, made_from) as checkpointer:
+    with resumable(recipe, out, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.MINI, checkpointer, watch):
             return made
         run = training_run(

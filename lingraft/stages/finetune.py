@@ -40,7 +40,6 @@ def finetune(
     out: Path,
     watch: MetricsCallback,
     layers: int | None = None,
-    state: Path | None = None,
 ) -> Artifact:
     """Finetune the body on a task in the source language, token table frozen (section 2, step 3).
 
@@ -56,7 +55,7 @@ def finetune(
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    require_empty(out, state)
+    require_empty(out)
     wanted, source = recipe.task(task), load_primary(primary, recipe.primary_shape)
     if wanted.kind == "retrieval" and ranks.world_size() > 1:
         raise RecipeError(
@@ -82,7 +81,7 @@ def finetune(
     made_from |= {"dev": _content_hash(dev), "kind": wanted.kind, "evaluation": wanted.evaluation, "labels": labels}
     made_from |= {"retrieval": wanted.retrieval.model_dump(mode="json")} if wanted.retrieval else {}
     trained = freeze_except(net, body_parameters(net))
-    with resumable(recipe, out, state, settings, made_from) as checkpointer:
+    with resumable(recipe, out, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.TASK, checkpointer, watch):
             return made
         run = training_run(

@@ -36,9 +36,7 @@ from lingraft.training.stage_output import already_done, require_empty, resumabl
 
 
 @distributed
-def pretrain(
-    recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: MetricsCallback, state: Path | None = None
-) -> Artifact:
+def pretrain(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: MetricsCallback) -> Artifact:
     """Train the primary with its MLM heads from nothing, in the source language (paper section 2, step 1).
 
     Interrupted, it goes on from its last checkpoint when it is called again, as all stages do that train.
@@ -49,7 +47,7 @@ def pretrain(
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    require_empty(out, state)
+    require_empty(out)
     pieces = Tokenizer.load(tokenizer, recipe.source)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, step = recipe.pretraining, recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
@@ -60,7 +58,7 @@ def pretrain(
         if settings.positions == "sinusoidal":
             encoder.init_sinusoidal_positions()
     made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}
-    with resumable(recipe, out, state, settings, made_from) as checkpointer:
+    with resumable(recipe, out, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.PRIMARY, checkpointer, watch):
             return made
         vectors = vectors_of(train, pieces) if settings.embeddings == "static-vectors" else None

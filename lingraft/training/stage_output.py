@@ -25,22 +25,26 @@ _OF_DROPOUT = {"micro_batch_blocks", "micro_batch_examples"}
 """Settings that decide nothing but what dropout draws, a micro-batch at a time."""
 
 
-def require_empty(out: Path, state: Path | None) -> None:
+def require_empty(out: Path) -> None:
     """Refuse an output before long work, unless checkpoints lie beside it: `already_done` sees to it then.
 
     Raises:
         ArtifactError: `out` holds something, or cannot be written.
     """
-    place = _checkpoint_folder(out, state)
+    place = _checkpoint_folder(out)
     if not (_has_output(out) and any(itertools.chain(place.glob("step-*"), place.glob(".step-*")))):
         require_new(out)
 
 
 @contextlib.contextmanager
 def resumable(
-    recipe: Recipe, out: Path, state: Path | None, settings: OptimizerSettings, made_from: Mapping[str, Any]
+    recipe: Recipe,
+    out: Path,
+    settings: OptimizerSettings,
+    made_from: Mapping[str, Any],
+    state: Path | None = None,
 ) -> Iterator[CheckpointManager]:
-    """Yield the manager of a stage's checkpoints, which lie beside its output unless they are to lie elsewhere.
+    """Yield the manager of a stage's checkpoints, which lie beside its output, or in `state`.
 
     `made_from` is what decides the result beside the settings, such as the fingerprints of inputs.
 
@@ -50,7 +54,7 @@ def resumable(
     """
     decisive = {"precision": recipe.precision, **made_from}
     decisive |= _deciding_settings(settings.model_dump(mode="json"), recipe.encoder.dropout)
-    place = _checkpoint_folder(out, state)
+    place = state or _checkpoint_folder(out)
     with interruptible(), folder_lock(place) if ranks.is_rank_zero() else contextlib.nullcontext():
         checkpointer = CheckpointManager(place, decisive, settings.keep_every_s)
         if ranks.is_rank_zero():
@@ -118,8 +122,8 @@ def _deciding_settings(settings: Mapping[str, Any], dropout: float) -> dict[str,
     return {name: value for name, value in settings.items() if name not in without_effect}
 
 
-def _checkpoint_folder(out: Path, state: Path | None) -> Path:
-    return state or out.with_name(f"{out.name}.training")
+def _checkpoint_folder(out: Path) -> Path:
+    return out.with_name(f"{out.name}.training")
 
 
 def _has_output(out: Path) -> bool:

@@ -127,7 +127,7 @@ def test_the_size_of_micro_batches_decides_a_training_only_where_there_is_dropou
 
     def kept_by(at_once: int) -> contextlib.AbstractContextManager[CheckpointManager]:
         settings = recipe.pretraining.model_copy(update={"micro_batch_blocks": at_once})
-        return resumable(recipe, tmp_path / "out", place, settings, {"stage": "pretrain"})
+        return resumable(recipe, tmp_path / "out", settings, {"stage": "pretrain"}, place)
 
     with kept_by(2) as checkpointer:
         checkpointer.save(TrainingState(3, optimizer={"0000.weight": torch.ones(2)}))
@@ -158,7 +158,7 @@ def test_a_result_that_fails_beside_a_checkpoint_being_written_loses_nothing_and
 
 
 def end_in(error: BaseException, recipe: Recipe, out: Path, place: Path) -> None:
-    with resumable(recipe, out, place, recipe.pretraining, {}) as checkpointer:
+    with resumable(recipe, out, recipe.pretraining, {}, place) as checkpointer:
         checkpointer.save(TrainingState(5))
         checkpointer.ended = TrainingState(6)
         raise error
