@@ -12,7 +12,7 @@ Legend: N pairs, S source vocabulary, T target vocabulary, K candidates of a pie
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Protocol, Self
 
@@ -72,19 +72,10 @@ class TranslationTable:
 
     probabilities_TS: scipy.sparse.csr_array
     """Float32; a row sums to 1, or is empty where nothing is known of the piece."""
-    counts_T: Array
-    """Int64: pairs with the piece; a row of few is not to be trusted much."""
     pairs: int
     """Pairs that were learned from."""
     left_out: dict[str, int]
     """Pairs that were not, by reason."""
-    swapped: bool = False
-    """Whether the pairs were given in the other order, target first."""
-
-    @property
-    def covered(self) -> int:
-        """Target pieces that have a translation."""
-        return int(np.count_nonzero(np.diff(self.probabilities_TS.indptr)))
 
 
 def parallel_table(
@@ -146,7 +137,7 @@ def dictionary_table(
     source_NS, target_NT = (side.presence() for side in (reversed(sides) if swapped else sides))
     encoded = _EncodedPairs(*_leave_out_unusable(source_NS, target_NT, left_out), left_out)
     encoded.require_any(origin)
-    return replace(_make_table(encoded, _cooccurrence(encoded.source_NS, encoded.target_NT)), swapped=swapped)
+    return _make_table(encoded, _cooccurrence(encoded.source_NS, encoded.target_NT))
 
 
 class _Phrases:
@@ -289,13 +280,7 @@ def _presence(encoded: list[list[int]], cutter: BatchTokenizer) -> scipy.sparse.
 
 
 def _make_table(encoded: _EncodedPairs, counts_TS: scipy.sparse.csr_array) -> TranslationTable:
-    target_NT = encoded.target_NT
-    return TranslationTable(
-        probabilities_TS=_by_row(counts_TS),
-        counts_T=np.bincount(target_NT.indices, minlength=target_NT.shape[1]),
-        pairs=target_NT.shape[0],
-        left_out=dict(encoded.left_out),
-    )
+    return TranslationTable(_by_row(counts_TS), encoded.target_NT.shape[0], dict(encoded.left_out))
 
 
 def _symmetrise(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array) -> scipy.sparse.csr_array:

@@ -89,7 +89,7 @@ def table(translations: dict[int, dict[int, float]]) -> TranslationTable:
         for source, probability in by_source.items():
             probabilities_TS[target, source] = probability
     matrix = scipy.sparse.csr_array(probabilities_TS)
-    return TranslationTable(matrix, np.full(SIZE, 9), pairs=100, left_out={})
+    return TranslationTable(matrix, pairs=100, left_out={})
 
 
 def test_rows_start_near_those_that_mean_the_same(source: Vocabulary, found: AlignedRows) -> None:

@@ -68,14 +68,16 @@ def best(table: translation.TranslationTable, word: str) -> tuple[int, float]:
     return int(row_S.argmax()), float(row_S.max())
 
 
+def covered(table: translation.TranslationTable) -> int:
+    return int(np.count_nonzero(np.diff(table.probabilities_TS.indptr)))
+
+
 def test_a_permuted_vocabulary_is_found_from_sentences() -> None:
     table = parallel_table(sentences(1500), SOURCE, TARGET, "made up")
     found = [best(table, f"t{number}")[0] == SOURCE.id_of(f"s{number}") for number in range(WORDS)]
     assert sum(found) >= WORDS - 2
     assert np.mean([best(table, f"t{number}")[1] for number in range(WORDS)]) > 0.9
-    assert (table.pairs, table.left_out, table.covered) == (1500, {}, WORDS)
-    seen = sum(f"t{WORDS // 2}" in pair.target.split() for pair in sentences(1500))
-    assert table.counts_T[TARGET.id_of(f"t{WORDS // 2}")] == seen > 0
+    assert (table.pairs, table.left_out, covered(table)) == (1500, {}, WORDS)
 
 
 def test_rows_are_probabilities_and_special_pieces_have_none() -> None:
@@ -147,8 +149,7 @@ def test_a_dictionary_is_read_in_either_order(swapped: bool) -> None:
     pairs = [Pair(f"s{number}", f"t{number}", "") for number in range(0, WORDS, 2)]
     given = [Pair(pair.target, pair.source, "") for pair in pairs] if swapped else pairs
     table = dictionary_table(given, SOURCE, TARGET, "words")
-    assert table.swapped == swapped
-    assert table.covered == WORDS // 2
+    assert covered(table) == WORDS // 2
     assert all(best(table, f"t{number}") == (SOURCE.id_of(f"s{number}"), 1.0) for number in range(0, WORDS, 2))
 
 
