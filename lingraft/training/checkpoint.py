@@ -144,15 +144,14 @@ class CheckpointManager:
     def save_batch(self, step: int, learning_rate: float, micro_batches: Sequence[tuple[float, Any]]) -> str:
         """Write this process's batch of a step for people to look into, and return a sentence that says where.
 
-        The tensors of micro-batch n are named `000n.<field>`; its other fields, such as the place in the stream by
-        which it is masked, are in the manifest's details, and so are step, learning rate and shares.
+        The tensors of micro-batch n are named `000n.<field>`, those of a record within it `000n.<record>.<field>`; its
+        other fields, such as the place in the stream by which it is masked, are in the manifest's details, and so are
+        step, learning rate and shares.
         """
         place = self.folder / f"not-finite-step-{step:08d}-process-{ranks.rank()}"
-        fields = {
-            f"{number:04d}.{name}": value
-            for number, (_, batch) in enumerate(micro_batches)
-            for name, value in (batch._asdict() if hasattr(batch, "_asdict") else vars(batch)).items()
-        }
+        fields: dict[str, Any] = {}
+        for number, (_, batch) in enumerate(micro_batches):
+            fields |= _named_fields(f"{number:04d}", batch)
         tensors = {name: value for name, value in fields.items() if isinstance(value, Tensor)}
         details = {"step": step, "learning_rate": learning_rate, "shares": [share for share, _ in micro_batches]}
         details |= {name: value for name, value in fields.items() if name not in tensors}
@@ -246,6 +245,14 @@ class CheckpointManager:
         except OSError as error:
             say(f"the checkpoints before the newest {_KEPT} in {self.folder} cannot be removed: {error}")
         return True
+
+
+def _named_fields(name: str, value: Any) -> dict[str, Any]:
+    """Return the fields of a batch, a named tuple that may hold others, by name."""
+    if not hasattr(value, "_asdict"):
+        return {name: value}
+    inner = (_named_fields(f"{name}.{field}", each) for field, each in value._asdict().items())
+    return {field: each for fields in inner for field, each in fields.items()}
 
 
 def _list_folder(folder: Path, prefix: str) -> list[Path]:

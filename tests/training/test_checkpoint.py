@@ -18,6 +18,7 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.errors import TrainingError
+from lingraft.tasks.retrieval import PaddedTexts, RetrievalBatch
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.schedule import TrainingMetrics
 from lingraft.training.stage_output import save_result
@@ -340,3 +341,20 @@ def test_who_stops_relies_on_a_checkpoint_being_written_only_if_it_is_written(tm
             writer.save(state(8), last=True)
             writer.wait()
         require_equal(checkpointer(folder).load_newest(), state(kept_last))
+
+
+def test_a_batch_of_queries_and_passages_is_kept_whole(tmp_path: Path) -> None:
+    queries, passages = (
+        PaddedTexts(torch.full((2, length), length), torch.ones(2, length, dtype=torch.bool), None) for length in (3, 5)
+    )
+    batch = RetrievalBatch(queries, passages, torch.tensor([1, 0]))
+    assert "is kept in" in checkpointer(tmp_path).save_batch(7, 1e-3, [(1.0, batch)])
+    found = Artifact.load(tmp_path / "not-finite-step-00000007-process-0", Kind.TRAINING)
+    wanted = {
+        "0000.queries.tokens_BT": queries.tokens_BT,
+        "0000.queries.visible_BT": queries.visible_BT,
+        "0000.passages.tokens_BT": passages.tokens_BT,
+        "0000.passages.visible_BT": passages.visible_BT,
+        "0000.answers_B": batch.answers_B,
+    }
+    assert same_tensors(found.tensors("batch"), wanted)
