@@ -15,9 +15,9 @@ from typing import Any
 
 from safetensors import SafetensorError
 
+from lingraft.artifacts.storage import TextPath
 from lingraft.errors import ArtifactError, DiskFullError
 
-_CHUNK_BYTES = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO}
 _IN_THE_WAY = {errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG}
@@ -26,13 +26,10 @@ _NO_PLACE = _REFUSALS | {errno.ENOENT}
 """Error codes of writes that read nothing: whatever is absent can only be the place to write to, such as in /proc."""
 
 
-def sha256_of(path: Path) -> str:
+def sha256_of(path: TextPath) -> str:
     """Return the SHA-256 of a file's bytes in hexadecimal."""
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _fsync(path: Path) -> None:

@@ -5,8 +5,9 @@ import glob
 import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, cast
 
 from lingraft.errors import LingraftError, MissingExtraError, TextError
 
@@ -84,9 +85,9 @@ class RemotePath:
         with explain_read_errors(self):
             return bool(self.system.isdir(self.path))
 
-    def open(self, mode: str = "rb") -> BinaryIO:
+    def open(self, mode: str = "rb") -> BufferedReader:
         """Open it to be read from its start, a few megabytes at a time."""
-        return cast(BinaryIO, self.system.open(self.path, mode))
+        return cast(BufferedReader, self.system.open(self.path, mode))
 
     @property
     def failures(self) -> tuple[type[Exception], ...]:

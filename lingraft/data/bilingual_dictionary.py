@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from gzip import GzipFile
 from pathlib import PurePosixPath
 
+from lingraft.artifacts.files import sha256_of
 from lingraft.artifacts.storage import RemotePath, TextPath, explain_read_errors, list_names, parse_path
 from lingraft.config.recipe import Recipe
 from lingraft.config.translations import ParallelText
@@ -28,7 +29,6 @@ from lingraft.data.parallel_text import Pair, PairOrError, filter_pairs
 from lingraft.errors import LingraftError, TextError, raise_errors
 
 _INDEX, _ENTRIES, _SQLITE = ".index", (".dict.dz", ".dict"), (".sqlite3", ".sqlite", ".db")
-_CHUNK_BYTES = 1 << 20
 _BETWEEN_TRANSLATIONS = " | "
 _WIKDICT_COLUMNS = ("written_rep", "trans_list")
 _ZERO, _MOST_DIGITS = "A", 12
@@ -134,16 +134,11 @@ def hash_parallel(files: ParallelText) -> dict[str, str]:
 
 
 def _hash_files(places: Iterable[TextPath]) -> dict[str, str]:
-    hashes = "".join(map(_sha256_of, places))
+    hashes = ""
+    for place in places:
+        with explain_read_errors(place):
+            hashes += sha256_of(place)
     return {"translations": hashlib.sha256(hashes.encode()).hexdigest()}
-
-
-def _sha256_of(place: TextPath) -> str:
-    digest = hashlib.sha256()
-    with explain_read_errors(place), place.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def word_pairs_or_errors(file: str) -> Iterator[PairOrError]:
