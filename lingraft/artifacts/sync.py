@@ -26,12 +26,8 @@ _EVERY_S = 5.0
 
 
 @contextlib.contextmanager
-def synced_folder(uri: str, every_s: float = _EVERY_S) -> Iterator[Path]:
+def synced_folder(uri: str) -> Iterator[Path]:
     """Yield a folder on this machine with all artifacts under a URI, which is kept in sync until the end.
-
-    Args:
-        uri: URI of the folder in object storage.
-        every_s: seconds between two checks for new artifacts.
 
     Raises:
         ArtifactError: the storage cannot be reached, or does not take what was made.
@@ -43,7 +39,7 @@ def synced_folder(uri: str, every_s: float = _EVERY_S) -> Iterator[Path]:
         ended = threading.Event()
         with sync.explain_errors():
             sync.download()
-        uploader = threading.Thread(target=sync.upload_until, args=(ended, every_s), name="sync", daemon=True)
+        uploader = threading.Thread(target=sync.upload_until, args=(ended,), name="sync", daemon=True)
         uploader.start()
         try:
             yield Path(folder)
@@ -91,8 +87,8 @@ class _FolderSync:
                 say(f"what lies in {self._place / name} is of no use: {error}")
                 shutil.rmtree(self._folder / name)
 
-    def upload_until(self, ended: threading.Event, every_s: float) -> None:
-        while not ended.wait(every_s):
+    def upload_until(self, ended: threading.Event) -> None:
+        while not ended.wait(_EVERY_S):
             try:
                 with self.explain_errors():
                     self.upload()

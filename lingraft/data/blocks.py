@@ -121,14 +121,12 @@ def input_hashes(blocks: Artifact) -> dict[str, str]:
     return {"blocks": blocks.fingerprint} | blocks.manifest.data_hashes
 
 
-def open_split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None, sequential: bool = False) -> Blocks:
+def open_split(blocks: Artifact, name: SplitName, sequential: bool = False) -> Blocks:
     """Open the blocks of one split, by row number; each shard is verified against its hash before its first use.
 
     Args:
         blocks: artifact, local or in object storage.
         name: split.
-        cache_bytes: size of the local cache for shards from object storage; by default $LINGRAFT_CACHE_BYTES, or
-            16 GiB.
         sequential: whether blocks are read once, from the first to the last. Then one local shard is mapped at a time.
 
     Raises:
@@ -148,7 +146,7 @@ def open_split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None
     window_shards = min(manifest.detail("window_shards", PositiveInt), len(parts))
     files = [f"{part}.safetensors" for part in parts]
     if blocks.origin:
-        shards = _remote(blocks, files, cache_bytes, shard_bytes, window_shards)
+        shards = _remote(blocks, files, shard_bytes, window_shards)
     else:
         shards = _local(blocks, files, capacity=1 if sequential else None)
     return Blocks(
@@ -169,10 +167,8 @@ def _local(blocks: Artifact, files: list[str], capacity: int | None) -> ShardCac
     return ShardCache(LocalShards(blocks), files, capacity)
 
 
-def _remote(
-    blocks: Artifact, files: list[str], cache_bytes: int | None, shard_bytes: int, window_shards: int
-) -> ShardCache:
-    cache_bytes = _cache_bytes() if cache_bytes is None else cache_bytes
+def _remote(blocks: Artifact, files: list[str], shard_bytes: int, window_shards: int) -> ShardCache:
+    cache_bytes = _cache_bytes()
     capacity = cache_bytes // shard_bytes
     if capacity < window_shards:
         raise ArtifactError(

@@ -60,19 +60,17 @@ def best_spans(
     return Spans(np.take_along_axis(scores_BX, order_BN, 1), starts_BN, starts_BN + further_BN)
 
 
-def best_answers(
-    net: "nn.Module", data: QuestionWindows, n_best: int = N_BEST, longest_tokens: int = LONGEST_TOKENS
-) -> list[list[Found]]:
+def best_answers(net: "nn.Module", data: QuestionWindows) -> list[list[Found]]:
     """Return the n best answers to each question, best first; the net is put into evaluation mode.
 
     A question has fewer where its context has fewer passages, and none where the tokenizer makes nothing of it.
     """
-    return _best_by_question(data, _logits(net, data), n_best, longest_tokens)
+    return _best_by_question(data, _logits(net, data))
 
 
 def answers_in(data: QuestionWindows, logits: Iterable[NDArray[np.float32]]) -> list[list[Found]]:
     """Return the n best answers to each question, best first, by the start and end logits (T, 2) of each window."""
-    return _best_by_question(data, enumerate(logits), N_BEST, LONGEST_TOKENS)
+    return _best_by_question(data, enumerate(logits))
 
 
 def _logits(net: "nn.Module", data: QuestionWindows) -> Iterator[tuple[int, NDArray[np.float32]]]:
@@ -92,21 +90,19 @@ def _logits(net: "nn.Module", data: QuestionWindows) -> Iterator[tuple[int, NDAr
             yield index, logits_T2[: data.length(index)]
 
 
-def _best_by_question(
-    data: QuestionWindows, logits: Iterable[tuple[int, NDArray[np.float32]]], n_best: int, longest_tokens: int
-) -> list[list[Found]]:
+def _best_by_question(data: QuestionWindows, logits: Iterable[tuple[int, NDArray[np.float32]]]) -> list[list[Found]]:
     found: list[dict[tuple[int, int], Found]] = [{} for _ in data.questions]
     for index, logits_T2 in logits:
         places_T = np.arange(len(logits_T2))
         inside_T = (places_T >= data.context_place(index)) & (places_T < len(logits_T2) - 1)
         best = found[data.windows[index].question]
-        for answer in _passages(data, index, best_spans(logits_T2[None], inside_T[None], n_best, longest_tokens)):
+        for answer in _passages(data, index, best_spans(logits_T2[None], inside_T[None], N_BEST, LONGEST_TOKENS)):
             place = answer.start, answer.end
             # Windows overlap: of a passage seen twice the better score counts.
             if place not in best or best[place].score < answer.score:
                 best[place] = answer
     return [
-        sorted(best.values(), key=lambda answer: (-answer.score, answer.start, answer.end))[:n_best] for best in found
+        sorted(best.values(), key=lambda answer: (-answer.score, answer.start, answer.end))[:N_BEST] for best in found
     ]
 
 

@@ -16,7 +16,7 @@ from lingraft.artifacts import remote as object_storage
 from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.artifacts.remote import RemoteShards, open_remote, uri_of
 from lingraft.artifacts.token_ids import Ids, map_ids
-from lingraft.data.blocks import load_blocks, open_split
+from lingraft.data.blocks import CACHE_VARIABLE, load_blocks, open_split
 from lingraft.data.shards import ShardCache
 from lingraft.data.shuffling import ShuffledIndices
 from lingraft.data.tokenizer.tokenizer import Tokenizer
@@ -166,9 +166,12 @@ def test_the_next_windows_are_fetched_while_nobody_waits(web: Web) -> None:
     assert not soon & set(web.asked[len(asked) :])
 
 
-def test_the_cache_stays_within_its_bounds_and_every_row_is_still_read(web: Web) -> None:
+def test_the_cache_stays_within_its_bounds_and_every_row_is_still_read(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = open_remote(web.uri, Kind.BLOCKS)
-    blocks, order = open_split(found, "train", cache_bytes=4 * SHARD_BYTES), ShuffledIndices(95, seed=1, window=20)
+    monkeypatch.setenv(CACHE_VARIABLE, str(4 * SHARD_BYTES))
+    blocks, order = open_split(found, "train"), ShuffledIndices(95, seed=1, window=20)
     most = 0
     for place in range(0, 2 * 95, 5):
         blocks.prefetch_from(order, place)
@@ -179,13 +182,14 @@ def test_the_cache_stays_within_its_bounds_and_every_row_is_still_read(web: Web)
     assert 16 <= len(web.asked) <= 24  # each shard once an epoch, but for those still there, or given up too early
 
 
-def test_no_room_is_made_by_what_another_process_is_about_to_map(web: Web) -> None:
+def test_no_room_is_made_by_what_another_process_is_about_to_map(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     found = open_remote(web.uri, Kind.BLOCKS)
     open_split(found, "train").all()
     kept = found.folder / "train-00004.safetensors"
     with (found.folder / f".{kept.name}.lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        blocks = open_split(found, "train", cache_bytes=2 * SHARD_BYTES)
+        monkeypatch.setenv(CACHE_VARIABLE, str(2 * SHARD_BYTES))
+        blocks = open_split(found, "train")
         (found.folder / "train-00000.safetensors").unlink()
         blocks.take(torch.tensor([0]))
         assert names(found.folder) == ["train-00000.safetensors", kept.name]

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.tasks import squad_answers
 from lingraft.tasks.squad_answers import best_answers, best_spans
 from lingraft.tasks.squad_windows import QuestionWindows, cut
 from tests.tasks.made_up_questions import BERT_SHAPE, LINES, SHAPE, ask, tokenizer
@@ -104,11 +105,14 @@ def test_answers_are_the_contexts_own_characters(pieces: Tokenizer, context: str
 
 
 @pytest.mark.parametrize("shape", [SHAPE, BERT_SHAPE])
-def test_the_best_over_windows_are_the_best_of_the_whole_context(pieces: Tokenizer, shape: EncoderShape) -> None:
+def test_the_best_over_windows_are_the_best_of_the_whole_context(
+    pieces: Tokenizer, shape: EncoderShape, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = cut([ask(LONG, "wheat")], pieces, shape)
     assert len(data) > 4
     # No span is longer than what neighbours share, so that every one lies whole in some window.
     longest = SHAPE.block_tokens // 4
+    monkeypatch.setattr(squad_answers, "LONGEST_TOKENS", longest)
     net, spans = PieceScorer(pieces), pieces.encode_spans(LONG)
     expected: dict[tuple[int, int], float] = {}
     for score, start, end in brute_force(
@@ -118,7 +122,7 @@ def test_the_best_over_windows_are_the_best_of_the_whole_context(pieces: Tokeniz
         if text.strip():
             begin = spans.starts[start] + len(text) - len(text.lstrip())
             expected.setdefault((begin, begin + len(text.strip())), score)
-    found = best_answers(net, data, 20, longest)[0]
+    found = best_answers(net, data)[0]
     assert [(answer.start, answer.end) for answer in found] == list(expected)[:20]
     assert [answer.score for answer in found] == pytest.approx(list(expected.values())[:20])
     assert len({(answer.start, answer.end) for answer in found}) == 20
