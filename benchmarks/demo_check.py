@@ -23,7 +23,7 @@ from pipelines.demo import TIME_FILE
 
 FEWEST_DOCUMENTS, SEEDS = 400, 2
 LOWEST_ZERO_SHOT, LOWEST_MEAN_ZERO_SHOT = 0.57, 0.60
-"""Accuracy of each language, and its mean over languages; the majority class has about 0.34."""
+"""Accuracy of each language, and its mean over languages; the most frequent class has about 0.34."""
 POINTS_BELOW_STANDARD = 0.02
 """Mean over languages. Seeds of adaptation differ by two to four points a language (decision 5)."""
 RIGHT_ANSWER = "scalc"

@@ -73,7 +73,7 @@ class TaskFacts(Result):
     title: str = Field(description="As tables show it, such as XNLI.")
     metric: str = Field(description="Such as accuracy, or F1.")
     languages: tuple[str, ...] = Field(description="Languages that it is judged in, in the tables' order.")
-    trivial: str = Field("", description="What its trivial baseline is, such as 'majority class'.")
+    trivial: str = Field("", description="What its trivial baseline is, such as 'most frequent class'.")
     baselines: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         {}, description="Language to the trivial baseline's score."
     )

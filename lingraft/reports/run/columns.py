@@ -245,10 +245,9 @@ def task_group(records: RunRecords, task: str) -> Group:
         )
 
     tested = [result.task_scores[task] for result in records.languages if task in result.task_scores]
+    meaning = f"{metric} of the best answer that takes no model, such as a constant."
     if _is_classification(scores):
-        trivial, meaning = "majority", "Accuracy of always answering with the test examples' most frequent label."
-    else:
-        trivial, meaning = "trivial", f"{metric} of the best answer that takes no model, such as a constant."
+        meaning = "Accuracy of always answering with the test examples' most frequent class."
     cut = Column(
         "long passages",
         "Passages looked for that do not fit a block; only a part of each is read.",
@@ -270,7 +269,7 @@ def task_group(records: RunRecords, task: str) -> Group:
         ),
         *map(further, dict.fromkeys(name for one in (scores, *tested) for name in one.others)),
         *map(beside, dict.fromkeys(name for one in tested for name in one.baselines)),
-        Column(trivial, meaning, of(lambda found: found.baseline)),
+        Column("trivial", meaning, of(lambda found: found.baseline)),
         Column("examples", "Test examples.", of(lambda found: found.examples), count, short="tests"),
         Column(
             "long",
@@ -285,7 +284,7 @@ def task_group(records: RunRecords, task: str) -> Group:
 
 def baseline_label(task: TaskScores) -> str:
     """Name the trivial answer that a score is seen against."""
-    return "majority class" if _is_classification(task) else "trivial answer"
+    return "most frequent class" if _is_classification(task) else "trivial answer"
 
 
 def baseline_summary(task: TaskScores) -> str:

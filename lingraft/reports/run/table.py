@@ -92,7 +92,7 @@ def brief_table(records: RunRecords) -> str:
 
 def _brief_group(records: RunRecords, task: str) -> Group:
     group = task_group(records, task)
-    shown = tuple(column for column in group.columns if column.title in {"before", "after", "majority", "trivial"})
+    shown = tuple(column for column in group.columns if column.title in {"before", "after", "trivial"})
     return Group(f"{task}, zero-shot", shown)
 
 

@@ -69,7 +69,7 @@ def _task(name: str, languages: Iterable[str] = _LANGUAGES, **changes: Any) -> T
         "title": _TITLES[name],
         "metric": "F1" if name in {"mlqa", "xquad"} else "accuracy",
         "languages": tuple(languages),
-        "trivial": "majority class",
+        "trivial": "most frequent class",
         "baselines": dict.fromkeys(languages, 0.34),
         "appendix": name == "xquad",
     }

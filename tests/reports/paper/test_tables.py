@@ -124,7 +124,7 @@ def test_a_language_near_the_trivial_baseline_is_marked_and_left_out_of_means(ma
     table = final_table(grid, xnli)
     assert table.head == ("system", "ar", "de", "tr †", "zh", "mean")
     assert rows(table)[BASE] == ("55.0", "58.0", "61.0", "63.8", "58.9 (3 of 4)")
-    assert rows(table)["majority class"] == ("34.0", "34.0", "57.0", "34.0", "34.0 (3 of 4)")
+    assert rows(table)["most frequent class"] == ("34.0", "34.0", "57.0", "34.0", "34.0 (3 of 4)")
     assert any(note.startswith("†: not informative") for note in table.notes)
     assert rows(near(grid))[BASE][-1].endswith("(3 of 4)")
     assert any("tr (not informative)" in note for note in speed_up_table(grid)[0].notes)
@@ -149,7 +149,7 @@ def test_baselines_and_the_initialisation_stand_in_tables_of_scores_if_evaluated
     grid = ResultsTable(made_up.records())
     for task in grid.records.tasks:
         labels = list(rows(final_table(grid, task)))
-        assert labels == ["majority class", "BL_BASE, as initialised", BASE, SMALL, POST, JOINT]
+        assert labels == ["most frequent class", "BL_BASE, as initialised", BASE, SMALL, POST, JOINT]
     assert rows(final_table(grid, task))["BL_BASE, as initialised"][0] == "34.0"
     whole = made_up.cell(BASE, 12, "ar")
     grid = ResultsTable(made_up.records(whole.model_copy(update={"points": whole.points[1:]})))

@@ -34,7 +34,7 @@ def test_the_table_s_rows_align_and_fit_the_terminal(made_up: SimpleNamespace) -
     assert len(body) == len(made_up.languages()) + 2
     assert {len(line) for line in body} == {len(header)}
     assert max(map(len, lines)) <= 140
-    ends = [match.end() for match in re.finditer(r"before|after|majority|tests|seconds|TFLOP|all layers|ratio", header)]
+    ends = [match.end() for match in re.finditer(r"before|after|trivial|tests|seconds|TFLOP|all layers|ratio", header)]
     for line in body:
         assert all(line[end - 1] != " " and line[end : end + 1] in {" ", ""} for end in ends)
 
@@ -81,7 +81,7 @@ def test_results_that_do_not_belong_together_are_refused(made_up: SimpleNamespac
 def test_the_source_is_shown_with_the_metric_and_the_cost_of_every_task(made_up: SimpleNamespace) -> None:
     lines = table(RunRecords.of(*made_up.two_tasks())).splitlines()
     assert (
-        "  help-topic: accuracy 72.5% ± 1.0, macro F1 58.2% ± 1.0 (majority class 32.1%; 512 test examples, 487 of "
+        "  help-topic: accuracy 72.5% ± 1.0, macro F1 58.2% ± 1.0 (most frequent class 32.1%; 512 test examples, 487 of "
         "them cut to fit a block)" in lines
     )
     assert any(line.startswith("  help-questions: F1 60.5% ± 0.7, exact match 40.5% ± 0.7 (trivial ") for line in lines)

@@ -47,7 +47,7 @@ def test_the_summary_says_on_which_languages_a_task_was_tested(report_of_two: Ar
     (sentences,) = (text for text in Page(report_of_two.folder / PAGE_FILE).texts("li") if text.startswith("Over 2"))
     for said in (
         "Over 2 of 6 layers and 2 fresh ones (German, Turkish, Greek):",
-        "Zero-shot accuracy on help-topic is 48.0% (macro F1 38.6%), against 32.1% for the majority class",
+        "Zero-shot accuracy on help-topic is 48.0% (macro F1 38.6%), against 32.1% for the most frequent class",
         "Zero-shot F1 on help-questions (German, Greek) is 36.5%, against 4.4% for the trivial answer, 8.7% as "
         "initialised.",
         "is 1.0 points below it in zero-shot accuracy on help-topic",
