@@ -60,7 +60,6 @@ class Page:
         self.folder.mkdir(parents=True, exist_ok=True)
         trained = spent(plan_comparison(self.recipe), self.out)
         write_record(self.folder / PAGE_RECORDS_FILE, json.loads(records.model_dump_json()))
-        write_text(self.folder / report.MARKDOWN_FILE, report.markdown(records, report.EQUAL_COST, report.APPENDIX))
         write_record(self.folder / RUN_FILE, self._run(trained))
         grid = ResultsTable(records)
         write_text(self.folder / NUMBERS_FILE, "\n".join(self._numbers(grid, trained)) + "\n")
@@ -69,7 +68,7 @@ class Page:
     def draw(self, records: PaperRecords) -> None:
         """Draw all plots of what is there so far."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        for file, png in report.pictures(records).items():
+        for file, png in report.pictures(records, _SHOWN).items():
             write_picture(self.folder / f"{file}.png", png)
         self._drawn_at = time.monotonic()
 
@@ -112,9 +111,9 @@ class Page:
         yield from ("## What it means", "", self._by_hand(READING_FILE, "Not yet written."), "")
         yield from ("## What is not shown", "", *self._limits(grid, trained), "")
         yield (
-            f"More: masked tokens at equal cost, losses and seconds by stage in {_link(NUMBERS_FILE)}; all of the "
-            f"paper's tables and figures, by system and by depth, in {_link(report.MARKDOWN_FILE)}; every "
-            f"seed's score in `{PAGE_RECORDS_FILE}`, settings in `{RUN_FILE}`."
+            f"More: masked tokens at equal cost, losses and seconds by stage in {_link(NUMBERS_FILE)}; every seed's "
+            f"score in `{PAGE_RECORDS_FILE}`, settings in `{RUN_FILE}`. The command also writes a report with all of "
+            "the paper's tables and figures, by system and by depth."
         )
 
     def _numbers(self, grid: ResultsTable, trained: Sequence[dict[str, Any]]) -> Iterator[str]:

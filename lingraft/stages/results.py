@@ -81,7 +81,9 @@ class TaskScores(Result):
     truncated_passages: int = pydantic.Field(
         0, description="Passages that queries are looked for among, of kind 'retrieval', that are longer than a block."
     )
-    baseline: float = pydantic.Field(description="What the best trivial answer scores, such as the most frequent class.")
+    baseline: float = pydantic.Field(
+        description="What the best trivial answer scores, such as the most frequent class."
+    )
     score: SeedScores
     others: dict[str, SeedScores] = pydantic.Field({}, description="Further metrics, such as exact match.")
     initial: SeedScores | None = pydantic.Field(None, description="The same with embeddings before any training.")

@@ -1,6 +1,6 @@
 """The paper's comparison from our own runs: Markdown, one HTML page, PNG figures, and their records."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,10 +36,6 @@ from lingraft.reports.plotting import Drawing
 
 PAGE_FILE = "paper.html"
 MARKDOWN_FILE = "paper.md"
-EQUAL_COST = "At equal cost, by the clock, and over the trivial baseline"
-"""Title of the section that has the tables of the paper by other measures of cost."""
-APPENDIX = "All scores, costs and intervals"
-"""Title of the section that repeats the tables with spreads, and for every task."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,7 @@ def write(records: PaperRecords, out: Path) -> Artifact:
     """
     results = ResultsTable(records)
     sections = report_sections(results)
-    drawn = _draw(sections)
+    drawn = {drawing.file: drawing.png() for section in sections for drawing in section.drawings}
     context = {
         "records": records,
         "summary": summary(results),
@@ -82,22 +78,16 @@ def write(records: PaperRecords, out: Path) -> Artifact:
     return Artifact.load(out, Kind.REPORT)
 
 
-def pictures(records: PaperRecords) -> dict[str, bytes]:
-    """Return all figures as PNG, by file without its ending: those that `markdown` names."""
-    return _draw(report_sections(ResultsTable(records)))
+def pictures(records: PaperRecords, wanted: Container[str]) -> dict[str, bytes]:
+    """Return figures as PNG, by file without its ending, of those files that are wanted."""
+    drawings = (drawing for section in report_sections(ResultsTable(records)) for drawing in section.drawings)
+    return {drawing.file: drawing.png() for drawing in drawings if drawing.file in wanted}
 
 
-def markdown(records: PaperRecords, *left_out: str) -> str:
-    """Return all tables as Markdown; its figures are the files that `write` puts beside it.
-
-    Sections whose titles are in `left_out` are not there.
-    """
+def markdown(records: PaperRecords) -> str:
+    """Return all tables as Markdown; its figures are the files that `write` puts beside it."""
     results = ResultsTable(records)
-    return _markdown(results, [each for each in report_sections(results) if each.title not in left_out])
-
-
-def _draw(sections: Sequence[ReportSection]) -> dict[str, bytes]:
-    return {drawing.file: drawing.png() for section in sections for drawing in section.drawings}
+    return _markdown(results, report_sections(results))
 
 
 def _markdown(results: ResultsTable, sections: Sequence[ReportSection]) -> str:
@@ -136,7 +126,7 @@ def report_sections(results: ResultsTable) -> list[ReportSection]:
             [*speed_up_drawing(results), *system_curves(results)],
         ),
         ReportSection(
-            EQUAL_COST,
+            "At equal cost, by the clock, and over the trivial baseline",
             "Seconds are those of training where it ran. Where a trivial answer scores b, reaching 95% of BL_BASE says "
             "little; b + 95% of what BL_BASE has over b asks for more.",
             [
@@ -169,7 +159,7 @@ def report_sections(results: ResultsTable) -> list[ReportSection]:
             pretraining_table(results),
         ),
         ReportSection(
-            APPENDIX,
+            "All scores, costs and intervals",
             "All tasks, those of the appendix too, and all systems.",
             [
                 *(final_table(results, task, spread=True) for task in tasks),
