@@ -3,8 +3,8 @@
 Languages are learned by BL_BASE, BL_SMALL, MINIPOST, MINIJOINT and progressively, with rows that start as the
 paper's, or aligned by text alone, by FreeDict's dictionaries or by sentence pairs. Everything is made under `--out`,
 once: stopped at any moment, the same command goes on, also with more languages, starts, systems or seeds. JSON and page
-are written anew after every evaluation. What the JSON of `--json` already holds of other languages, starts, systems or
-seeds stays in it, so that a table may be gathered on several machines.
+are written anew twice a minute. What the JSON of `--json` already holds of other languages, starts, systems or seeds
+stays in it, so that a table may be gathered on several machines.
 
 Without `--data`, the text is the recipe's: LibreOffice's help, of which parallel paragraphs of the training split are
 the sentence pairs. `--data` has the text and examples that a recipe of kind 'folder' names, such as recipes/small.toml.
@@ -13,6 +13,7 @@ the sentence pairs. `--data` has the text and examples that a recipe of kind 'fo
 import argparse
 import os
 import sys
+import time
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +45,7 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
 STARTS = (Start.OVERLAP, Start.TEXT, Start.DICTIONARY, Start.PAIRS)
 _FINETUNING_SEEDS = 1
 """Seeds of finetuning per seed of pretraining, over which tables take means: evaluations are most of the time."""
+_WRITTEN_EVERY_S = 30
 _HIDDEN = {f"--{name}": name.upper() for name in ("data", "out", "dictionaries", "pairs", "labels", "json", "page")}
 """Words in place of paths, which are of one machine only, by option."""
 
@@ -79,9 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_text(markdown, page(read_record(json), picture.name))
 
     write_results()
+    written_at = time.monotonic()
     for job in run_jobs([*comparison_jobs(comparison, out)]):
-        if job.kind is Kind.EVALUATION:
+        if job.kind is Kind.EVALUATION and time.monotonic() - written_at > _WRITTEN_EVERY_S:
             write_results()
+            written_at = time.monotonic()
     facts_at_end |= {"cut": facts.cut_shares(comparison, out)}
     if given.labels:
         facts_at_end["ceilings"] = [*ceilings(comparison, out, given.labels.resolve())]

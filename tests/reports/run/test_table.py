@@ -81,8 +81,8 @@ def test_results_that_do_not_belong_together_are_refused(made_up: SimpleNamespac
 def test_the_source_is_shown_with_the_metric_and_the_cost_of_every_task(made_up: SimpleNamespace) -> None:
     lines = table(RunRecords.of(*made_up.two_tasks())).splitlines()
     assert (
-        "  help-topic: accuracy 72.5% ± 1.0, macro F1 58.2% ± 1.0 (most frequent class 32.1%; 512 test examples, 487 of "
-        "them cut to fit a block)" in lines
+        "  help-topic: accuracy 72.5% ± 1.0, macro F1 58.2% ± 1.0 (most frequent class 32.1%; 512 test examples, 487 "
+        "of them cut to fit a block)" in lines
     )
     assert any(line.startswith("  help-questions: F1 60.5% ± 0.7, exact match 40.5% ± 0.7 (trivial ") for line in lines)
     assert "  finetuning on help-questions, all seeds (1, 2): 1,474,560 tokens, 94.2 s, 6.5 TFLOP" in lines
