@@ -9,9 +9,8 @@ import http
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -19,9 +18,7 @@ from kubernetes import client
 from kubernetes.client.rest import ApiException
 from kubernetes.utils.quantity import parse_quantity
 
-from lingraft.artifacts.storage import RemotePath, list_names
 from lingraft.config.cluster import Cluster, Profile
-from lingraft.errors import LingraftError
 from lingraft.steps.launch.pods import STORAGE_KEYS, TRACKING_KEYS, resources
 from lingraft.steps.launch.workload import (
     KINDS,
@@ -123,8 +120,6 @@ class _Examination:
         yield from _checked(claim, remedy, self._claim(claim))
         written = f"{claim} can be written"
         yield from _checked(written, _APPLY, self._written(written))
-        if cluster.results and "://" in cluster.results:
-            yield _check_object_store(cluster.results)
         yield from _checked("nodes", "Add nodes to the cluster.", self._nodes(profiles))
         yield from _checked("quotas and limits", _APPLY, self._quotas(profiles))
         yield from self._named(profiles.values())
@@ -278,16 +273,6 @@ class _Examination:
             # The API server passes no name and password on.
             return Finding(what, f"answers {error.status}: {text[:_SHOWN]}", remedy, may_be_well=error.status == 401)
         return Finding(what)
-
-
-def _check_object_store(uri: str) -> Finding:
-    remedy = "Check the address, and the keys in the environment."
-    try:
-        place = RemotePath.of(uri)
-        list_names(place if place.exists() else replace(place, path=PurePosixPath(place.path).parts[0]))
-    except LingraftError as error:
-        return Finding(f"object store {uri}", f"cannot be read: {error}", remedy)
-    return Finding(f"object store {uri}")
 
 
 def _obstacle(node: Any, profile: Profile) -> str:

@@ -1,16 +1,9 @@
-"""Where results are shared: the claim and its storage class, an object store."""
+"""Where results are shared: the claim and its storage class."""
 
-import uuid
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
-import fsspec
 import pytest
-import s3fs
-from moto.server import ThreadedMotoServer
 
-from lingraft.config.cluster import Cluster
 from tests.doctor.clinic import Clinic
 
 
@@ -71,33 +64,3 @@ def test_without_the_preparing_job_nobody_knows_whether_a_claim_can_be_written(c
     assert found.gap == "nobody knows: there is no Job prepare-claim"
     assert not found.is_lacking
     assert "kubectl apply -k" in found.remedy
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    client, name = boto3.client("s3"), f"results-{uuid.uuid4()}"
-    client.create_bucket(Bucket=name)
-    fsspec.config.conf.clear()
-    s3fs.S3FileSystem.clear_instance_cache()
-    yield name
-    client.close()
-    s3fs.S3FileSystem.clear_instance_cache()
-    server.stop()
-
-
-def test_a_folder_that_the_first_run_makes_in_a_bucket_is_well_and_a_bucket_that_is_not_there_is_none(
-    clinic: Clinic, bucket: str
-) -> None:
-    clinic.cluster = Cluster(results=f"s3://{bucket}/results")
-    assert clinic.findings()[f"object store s3://{bucket}/results"].is_good
-    clinic.cluster = Cluster(results="s3://absent/results")
-    gap = clinic.the_gap()
-    assert gap.what == "object store s3://absent/results"
-    assert "The specified bucket does not exist" in gap.gap
