@@ -54,11 +54,6 @@ class EmbeddingTable:
         return int(self.table_VD.shape[1])
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Number format in which rows are stored."""
-        return self.table_VD.dtype
-
-    @property
     def nbytes(self) -> int:
         """Size of all rows and scales in bytes."""
         return self.table_VD.nbytes + (0 if self.scale_V is None else self.scale_V.nbytes)

@@ -35,15 +35,12 @@ class PublicationResult:
         return f"{publication} on {self.replica}: {result}"
 
 
-def publish(
-    bundle: Path, folder: Path, by: str, languages: Sequence[str] | None = None, origin: str = ""
-) -> list[Publication]:
+def publish(bundle: Path, folder: Path, by: str, languages: Sequence[str] | None = None) -> list[Publication]:
     """Publish languages of a bundle; a language whose last publication has the same version is skipped.
 
     Args:
         bundle: bundle with the body that servers have. Only the files of these languages are read.
         languages: languages of the bundle; if None, those that are not served in this version.
-        origin: source of the bundle, for the record; its fingerprint if empty.
 
     Raises:
         ArtifactError: a language's files are damaged, or the folder cannot be written.
@@ -66,8 +63,8 @@ def publish(
     for language, version in versions.items():
         last = publications.latest_publication(task, language)
         if last is None or last.version != version:
-            source = origin or artifact.fingerprint[:12]
-            made.append(publications.append(task, language, "serve", by, version, origin=source))
+            origin = artifact.fingerprint[:12]
+            made.append(publications.append(task, language, "serve", by, version, origin=origin))
     return made
 
 
