@@ -30,7 +30,7 @@ from lingraft.search.budget import Budget, TrialLength
 from lingraft.search.mini_models import MiniModels
 from lingraft.search.space import Params, describe, params_key, trial_settings
 from lingraft.stages.adapt import adaptation_run, mini_of
-from lingraft.stages.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Reference, language_probe
+from lingraft.stages.alignment_probe import FEWEST_PAIRS, AlignmentProbe, language_probe
 from lingraft.stages.embeddings import initial_rows, mark_of
 from lingraft.stages.results import Trial
 from lingraft.stages.sentence_pairs import PairData
@@ -146,12 +146,11 @@ class Trainer:
             evaluation=evaluation,
         ):
             return found
-        if evaluation is None or Reference.load(evaluation, self.source) is None:
+        if evaluation is None:
             raise RecipeError(
-                f"search.metric is 'alignment', which needs the source's hidden states, but its evaluation is "
-                f"{evaluation or 'not given'}. Evaluate the source with this lingraft "
-                "(`lingraft evaluate-source`), and give its folder (--source-evaluation); or set search.metric = "
-                "'masked'."
+                "search.metric is 'alignment', which needs the source's hidden states, but its evaluation is not "
+                "given. Evaluate the source (`lingraft evaluate-source`), and give its folder (--source-evaluation); "
+                "or set search.metric = 'masked'."
             )
         raise TextError(
             f"search.metric is 'alignment', but the dev split of {language!r} has fewer than {FEWEST_PAIRS} "

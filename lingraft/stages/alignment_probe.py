@@ -31,7 +31,7 @@ from lingraft.model.encoder import Encoder
 from lingraft.model.initialisation.initial_rows import shared_pieces
 from lingraft.model.initialisation.piece_classes import PieceClass, classes_of
 from lingraft.model.loading import Primary
-from lingraft.stages.results import AlignmentBasis, load_source_tensors
+from lingraft.stages.results import AlignmentBasis, require_source
 from lingraft.stages.transfer_metrics import RetrievalResult, context_states, mean_states, retrieve
 from lingraft.training import precision
 
@@ -71,15 +71,15 @@ class Reference:
     """Fingerprint of the tensors."""
 
     @classmethod
-    def load(cls, evaluation: Path, primary: Primary) -> Self | None:
-        """Load the reference of a source's evaluation; None if an older lingraft wrote the evaluation without one.
+    def load(cls, evaluation: Path, primary: Primary) -> Self:
+        """Load the reference of a source's evaluation.
 
         Raises:
             ArtifactError: not an evaluation of a source, or damaged.
             AlignmentError: it is of another primary.
         """
-        found, tensors = load_source_tensors(evaluation, PART, primary.fingerprint)
-        return cls(tensors, found.manifest.fingerprint_of(PART)) if tensors else None
+        found = require_source(evaluation, primary.fingerprint)
+        return cls(found.tensors(PART), found.manifest.fingerprint_of(PART))
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -209,9 +209,9 @@ def language_probe(
     """
     if lines := held_out_lines(recipe, pieces.language, split):
         return probe_of_lines(primary, lines, pieces, (recipe.adaptation.depth, primary.encoder.shape.layers))
-    reference = Reference.load(evaluation, primary) if evaluation else None
-    if reference is None:
+    if evaluation is None:
         return None
+    reference = Reference.load(evaluation, primary)
     return probe_of(reference=reference, split=split, source=primary.tokenizer, pieces=pieces, text=text, blocks=blocks)
 
 

@@ -228,7 +228,7 @@ class LanguageResult(Result):
         None, description="Of the alignment that the initial rows come from; absent for other initialisations."
     )
     nearest_words: tuple[NearestWords, ...] = pydantic.Field(
-        (), description="Frequent words, then shared names and numbers; empty in evaluations of an older lingraft."
+        (), description="Frequent words, then shared names and numbers; empty where the blocks have none."
     )
     tasks: tuple[TaskScores, ...] = pydantic.Field(description="Those that have test examples in the language.")
     cost: Cost
@@ -419,16 +419,12 @@ def require_result(folder: Path, model: type[Result]) -> Artifact:
     return found
 
 
-def load_source_tensors(evaluation: Path, part: str, source_fingerprint: str) -> "tuple[Artifact, dict[str, Tensor]]":
-    """Open tensors that a source's evaluation keeps for languages.
+def require_source(evaluation: Path, source_fingerprint: str) -> Artifact:
+    """Open the artifact of a source's evaluation, whose tensors are kept for languages.
 
     Args:
         evaluation: folder of the evaluation.
-        part: name of the tensors.
         source_fingerprint: fingerprint of the primary that languages are learned for.
-
-    Returns:
-        The evaluation, and its tensors by name; none if it was made without them.
 
     Raises:
         ArtifactError: not an evaluation of a source, or damaged.
@@ -437,7 +433,7 @@ def load_source_tensors(evaluation: Path, part: str, source_fingerprint: str) ->
     found = require_result(evaluation, SourceResult)
     again = "Evaluate the source again (`lingraft evaluate-source`)"
     require_aligned(f"the evaluation {evaluation}", found.manifest.aligned_with, source_fingerprint, again)
-    return found, found.tensors(part) if part in found.manifest.fingerprints else {}
+    return found
 
 
 def _load(folder: Path, model: type[AnyResult]) -> AnyResult:

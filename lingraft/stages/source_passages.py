@@ -19,7 +19,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import BeirFolder, ParallelDocuments
 from lingraft.model.loading import Primary
 from lingraft.stages.alignment_probe import chosen_paragraphs, digest_of
-from lingraft.stages.results import load_source_tensors
+from lingraft.stages.results import require_source
 from lingraft.tasks.finetuned import TaskModel
 from lingraft.tasks.retrieval import PassageRetrieval, TokenizedTexts, embed
 from lingraft.tasks.searches import read_texts
@@ -127,7 +127,8 @@ def load_source_passages(
         ArtifactError: not an evaluation of a source, or damaged.
         AlignmentError: it is of another primary.
     """
-    found, tensors = load_source_tensors(evaluation, PART, primary.fingerprint)
+    found = require_source(evaluation, primary.fingerprint)
+    tensors = found.tensors(PART) if PART in found.manifest.fingerprints else {}
     judged = found.manifest.data_hashes
     return {
         name: SourcePassages.of_tensors(tensors, name)

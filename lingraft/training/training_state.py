@@ -102,5 +102,5 @@ class TrainingState:
             skipped=facts["left_out"],
             best=EarlyStopping(**facts["best"], weights=best),
             optimizer={name: tensor for name, tensor in tensors.items() if name[0].isdigit()},
-            phase_starts=[PhaseStart(*start) for start in facts.get("begun", ())],  # older checkpoints have no phases
+            phase_starts=[PhaseStart(*start) for start in facts["begun"]],
         )

@@ -210,7 +210,6 @@ def test_a_search_by_alignment_ranks_trials_by_it(workshop: Workshop, tmp_path: 
     assert found.chosen == max(whole, key=lambda trial: trial.score).depth
     primary = load_primary(workshop.primary)
     reference, pieces = Reference.load(judged, primary), Tokenizer.load(workshop.tokenizers["de"])
-    assert reference
     text = Artifact.load(workshop.texts["de"], Kind.TEXT)
     dev = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev")
     probe = probe_of(reference, "dev", primary.tokenizer, pieces, text, dev)

@@ -51,9 +51,7 @@ def primary(workshop: Workshop) -> Primary:
 
 @pytest.fixture
 def reference(english: Path, primary: Primary) -> Reference:
-    found = Reference.load(english, primary)
-    assert found
-    return found
+    return Reference.load(english, primary)
 
 
 def text_of(shop: Workshop, language: str) -> Artifact:
@@ -208,7 +206,6 @@ def test_an_evaluation_measures_alignment_before_and_after(workshop: Workshop, e
     assert found.metrics["alignment_top"] == found.top.accuracy
     primary = load_primary(workshop.primary)
     reference = Reference.load(english, primary)
-    assert reference
     learned = load_embeddings(workshop.embeddings["de"])
     probe = probe_of(
         reference,
