@@ -31,7 +31,6 @@ from lingraft.stages.results import (
     AlignmentScores,
     LanguageResult,
     MaskedScores,
-    Point,
     SeedScores,
     SourceResult,
     TaskScores,
@@ -80,9 +79,9 @@ def evaluate_source(
         tasks=tuple(one.scores for one in judged),
         pretraining=source.manifest.cost,
         finetuning={name: _sum([model.manifest.cost for model in seeds]) for name, seeds in models.items()},
-        pretraining_history=_history(primary),
+        pretraining_history=read_curve(primary),
         finetuning_history={
-            name: {model.seed: _history(model.folder) for model in seeds} for name, seeds in models.items()
+            name: {model.seed: read_curve(model.folder) for model in seeds} for name, seeds in models.items()
         },
         precision=source.manifest.recorded("precision", str),
     )
@@ -191,7 +190,7 @@ def evaluate_language(
         cost=learned.manifest.cost,
         building=load_mini(mini).manifest.cost if mini else None,
         whole_flops=_whole_flops(recipe, step, source, learned),
-        history=_history(embeddings),
+        history=read_curve(embeddings),
         precision=learned.manifest.recorded("precision", str),
     )
     hashes = _hashes(source, documents, data, models) | {"embeddings": learned.fingerprint} | mark_of(initial)
@@ -289,10 +288,6 @@ def _task_scores(
         one.scores.model_copy(update={"initial": other.scores.score}) for one, other in zip(after, before, strict=True)
     )
     return scores, {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
-
-
-def _history(folder: Path) -> list[Point]:
-    return [Point(**point._asdict()) for point in read_curve(folder)]
 
 
 def _sum(costs: Sequence[Cost]) -> Cost:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import pydantic
 
@@ -15,6 +15,7 @@ from lingraft.errors import ArtifactError
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality
 from lingraft.tasks import item_counts
 from lingraft.tasks.item_counts import ItemCounts
+from lingraft.training.schedule import TrainingMetrics
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,19 +40,8 @@ class Result(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
 
-class Point(Result):
-    """One point of a learning curve; see `lingraft.training.schedule.TrainingMetrics`."""
-
-    step: int
-    tokens: int
-    flops: float
-    elapsed_s: float
-    loss: float
-    learning_rate: float
-    dev_score: float | None = None
-    left_out_steps: int = 0
-    depth: int | None = None
-    dev_loss: float | None = None
+Point = Annotated[TrainingMetrics, pydantic.PlainSerializer(TrainingMetrics._asdict)]
+"""One point of a learning curve, in JSON an object."""
 
 
 class SeedScores(Result):

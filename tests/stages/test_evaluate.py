@@ -144,7 +144,7 @@ def test_the_source_is_judged_at_every_head(workshop: Workshop, english: SourceR
 def test_costs_and_curves_are_those_of_the_training(
     workshop: Workshop, german: LanguageResult, english: SourceResult
 ) -> None:
-    assert [point.model_dump() for point in german.history] == [p._asdict() for p in workshop.curves["de"]]
+    assert german.history == workshop.curves["de"]
     assert german.cost == workshop.curves["de"][-1].cost
     assert english.pretraining == workshop.curves["en"][-1].cost
     finetunings = [workshop.curves[f"seed {seed}"][-1].cost for seed in workshop.tasks]

@@ -10,8 +10,9 @@ from lingraft.data.languages import language_name
 from lingraft.reports.plotting import COLOURS, Drawing, line_styles, percent_ticks, si_ticks
 from lingraft.reports.run.columns import baseline_label
 from lingraft.reports.run.records import AdaptedLayers, RunRecords
-from lingraft.stages.results import LanguageResult, NearestWords, Neighbour, Point, SearchResult, SourceResult
+from lingraft.stages.results import LanguageResult, NearestWords, Neighbour, SearchResult, SourceResult
 from lingraft.tables import percent
+from lingraft.training.schedule import TrainingMetrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +39,7 @@ class _LossCurve:
     """A curve of training losses, and how its line looks; one without a label stands in no legend."""
 
     label: str
-    points: Sequence[Point]
+    points: Sequence[TrainingMetrics]
     style: str = "-"
     colour: str = COLOURS["blue"]
 
@@ -48,7 +49,7 @@ class _LossCurve:
 
 def _paint_losses(
     curves: Sequence[_LossCurve],
-    quantity: Callable[[Point], float],
+    quantity: Callable[[TrainingMetrics], float],
     axis: str,
     unit: str | None = None,
     compute_above: bool = False,

@@ -17,23 +17,23 @@ from lingraft.stages.results import (
     MaskedScores,
     NearestWords,
     Neighbour,
-    Point,
     SearchResult,
     SeedScores,
     SourceResult,
     TaskScores,
     Trial,
 )
+from lingraft.training.schedule import TrainingMetrics
 from tests.fixtures import once
 
 _LAYERS, _PRIMARY = 6, "a1" * 32
 _LABELS = ["sbasic", "scalc", "schart", "sdatabase", "sdraw", "shared", "simpress", "smath", "swriter"]
 
 
-def _curve(steps: int, flops_per_step: float, start: float, end: float) -> list[Point]:
+def _curve(steps: int, flops_per_step: float, start: float, end: float) -> list[TrainingMetrics]:
     losses = [end + (start - end) * 0.93**n for n in range(steps // 20)]
     return [
-        Point(
+        TrainingMetrics(
             step=20 * n,
             tokens=20 * n * 2048,
             flops=20 * n * flops_per_step,
