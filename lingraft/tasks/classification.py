@@ -19,7 +19,7 @@ from lingraft.tasks.class_scores import MACRO_F1, macro_f1
 from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.labelled_texts import Example
 from lingraft.tasks.pairs import Encoded, encode, pad, pad_types
-from lingraft.tasks.task_kind import TaskEvaluation, by_length, labels_of, number_labels
+from lingraft.tasks.task_kind import TaskEvaluation, by_length, labels_of, number_labels, outputs_of
 
 
 class Classifier(nn.Module):
@@ -116,7 +116,8 @@ class Classification:
 
     def loss(self, net: Classifier, batch: TextBatch) -> Tensor:
         """Return the mean cross-entropy over a batch, a scalar."""
-        return F.cross_entropy(_logits(net, batch).float(), batch.labels_B.to(net.encoder.device))
+        logits_BC = outputs_of(net, batch.tokens_BT, batch.visible_BT, batch.types_BT).float()
+        return F.cross_entropy(logits_BC, batch.labels_B.to(logits_BC.device))
 
     def judge(self, net: Classifier, data: Classified, language: str) -> TaskEvaluation:
         """Return accuracy and macro-F1, beside the accuracy of always naming the most frequent class of the set."""
@@ -138,7 +139,8 @@ def predicted(net: Classifier, data: Classified) -> Tensor:
     net.eval()
     predicted_N = torch.empty(len(data), dtype=torch.long)
     for chosen in by_length(data, "judge examples"):
-        predicted_N[chosen] = _logits(net, data.batch(chosen)).argmax(-1).cpu()
+        batch = data.batch(chosen)
+        predicted_N[chosen] = outputs_of(net, batch.tokens_BT, batch.visible_BT, batch.types_BT).argmax(-1).cpu()
     return predicted_N
 
 
@@ -146,10 +148,3 @@ def confusion(labels_N: Tensor, predicted_N: Tensor, classes: int) -> Tensor:
     """Return counts (C true, C predicted) over a set of examples."""
     cells = torch.bincount(labels_N * classes + predicted_N, minlength=classes * classes)
     return cells.view(classes, classes)
-
-
-def _logits(net: Classifier, batch: TextBatch) -> Tensor:
-    device = net.encoder.device
-    types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
-    logits_BC: Tensor = net(batch.tokens_BT.to(device), batch.visible_BT.to(device), types_BT)
-    return logits_BC

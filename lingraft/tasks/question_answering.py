@@ -20,7 +20,7 @@ from lingraft.tasks.squad import Question
 from lingraft.tasks.squad_answers import best_answers
 from lingraft.tasks.squad_metric import Evaluation, Score
 from lingraft.tasks.squad_windows import QuestionWindows, WindowBatch, cut
-from lingraft.tasks.task_kind import TaskEvaluation
+from lingraft.tasks.task_kind import TaskEvaluation, outputs_of
 
 _SENTENCE = re.compile(r".*?(?:[.!?](?=\s)|[。！？।؟۔]|\n)", re.DOTALL)
 
@@ -76,11 +76,9 @@ class QuestionAnswering:
 
         A window without the answer is trained to point to its first token.
         """
-        device = net.encoder.device
-        visible_BT = batch.visible_BT.to(device)
-        types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
-        logits_BT2 = net(batch.tokens_BT.to(device), visible_BT, types_BT).float()
-        start_BT, end_BT = logits_BT2.masked_fill(~visible_BT[..., None], -torch.inf).unbind(-1)
+        logits_BT2 = outputs_of(net, batch.tokens_BT, batch.visible_BT, batch.types_BT).float()
+        device = logits_BT2.device
+        start_BT, end_BT = logits_BT2.masked_fill(~batch.visible_BT[..., None].to(device), -torch.inf).unbind(-1)
         starts_B, ends_B = batch.starts_B.to(device), batch.ends_B.to(device)
         return (F.cross_entropy(start_BT, starts_B) + F.cross_entropy(end_BT, ends_B)) / 2
 

@@ -20,7 +20,7 @@ from lingraft.model.heads import pool
 from lingraft.tasks.pairs import Encoded, encode, pad, pad_types
 from lingraft.tasks.query_passages import QueryPassage
 from lingraft.tasks.ranking import Answers, evaluate_vectors, require_finite
-from lingraft.tasks.task_kind import TaskEvaluation, by_length
+from lingraft.tasks.task_kind import TaskEvaluation, by_length, outputs_of
 
 _SCALE = 20.0
 """Factor of cosines before the softmax of the loss, as sentence-transformers has it."""
@@ -183,7 +183,7 @@ class PassageRetrieval:
 
         Cosines times 20 are the logits (van den Oord et al. 2018; sentence-transformers' MultipleNegativesRankingLoss).
         """
-        queries_BE, passages_PE = (_vectors(net, texts).float() for texts in (batch.queries, batch.passages))
+        queries_BE, passages_PE = (outputs_of(net, *texts).float() for texts in (batch.queries, batch.passages))
         logits_BP = _SCALE * F.normalize(queries_BE) @ F.normalize(passages_PE).T
         return F.cross_entropy(logits_BP, batch.answers_B.to(logits_BP.device))
 
@@ -203,13 +203,6 @@ def embed(net: TextEmbedder, texts: TokenizedTexts) -> Tensor:
     net.eval()
     vectors_NE = torch.empty(len(texts), net.width)
     for chosen in by_length(texts, "embed texts"):
-        vectors_NE[chosen] = _vectors(net, texts.batch(chosen)).float().cpu()
+        vectors_NE[chosen] = outputs_of(net, *texts.batch(chosen)).float().cpu()
     require_finite(vectors_NE)
     return vectors_NE
-
-
-def _vectors(net: TextEmbedder, batch: PaddedTexts) -> Tensor:
-    device = net.encoder.device
-    types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
-    vectors_BE: Tensor = net(batch.tokens_BT.to(device), batch.visible_BT.to(device), types_BT)
-    return vectors_BE

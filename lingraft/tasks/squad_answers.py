@@ -77,16 +77,14 @@ def _logits(net: "nn.Module", data: QuestionWindows) -> Iterator[tuple[int, NDAr
     """Yield each window's index with its logits (T, 2)."""
     import torch
 
-    from lingraft.tasks.task_kind import by_length
+    from lingraft.tasks.task_kind import by_length, outputs_of
 
     net.eval()
-    device = next(net.parameters()).device
     for chosen in by_length(data, "judge questions", _EVALUATION_BATCH):
         batch = data.batch(chosen)
-        types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
         with torch.inference_mode():
-            logits_BT2 = net(batch.tokens_BT.to(device), batch.visible_BT.to(device), types_BT).float().cpu().numpy()
-        for index, logits_T2 in zip(chosen.tolist(), logits_BT2, strict=True):
+            logits_BT2 = outputs_of(net, batch.tokens_BT, batch.visible_BT, batch.types_BT).float().cpu()
+        for index, logits_T2 in zip(chosen.tolist(), logits_BT2.numpy(), strict=True):
             yield index, logits_T2[: data.length(index)]
 
 

@@ -25,7 +25,7 @@ from lingraft.tasks.item_counts import ItemCounts
 from lingraft.tasks.pairs import pad, word_pieces
 from lingraft.tasks.spans import OUTSIDE, span_scores, span_tally
 from lingraft.tasks.tagged_sentences import Sentence
-from lingraft.tasks.task_kind import TaskEvaluation, by_length, labels_of, number_labels
+from lingraft.tasks.task_kind import TaskEvaluation, by_length, labels_of, number_labels, outputs_of
 
 
 class Tagger(nn.Module):
@@ -140,8 +140,8 @@ class Tagging:
 
     def loss(self, net: Tagger, batch: TaggedBatch) -> Tensor:
         """Return the mean cross-entropy over the words of a batch, a scalar; 0 for a batch without words."""
-        labels_N = batch.labels_BT.flatten().to(net.encoder.device)
-        logits_NC = _logits(net, batch).flatten(0, 1).float()
+        logits_NC = outputs_of(net, batch.tokens_BT, batch.visible_BT).flatten(0, 1).float()
+        labels_N = batch.labels_BT.flatten().to(logits_NC.device)
         return F.cross_entropy(logits_NC, labels_N, reduction="sum") / (labels_N != NOT_PREDICTED).sum().clamp(min=1)
 
     def judge(self, net: Tagger, data: Tagged, language: str) -> TaskEvaluation:
@@ -173,14 +173,8 @@ def predicted_tags(net: Tagger, data: Tagged) -> list[list[str]]:
     found = [[OUTSIDE] * len(sentence.words) for sentence in data.sentences]
     for chosen in by_length(data, "judge sentences"):
         batch = data.batch(chosen)
-        predicted_BT = _logits(net, batch).argmax(-1).cpu()
+        predicted_BT = outputs_of(net, batch.tokens_BT, batch.visible_BT).argmax(-1).cpu()
         for row, predicted_T, labels_T in zip(chosen.tolist(), predicted_BT, batch.labels_BT, strict=True):
             tags = [data.names[tag] for tag in predicted_T[labels_T != NOT_PREDICTED].tolist()]
             found[row][: len(tags)] = tags
     return found
-
-
-def _logits(net: Tagger, batch: TaggedBatch) -> Tensor:
-    device = net.encoder.device
-    logits_BTC: Tensor = net(batch.tokens_BT.to(device), batch.visible_BT.to(device))
-    return logits_BTC

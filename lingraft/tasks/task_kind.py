@@ -134,6 +134,14 @@ def number_labels(labels: Sequence[str], found: Iterable[tuple[str, str]], noun:
     return numbers
 
 
+def outputs_of(net: nn.Module, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
+    """Return the outputs of a `TaskNet` for padded texts, which are moved to its device."""
+    device = next(net.parameters()).device
+    types_BT = None if types_BT is None else types_BT.to(device)
+    outputs: Tensor = net(tokens_BT.to(device), visible_BT.to(device), types_BT)
+    return outputs
+
+
 def lengths(data: Rows) -> Tensor:
     """Return the tokens of every row (N), int64."""
     return torch.tensor([data.length(row) for row in range(len(data))])
