@@ -12,6 +12,7 @@ from benchmarks import data_page, depth_search_page, objectives
 from benchmarks.embedding_model import page as embedding_models
 from benchmarks.gpu import page as gpu
 from benchmarks.initialisation import page as initialisation
+from benchmarks.initialisation.summary import summary
 from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_page
 from benchmarks.progressive import page as progressive
 from benchmarks.serving import page as serving
@@ -47,6 +48,16 @@ def speed_page(found: dict[str, Any], family: str = "roberta") -> str:
 def test_a_page_is_what_its_record_says(name: str, page: Callable[[dict[str, Any]], str], folder: str) -> None:
     found = read_record(RECORDS / f"{name}{RECORD_SUFFIX}")
     assert (DOCS / folder / f"{name}.md").read_text(encoding="utf-8") == page(found)
+
+
+def test_the_comparison_on_tasks_that_cross_languages_is_what_its_record_and_its_reader_say() -> None:
+    results = DOCS / "results"
+    found = read_record(results / f"transfer-modern{RECORD_SUFFIX}")
+    details = initialisation.page(found, "transfer-modern.png")
+    assert (results / "transfer-modern.md").read_text(encoding="utf-8") == details
+    reading = (results / "transfer-reading.md").read_text(encoding="utf-8").strip()
+    shown = summary({"transfer-modern.md": found}, "transfer.png", reading)
+    assert (results / "transfer.md").read_text(encoding="utf-8") == shown
 
 
 def test_the_page_of_data_shows_its_record() -> None:

@@ -9,8 +9,8 @@ from docs import recipe_reference
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
-INCLUDED = DOCS / "results" / "reading.md"
-"""A part of a page, which stands in it."""
+INCLUDED = [DOCS / "results" / name for name in ("reading.md", "transfer-reading.md")]
+"""Parts of pages, which stand in them."""
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^]]*\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"")
 _NAMED = re.compile(
@@ -64,7 +64,7 @@ def test_every_page_is_reached_from_the_index_and_stands_in_the_site() -> None:
             seen.add(page)
             targets = [(page.parent / link.partition("#")[0]).resolve() for link in links_of(page)]
             coming += [target for target in targets if target.suffix == ".md" and DOCS in target.parents]
-    pages = {*DOCS.rglob("*.md")} - {INCLUDED}
+    pages = {*DOCS.rglob("*.md")} - {*INCLUDED}
     assert pages - seen == set()
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     in_site = pages - {*(DOCS / "decisions").glob("0*.md")}  # which their index lists
