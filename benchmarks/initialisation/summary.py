@@ -8,12 +8,13 @@ It has the question, a picture and a table; what they mean is read from a page t
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
 from benchmarks.initialisation.arms import SYSTEMS, Start
-from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record
+from benchmarks.initialisation.costs import TASK_NAMES, Costs, Record
 from benchmarks.initialisation.intervals import FinalScores, Interval, final_scores, mean_over, shares_of_base
 from benchmarks.initialisation.page import tasks_with_curves
 from benchmarks.initialisation.picture import drawing
@@ -28,6 +29,14 @@ from lingraft.tables import counted
 _NONE = "–"
 _TRIVIAL, _INITIAL = "*trivial answer*", "*BL_BASE, as initialised*"
 _CEILING, _SOURCE = "*BL_BASE, finetuned by labels of the language*", "*BL_BASE, in the source language*"
+_ROWS = {
+    Start.OVERLAP: "copied by overlap",
+    Start.FITTED: "fitted",
+    Start.TEXT: "aligned from text alone",
+    Start.DICTIONARY: "aligned by a dictionary",
+    Start.PAIRS: "aligned by sentence pairs",
+}
+"""Starts as titles name them."""
 _FAMILIES = {"modern": "a modern encoder", "roberta": "RoBERTa's encoder"}
 _NOTHING = "Nothing can be compared yet: there are no scores of `BL_BASE` from these rows above the trivial answer."
 
@@ -49,8 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     reading = given.page.with_stem(f"{given.page.stem}-reading")
     words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
     write_text(given.page, summary(found, picture.name, words))
-    columns = {title: its for one in found.values() for title, its in _columns(one)}
-    if tasks := list(dict.fromkeys(task for its in columns.values() for task in _informative_curves(its))):
+    shown = {title: its for one in found.values() for title, its in _columns(one)}
+    if tasks := list(dict.fromkeys(task for its in shown.values() for task in tasks_with_curves(its))):
+        columns = {title: partial(_counted, its) for title, its in shown.items()}
         write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=False).png())
     print(given.page)
 
@@ -93,7 +103,7 @@ def _columns(found: dict[str, Any]) -> Iterator[tuple[str, list[Record]]]:
     """Records of one start each, by what people call shape and start."""
     for start in Start:
         if its := [record for record in found["records"] if record["start"] == start]:
-            yield f"{_title(found)}, rows that start from {NAMES[start]}".replace("`", ""), its
+            yield f"{_title(found)}, rows {_ROWS[start]}", its
 
 
 def _title(found: dict[str, Any]) -> str:
@@ -101,14 +111,16 @@ def _title(found: dict[str, Any]) -> str:
     return _FAMILIES.get(family, family)
 
 
-def _informative_curves(its: Sequence[Record]) -> list[str]:
-    return [task for task in tasks_with_curves(its) if _informative(its, task)]
+def _counted(its: Sequence[Record], task: str) -> Sequence[Record]:
+    """Records of one start that a task's column of the table is of, and its picture."""
+    column = _column(its, task)
+    return [] if column is None else column.records
 
 
 _PICTURE = (
-    "Means over languages; bands are from the lowest to the highest pretraining seed, and a curve begins behind what "
-    "its alignment cost. *MINIJOINT, whole* adapts MINIJOINT's primary over all layers: what it is below BL_BASE is "
-    "due to its second head, and what MINIJOINT is below it, to the mini-model."
+    "Means over the languages that a task counts in; bands are from the lowest to the highest pretraining seed, and a "
+    "curve begins behind what its alignment cost. *MINIJOINT, whole* adapts MINIJOINT's primary over all layers: what "
+    "it is apart from BL_BASE is due to its second head, and what MINIJOINT is apart from it, to the mini-model."
 )
 _LEGEND = (
     "Final score in percent; its share of `BL_BASE`'s from the same rows; and how many times less compute than "
@@ -139,6 +151,7 @@ class _Column(NamedTuple):
     """A task over the languages and seeds that all systems have, and in which it says something."""
 
     task: str
+    records: list[Record]
     scores: FinalScores
     shares: dict[str, Interval]
     times: dict[str, str]
@@ -183,7 +196,13 @@ def _column(its: Sequence[Record], task: str) -> _Column | None:
     if System.BL_BASE not in scores.by_system:
         return None
     compared = [one for one in its if one["language"] in scores.languages and one["seed"] in scores.seeds]
-    return _Column(task, scores, shares_of_base(scores.by_system), _times(compared, task))
+    return _Column(
+        task=task,
+        records=compared,
+        scores=scores,
+        shares=shares_of_base(scores.by_system),
+        times=_times(compared, task),
+    )
 
 
 def _of_base(its: Sequence[Record], task: str, name: str) -> dict[tuple[str, int], float]:
