@@ -46,7 +46,6 @@ class ParsedEmbeddings(NamedTuple):
 
     model: str
     request: InferRequest
-    output: str
     asked: EmbeddingsRequest
 
 
@@ -107,7 +106,7 @@ def parse_embeddings(endpoint: Endpoint, body: bytes) -> ParsedEmbeddings:
         for key, values in ((TEXT, texts), (LANGUAGE, languages))
     ]
     request = InferRequest(parameters=parameters, inputs=inputs, outputs=[OutputTensor(name=output)])
-    return ParsedEmbeddings(name, request, output, asked)
+    return ParsedEmbeddings(name, request, asked)
 
 
 def embeddings_response(embeddings: ParsedEmbeddings, response: InferResponse) -> dict[str, Any]:

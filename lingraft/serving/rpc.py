@@ -23,7 +23,7 @@ from lingraft._version import __version__
 from lingraft.errors import OverloadedError, RequestError, StoppingError
 from lingraft.serving import logs, metrics
 from lingraft.serving.endpoint import Endpoint, InferResponse
-from lingraft.serving.request_guard import authorization_error, is_authorized
+from lingraft.serving.request_guard import authorization_error, is_authorized, printable
 from lingraft.serving.requests import MAX_PARTS, InferRequest, InputTensor, OutputTensor, refuse_invalid
 
 _CONTENTS = {
@@ -73,8 +73,7 @@ class RpcServer:
 
 class _RefusedError(Exception):
     def __init__(self, status: grpc.StatusCode, reason: str, retry_after_s: int | None = None) -> None:
-        # A status cannot carry lone surrogates.
-        super().__init__(reason.encode("utf-8", "backslashreplace").decode("utf-8"))
+        super().__init__(printable(reason))
         self.status = status
         self.trailing = () if retry_after_s is None else (("retry-after", str(retry_after_s)),)
 
