@@ -46,15 +46,14 @@ class SelfTest:
             return None
         return [ids_T[visible_T].tolist() for ids_T, visible_T in zip(self.types_BT, self.visible_BT, strict=True)]
 
-    def max_difference(self, actual: Mapping[str, NDArray[np.float32]]) -> float:
-        """Return the largest absolute difference of an output from the expected one; NaN if either has a NaN."""
-        return max_abs_difference(self.expected, actual, self.visible_BT)
-
 
 def max_abs_difference(
     expected: Mapping[str, NDArray[Any]], actual: Mapping[str, NDArray[Any]], visible_BT: NDArray[np.bool_]
 ) -> float:
-    """Return the largest absolute difference of an output; values at padding are undefined, and are ignored."""
+    """Return the largest absolute difference of an output, NaN if either has a NaN.
+
+    Values at padding are undefined, and are ignored.
+    """
     differences = [
         np.abs(expected[name] - actual[name])
         if name in ROW_OUTPUTS

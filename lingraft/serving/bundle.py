@@ -34,7 +34,7 @@ from lingraft.bundle.format import (
 )
 from lingraft.bundle.language_part import language_fingerprint
 from lingraft.bundle.runtime import CUDA, Body, default_provider
-from lingraft.bundle.self_test import SelfTest
+from lingraft.bundle.self_test import SelfTest, max_abs_difference
 from lingraft.bundle.tables import EmbeddingTable
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import PRIMARY, Retrieval, Task
@@ -94,7 +94,6 @@ class Bundle:
     """Labels of classification and tagging; else empty."""
     label_names: dict[str, str]
     """Display names of labels, for those that the task's recipe names."""
-    metric: str
     shape: EncoderShape
     fingerprint: str
     body_fingerprint: str
@@ -149,7 +148,6 @@ class Bundle:
             kind=manifest.detail("kind", BundleKind),
             labels=manifest.detail("labels", list[str]),
             label_names=settings.label_names if settings else {},
-            metric=manifest.detail("metric", str),
             shape=manifest.detail("shape", EncoderShape),
             fingerprint=artifact.fingerprint,
             body_fingerprint=body_fingerprint(manifest, precision),
@@ -213,7 +211,7 @@ class Bundle:
     def _self_test_difference(self, language: str) -> float:
         test = self.languages[language].self_test
         inputs = self.gather([(language, ids) for ids in test.rows], test.types)
-        return test.max_difference(self.body.run(*inputs))
+        return max_abs_difference(test.expected, self.body.run(*inputs), test.visible_BT)
 
     def _require_consistent(self, folder: Path) -> None:
         """Refuse a manifest whose shape or labels do not fit the tables and self-tests."""
