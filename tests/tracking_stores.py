@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.manifest import Kind
 from tests.fixtures import once
 
 quiet = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
@@ -31,15 +29,6 @@ def sqlite_store(folder: Path) -> Iterator[str]:
 def new_database(file: Path) -> None:
     """Write a database with MLflow's tables and nothing in them; MLflow takes seconds to make these itself."""
     shutil.copy(once.folder("mlflow-database", _make_database) / "mlflow.db", file)
-
-
-def fetched(name: str, kind: Kind, out: Path) -> Artifact:
-    """The champion of a model, downloaded to a folder."""
-    from lingraft.tracking.client import retrying_client
-    from lingraft.tracking.versions import download, require_champion_of
-
-    with retrying_client() as client:
-        return download(client, require_champion_of(client, name), kind, out)
 
 
 def _make_database(folder: Path) -> None:

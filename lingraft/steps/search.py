@@ -13,7 +13,6 @@ from lingraft.data.languages import language_name, name_and_tag
 from lingraft.jobs.launchable import Input, InputList, Launchable, OptionalInput, Output, none_if_empty
 from lingraft.stages.results import load_search
 from lingraft.steps.run_job import Scores
-from lingraft.tracking.versions import require_champion_of, set_tags
 from lingraft.training.metrics import expose_metrics
 from lingraft.training.schedule import ignore_metrics
 
@@ -111,9 +110,8 @@ def search_depth(given: DepthSearch, run: Path) -> Scores:
         scores |= {"chosen_depth": float(result.chosen), "share_of_grid": result.flops / result.grid_flops}
         stage.record(made, scores)
         stage.log_artifact(made, "search")
-        facts = {f"{_prefix(recipe)}{result.language}": str(result.chosen)}
-        facts[f"search_run.{result.language}"] = stage.run_id
-        set_tags(stage.client, require_champion_of(stage.client, primary_name(recipe)), facts)
+        tracking.tag(primary_name(recipe), f"{_prefix(recipe)}{result.language}", str(result.chosen))
+        tracking.tag(primary_name(recipe), f"search_run.{result.language}", stage.run_id)
         note = (
             f"**{result.chosen} layers are the best for {name_and_tag(result.language)}**, of {len(result.trials)} "
             f"trials. {result.reason}\n\nThe whole result is the artifact `search` of the run `search-depth` below."

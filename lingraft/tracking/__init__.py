@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from lingraft.tracking.runs import tag_run as tag_run
     from lingraft.tracking.runs import tags_of_run as tags_of_run
     from lingraft.tracking.versions import CHAMPION as CHAMPION
+    from lingraft.tracking.versions import fetch as fetch
     from lingraft.tracking.versions import fetch_run_artifact as fetch_run_artifact
+    from lingraft.tracking.versions import tag as tag
     from lingraft.tracking.versions import tags_of as tags_of
 
 _MODULES = ("client", "versions", "runs", "registry")

@@ -118,26 +118,16 @@ def version_of(client: RetryingClient, name: str, number: int) -> Version:
 
 
 def champion_of(client: RetryingClient, name: str) -> Version | None:
-    """Return the champion of a model, by a single request, so that the record has no other alias; None without one."""
+    """Return the champion of a model; None if it has none."""
+    return next((each for each in versions_of(client, name) if each.is_champion), None)
+
+
+def version_by_alias(client: RetryingClient, name: str, alias: str = CHAMPION) -> Version | None:
+    """Return the version that an alias points at, by a single request; the record has no other alias."""
     with ignore_absent():
-        found = client.api.get_model_version_by_alias(name, CHAMPION)
-        return Version.from_mlflow(found, {CHAMPION: found.version})
+        found = client.api.get_model_version_by_alias(name, alias)
+        return Version.from_mlflow(found, {alias: found.version})
     return None
-
-
-def require_champion_of(client: RetryingClient, name: str) -> Version:
-    """Return the champion of a model.
-
-    Raises:
-        NotRegisteredError: it has none.
-    """
-    champion = champion_of(client, name)
-    if champion is None:
-        raise NotRegisteredError(
-            f"the registry at {mlflow.get_tracking_uri()} has no {CHAMPION!r} of {name!r}. "
-            "Run the pipeline that registers it first, or set MLFLOW_TRACKING_URI to the registry that has it."
-        )
-    return champion
 
 
 def search_versions(client: RetryingClient, filter_string: str) -> "list[ModelVersion]":
@@ -190,10 +180,27 @@ def delete_version(client: RetryingClient, version: Version) -> None:
             client.api.delete_logged_model(version.model_id)
 
 
+def tag(name: str, key: str, value: str) -> None:
+    """Set a tag on the champion of a model."""
+    with retrying_client() as client:
+        set_tags(client, _require_alias(client, name, CHAMPION), {key: value})
+
+
 def tags_of(name: str) -> dict[str, str]:
     """Return the tags of the champion of a model."""
     with retrying_client() as client:
-        return require_champion_of(client, name).tags
+        return _require_alias(client, name, CHAMPION).tags
+
+
+def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
+    """Download a registered artifact to a folder, and verify it.
+
+    Raises:
+        ArtifactError: the download is damaged, or `out` cannot be written.
+    """
+    with retrying_client() as client:
+        found = _require_alias(client, name, alias)
+        return download(client, found, kind, out, f"{alias!r} of {name!r}")
 
 
 def download(client: RetryingClient, version: Version, kind: Kind, out: Path, title: str | None = None) -> Artifact:
@@ -266,6 +273,16 @@ def download_files(
     for name in wanted(manifest):
         client.transfer(partial(_download_files, f"{location}/{name}", (out / name).parent))
         found.verify(name)
+    return found
+
+
+def _require_alias(client: RetryingClient, name: str, alias: str) -> Version:
+    found = version_by_alias(client, name, alias)
+    if found is None:
+        raise NotRegisteredError(
+            f"the registry at {mlflow.get_tracking_uri()} has no {alias!r} of {name!r}. "
+            "Run the pipeline that registers it first, or set MLFLOW_TRACKING_URI to the registry that has it."
+        )
     return found
 
 

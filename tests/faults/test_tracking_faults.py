@@ -24,7 +24,7 @@ from lingraft.tracking.client import UnreachableError
 from lingraft.training.schedule import TrainingMetrics
 from tests.faults.mlflow_proxy import PASSING, Fault, Proxy, proxy_to
 from tests.tracking_server import shared
-from tests.tracking_stores import fetched, quiet
+from tests.tracking_stores import quiet
 from tests.workshop import Workshop, changed
 
 pytestmark = [quiet, pytest.mark.integration]
@@ -257,9 +257,9 @@ def test_the_first_request_of_every_kind_may_fail_and_nothing_is_lost_or_made_tw
     assert (bundle.data.params["fingerprint"], bundle.data.metrics["accuracy"]) == (made.fingerprint, 0.5)
     proxy.injected.clear()
     proxy.fail_first_of_each(fault)
-    back = fetched(f"{recipe.name}-model", Kind.EMBEDDINGS, tmp_path / "out")
+    fetched = tracking.fetch(f"{recipe.name}-model", Kind.EMBEDDINGS, tmp_path / "out")
     kept = tracking.fetch_run_artifact(bundle.info.run_id, "kept", Kind.EMBEDDINGS, tmp_path / "kept")
-    assert back.manifest == kept.manifest == made.manifest
+    assert fetched.manifest == kept.manifest == made.manifest
     assert len(proxy.injected) >= 5
 
 

@@ -28,7 +28,6 @@ from tests.manifests.conftest import built, pods_of
 from tests.manifests.mlflow_server import mlflow_seen_by_the_doctor, running, status
 from tests.manifests.readme_secrets import content, secrets_of
 from tests.postgresql import AWKWARD, PostgreSql
-from tests.tracking_stores import fetched
 
 ROOT = Path(__file__).parents[2]
 UPGRADE_LIMIT_S = 600
@@ -164,8 +163,8 @@ def test_a_stage_and_its_registered_artifact_are_kept_in_the_database(
         tracking.register(name, embeddings.folder, Kind.EMBEDDINGS, run, {"depth": 2}, (tracking.CHAMPION,))
     tracking.close_run(parent)
 
-    back = fetched(name, Kind.EMBEDDINGS, tmp_path / "fetched")
-    assert back.fingerprint == embeddings.fingerprint
+    fetched = tracking.fetch(name, Kind.EMBEDDINGS, tmp_path / "fetched")
+    assert fetched.fingerprint == embeddings.fingerprint
     assert tracking.tags_of(name)["depth"] == "2"
     runs = _rows(database, f"SELECT name, status FROM runs WHERE run_uuid IN ('{parent}', '{run.run_id}')")
     assert sorted(runs) == [("adapt-tr", "FINISHED"), ("language", "FINISHED")]

@@ -17,7 +17,7 @@ from lingraft.tasks.dev_score import dev_score_and_seed
 from tests.new_language.given import RECIPE, out_of
 from tests.steps import conftest as steps
 from tests.steps.conftest import Registered
-from tests.tracking_stores import fetched, quiet, sqlite_store
+from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop
 
 pytestmark = quiet
@@ -49,7 +49,7 @@ def test_an_added_language_becomes_champion_and_part_of_the_bundle(
     again = add(out_of(added), "--recipe", RECIPE)
     assert "version 1 of 'tiny-bundle-topic' is champion" in again
     assert "version 1 of 'tiny-bundle-primary' is champion" in again  # as it was, with the recipe's examples
-    assert fetched("tiny-bundle-primary", Kind.BUNDLE, tmp_path / "served").manifest.details["examples"]
+    assert tracking.fetch("tiny-bundle-primary", Kind.BUNDLE, tmp_path / "served").manifest.details["examples"]
     verified = CliRunner().invoke(app, ["registry", "verify", "--project", "tiny"], catch_exceptions=False).stdout
     assert "ok       version 1 of 'tiny-bundle-topic'" in verified
 

@@ -11,6 +11,7 @@ import mlflow
 import optuna
 import pytest
 
+from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import bundle_name
@@ -26,7 +27,7 @@ from tests.made_up import TOPICS
 from tests.pipelines.finished import Finished
 from tests.pipelines.project import LANGUAGES, Seen
 from tests.postgresql import PostgreSql
-from tests.tracking_stores import fetched, quiet
+from tests.tracking_stores import quiet
 
 pytestmark = [quiet, pytest.mark.integration]
 TEXT_LANE = {"text", "tokenizer", "blocks"}
@@ -133,7 +134,7 @@ def test_registered_bundles_serve_all_languages_with_the_champion_task_or_the_pr
     finished: Finished, tmp_path: Path
 ) -> None:
     for task in BUNDLES:
-        bundle = fetched(bundle_name(finished.recipe, task), Kind.BUNDLE, tmp_path / task)
+        bundle = tracking.fetch(bundle_name(finished.recipe, task), Kind.BUNDLE, tmp_path / task)
         assert set(bundle.manifest.details["languages"]) == {"en", *LANGUAGES}
         found = bundle.manifest.record["parity"]["fp32"]
         logged = finished.stage("language", f"bundle-{task}").data.metrics
@@ -154,7 +155,7 @@ def test_the_demo_asks_the_registered_bundle_in_every_language_that_has_an_examp
 ) -> None:
     name = "reading"
     task = finished.recipe.task(name)
-    fetched(bundle_name(finished.recipe, name), Kind.BUNDLE, tmp_path / "bundle")
+    tracking.fetch(bundle_name(finished.recipe, name), Kind.BUNDLE, tmp_path / "bundle")
     returned = ask_examples(finished.recipe, task, tmp_path / "bundle")
     title, unasked, *answers, _ = capsys.readouterr().out.splitlines()
     assert (title, unasked) == (f"{name}:", "Not asked, for want of a text in [tasks.examples]: sw")
@@ -170,7 +171,7 @@ def test_a_question_that_the_endpoint_refuses_costs_no_other_its_answer(
 ) -> None:
     topic = finished.recipe.task("topic")
     task = topic.model_copy(update={"examples": topic.examples | {"en": "kilo " * 500}})
-    fetched(bundle_name(finished.recipe, "topic"), Kind.BUNDLE, tmp_path / "bundle")
+    tracking.fetch(bundle_name(finished.recipe, "topic"), Kind.BUNDLE, tmp_path / "bundle")
     answered = ask_examples(finished.recipe, task, tmp_path / "bundle")
     assert "-> no answer: the endpoint refused a question in 'en': text 0 has " in capsys.readouterr().out
     assert [each.language for each in answered] == [language for language in task.examples if language != "en"]

@@ -24,7 +24,7 @@ from lingraft.tracking.versions import versions
 from tests.serving.kinds import LABELS, NAMES
 from tests.steps.conftest import Registered
 from tests.tiny import write_task
-from tests.tracking_stores import fetched, quiet
+from tests.tracking_stores import quiet
 
 pytestmark = quiet
 
@@ -33,7 +33,7 @@ pytestmark = quiet
 def searched(registered: Registered) -> Iterator[int]:
     """The depth that a search chose for German."""
     name = primary_name(registered.shop.recipe)
-    MlflowClient().set_model_version_tag(name, "1", "depth.de", "2")
+    tracking.tag(name, "depth.de", "2")
     yield 2
     MlflowClient().delete_model_version_tag(name, "1", "depth.de")
 
@@ -183,7 +183,7 @@ def accepted(registered: Registered, run: Path, folder: Path, language_tag: str 
 
 def languages_of(model: str, folder: Path) -> list[str]:
     """Of the bundle that is champion."""
-    found: list[str] = fetched(model, Kind.BUNDLE, folder).manifest.details["languages"]
+    found: list[str] = tracking.fetch(model, Kind.BUNDLE, folder).manifest.details["languages"]
     return found
 
 
@@ -280,5 +280,5 @@ def test_a_bundle_holds_the_champion_of_the_task_that_is_named(registered: Regis
     task = task.model_copy(update={"examples": {"de": "ki lo"}})
     recipe = shop.recipe.model_copy(update={"tasks": (task,)}).to_json()
     registered.bundle(run, [german], tmp_path / "again", recipe=recipe)
-    fetched("tiny-bundle-topic", Kind.BUNDLE, tmp_path / "champion")
+    tracking.fetch("tiny-bundle-topic", Kind.BUNDLE, tmp_path / "champion")
     assert Bundle.load(tmp_path / "champion").examples == {"de": {"text": "ki lo"}}

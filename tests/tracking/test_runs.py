@@ -27,7 +27,7 @@ from lingraft.errors import ArtifactError, TextError, TrackingError
 from lingraft.signals import Interruption, interruptible
 from lingraft.tracking.runs import project_run
 from lingraft.training.schedule import TrainingMetrics
-from tests.tracking_stores import fetched, quiet, sqlite_store
+from tests.tracking_stores import quiet, sqlite_store
 
 pytestmark = quiet
 RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
@@ -318,21 +318,24 @@ def test_a_stage_whose_run_vanished_is_not_finished_and_fails_with_its_own_error
 def test_the_same_content_is_one_version_and_other_content_a_new_champion(parent: str, tmp_path: Path) -> None:
     made = [_made(tmp_path / name, value) for name, value in (("old", 1.0), ("same", 1.0), ("new", 2.0))]
     assert [_register("grown", each, parent, score=score) for score, each in enumerate(made)] == ["1", "1", "2"]
-    assert fetched("grown", Kind.EMBEDDINGS, tmp_path / "out").fingerprint == made[2].fingerprint
+    assert tracking.fetch("grown", Kind.EMBEDDINGS, tmp_path / "out").fingerprint == made[2].fingerprint
+    tracking.tag("grown", "depth.tr", "4")
+    assert tracking.tags_of("grown")["depth.tr"] == "4"
     _register("grown", made[0], parent)
     assert _versions("grown") == 2
     tags = tracking.tags_of("grown")
-    assert (tags["fingerprint"], tags["score"]) == (made[0].fingerprint, "1")
+    assert (tags["fingerprint"], tags["score"], "depth.tr" in tags) == (made[0].fingerprint, "1", False)
 
 
-def test_an_alias_of_ones_own_makes_no_champion(parent: str, tmp_path: Path) -> None:
+def test_aliases_of_ones_own_are_fetched_by_name(parent: str, tmp_path: Path) -> None:
     made = _made(tmp_path / "made")
     with tracking.stage(parent, "register") as stage:
         tracking.register("seeds", made.folder, Kind.EMBEDDINGS, stage, {}, ("seed-1",))
-    assert MlflowClient().get_model_version_by_alias("seeds", "seed-1").tags["fingerprint"] == made.fingerprint
-    for name in ("seeds", "absent"):
+    fetched = tracking.fetch("seeds", Kind.EMBEDDINGS, tmp_path / "out", alias="seed-1")
+    assert fetched.manifest == made.manifest
+    for call in (partial(tracking.tags_of, "seeds"), partial(tracking.tag, "absent", "key", "value")):
         with pytest.raises(TrackingError, match=r"has no 'champion' of .*Run the pipeline that") as caught:
-            tracking.tags_of(name)
+            call()
         assert mlflow.get_tracking_uri() in str(caught.value)
 
 
@@ -345,8 +348,8 @@ def test_a_damaged_artifact_is_neither_registered_nor_fetched(parent: str, store
     whole = (made.folder / MANIFEST).read_bytes()
     copies = (file.parent for file in store.rglob("vocabulary.safetensors"))
     spoil(next(copy for copy in copies if (copy / MANIFEST).read_bytes() == whole) / "vocabulary.safetensors")
-    with pytest.raises(ArtifactError, match=r"^version 1 of 'spoilt' .*truncated or edited"):
-        fetched("spoilt", Kind.EMBEDDINGS, tmp_path / "out")
+    with pytest.raises(ArtifactError, match=r"^'champion' of 'spoilt' .*truncated or edited"):
+        tracking.fetch("spoilt", Kind.EMBEDDINGS, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     spoil(made.folder / "vocabulary.safetensors")
     with pytest.raises(ArtifactError, match="truncated or edited"):

@@ -24,11 +24,11 @@ from lingraft.tracking.promotion.decisions import Decision, dropped_languages
 from lingraft.tracking.promotion.lineage import ENDPOINT
 from lingraft.tracking.versions import (
     Version,
-    champion_of,
     delete_tag,
     download_files,
     search_versions,
     set_tags,
+    version_by_alias,
 )
 
 _SHOWN = 3
@@ -75,7 +75,7 @@ class ChampionFollower:
         Raises:
             ArtifactError: the registered bundle is damaged, or the folder cannot be written.
         """
-        champion = champion_of(self._client, self._model)
+        champion = version_by_alias(self._client, self._model)
         if champion is None:
             if not self._is_waiting:
                 say(f"{self._model!r} has no champion in the registry, so nothing is published before it has one.")

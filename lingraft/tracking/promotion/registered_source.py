@@ -15,14 +15,7 @@ from lingraft.jobs.job import SOURCE_RECIPE, SourceDirs
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
 from lingraft.tracking.runs import RECIPE_FILE
-from lingraft.tracking.versions import (
-    CHAMPION,
-    Version,
-    download,
-    download_run_artifact,
-    require_champion_of,
-    versions_of,
-)
+from lingraft.tracking.versions import CHAMPION, Version, champion_of, download, download_run_artifact, versions_of
 
 VECTORS = "vectors"
 """Name of the source's static vectors among the artifacts of the register step's run."""
@@ -39,7 +32,7 @@ def download_source(client: RetryingClient, recipe: Recipe, out: SourceDirs) -> 
     Raises:
         NotRegisteredError: there is no primary, or nothing of a task, the mini-model or vectors that belongs to it.
     """
-    champion = require_champion_of(client, primary_name(recipe))
+    champion = primary_champion(client, primary_name(recipe))
     evaluation_run = _evaluation_run(champion)
     mark = download(client, champion, Kind.PRIMARY, out.primary).fingerprint
     download_run_artifact(client, evaluation_run, EVALUATION, Kind.EVALUATION, out.evaluation)
@@ -61,10 +54,22 @@ def bring_source(client: RetryingClient, project: str, out: Path) -> None:
         NotRegisteredError: there is no primary, or something that belongs to it is missing.
         ArtifactError: the folder cannot be written.
     """
-    recipe = _recipe_of(client, require_champion_of(client, primary_of(project)))
+    recipe = _recipe_of(client, primary_champion(client, primary_of(project)))
     with atomic_folder(out) as folder:
         download_source(client, recipe, SourceDirs.under(folder))
         write_text(folder / SOURCE_RECIPE, recipe.to_json())
+
+
+def primary_champion(client: RetryingClient, name: str) -> Version:
+    """Return the champion of a primary's model.
+
+    Raises:
+        NotRegisteredError: it has none.
+    """
+    champion = champion_of(client, name)
+    if champion is None:
+        raise NotRegisteredError(f"the registry has no champion of {name!r}. Run the source pipeline first.")
+    return champion
 
 
 def _evaluation_run(primary: Version) -> str:

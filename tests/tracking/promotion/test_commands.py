@@ -80,6 +80,8 @@ def test_labels_that_somebody_changed_in_the_store_are_found_and_do_not_arrive(f
         lingraft("verify", "--project", filled.recipe.name)
     with pytest.raises(ArtifactError, match=rf"version 1 of '{model}' at .* has fingerprint \w+ in the store"):
         lingraft("pull", model, "--out", tmp_path / "out")
+    with pytest.raises(ArtifactError, match=rf"'champion' of '{model}' at .* has fingerprint \w+ in the store"):
+        tracking.fetch(model, Kind.BUNDLE, tmp_path / "out")
     with (
         tracking.retrying_client() as client,
         pytest.raises(ArtifactError, match=rf"version 1 of '{model}' has fingerprint \w+ in the store"),
