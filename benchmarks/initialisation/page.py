@@ -61,12 +61,15 @@ def _facts(found: dict[str, Any]) -> Iterator[str]:
         yield "## Primaries in the source language"
         yield markdown(head, [_primary(one, tasks) for one in primaries])
     if ceilings := found.get("ceilings"):
+        scores = {(one["start"], one["seed"], one["task"], one["language"]): one["score"] for one in ceilings}
+        languages = list(dict.fromkeys(one["language"] for one in ceilings))
         rows = [
-            [one["language"], NAMES[one["start"]], str(one["seed"]), one["task"], _share(one["score"])]
-            for one in ceilings
+            [NAMES[start], str(seed), TASK_NAMES.get(task, task)]
+            + [_share(scores.get((start, seed, task, language))) for language in languages]
+            for start, seed, task in dict.fromkeys(key[:3] for key in scores)
         ]
-        yield "## BL_BASE's primary with its embeddings, finetuned by labels of the language"
-        yield markdown(["language", "rows start as", "seed", "task", "%"], rows, left=2)
+        yield "## BL_BASE's primary with its embeddings, finetuned by labels of the language, %"
+        yield markdown(["rows start as", "seed", "task", *languages], rows, left=3)
     if cut := found.get("cut"):
         languages = list(dict.fromkeys(language for shares in cut.values() for language in shares))
         shares = [[task, *(_share(cut[task].get(language)) for language in languages)] for task in cut]
