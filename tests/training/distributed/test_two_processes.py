@@ -46,8 +46,7 @@ def train_both(workshop: Workshop, folder: Path) -> None:
         forked.start(jobs.together, folder, rank, 2, port, log=folder / f"{name}.log")
         for rank, name in enumerate(RANKS)
     ]
-    for process in both:
-        process.returns()
+    assert [process.ends() for process in both] == [0, 0], "\n".join(process.said for process in both)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
