@@ -108,6 +108,16 @@ def body_fingerprint(manifest: Manifest, precision: Precision) -> str:
     return hashlib.sha256(f"{weights}{graph}".encode()).hexdigest()
 
 
+def bundle_examples(manifest: Manifest) -> Examples:
+    """Return a bundle's examples for people who try the endpoint; empty if it has none.
+
+    Raises:
+        ArtifactError: the manifest's examples are malformed.
+    """
+    examples: Examples = manifest.detail("examples", Examples) if "examples" in manifest.details else {}
+    return examples
+
+
 def table_part(language: str) -> str:
     """Return the name of the artifact's part that holds a language's token table."""
     return f"{language}/table"

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind, read_manifest
+from lingraft.bundle.format import bundle_examples
 from lingraft.cli import app
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
 from lingraft.new_language.summary import AddedLanguage
@@ -49,7 +50,7 @@ def test_an_added_language_becomes_champion_and_part_of_the_bundle(
     again = add(out_of(added), "--recipe", RECIPE)
     assert "version 1 of 'tiny-bundle-topic' is champion" in again
     assert "version 1 of 'tiny-bundle-primary' is champion" in again  # as it was, with the recipe's examples
-    assert tracking.fetch("tiny-bundle-primary", Kind.BUNDLE, tmp_path / "served").manifest.details["examples"]
+    assert bundle_examples(tracking.fetch("tiny-bundle-primary", Kind.BUNDLE, tmp_path / "served").manifest)
     verified = CliRunner().invoke(app, ["registry", "verify", "--project", "tiny"], catch_exceptions=False).stdout
     assert "ok       version 1 of 'tiny-bundle-topic'" in verified
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pydantic
 
 from lingraft.artifacts.manifest import Kind, Manifest
-from lingraft.bundle.format import Examples, bundle_languages
+from lingraft.bundle.format import bundle_examples, bundle_languages
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.data.languages import quoted
 from lingraft.errors import ArtifactError, PromotionError
@@ -72,7 +72,7 @@ class BundleContent:
             primary=str(manifest.aligned_with),
             answers=(manifest.detail("kind", str), tuple(manifest.detail("labels", list[str]))),
             embeddings=_embeddings_among(manifest.data_hashes, _EMBEDDINGS),
-            examples=manifest.detail("examples", Examples),
+            examples=bundle_examples(manifest),
         )
 
     @classmethod

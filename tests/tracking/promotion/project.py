@@ -37,7 +37,7 @@ def found(share: float) -> ItemCounts:
 
 def speaking(*languages: str) -> dict[str, object]:
     tokenizer = {"file": "sentencepiece.model", "special_ids": DEFAULT_SPECIAL_IDS._asdict()}
-    return {"languages": [*languages], "tokenizers": dict.fromkeys(languages, tokenizer), "examples": {}}
+    return {"languages": [*languages], "tokenizers": dict.fromkeys(languages, tokenizer)}
 
 
 def parity_of(languages: Iterable[str]) -> dict[str, object]:
