@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_results()
     made = read_record(json)["records"]
     if tasks := tasks_with_curves(made):
-        write_picture(picture, drawing(by_start(made), tasks, picture.stem).png())
+        write_picture(picture, drawing(by_start(made, tasks), tasks, picture.stem).png())
     print(markdown)
 
 

@@ -85,13 +85,17 @@ def compared(
 
 
 def _with_mini(recipe: Recipe) -> Recipe:
-    """The recipe with a step 1b, unless it has its own."""
+    """The recipe with a step 1b, unless it has its own.
+
+    Step 1b is AdamW's: where pretraining is Muon's, whose rate says nothing of AdamW's, the adaptation's is taken.
+    """
     pretraining = recipe.pretraining
-    steps = max(1, round(_MINI_SHARE * pretraining.steps))
     shared = pretraining.model_dump(include={*MiniBuilding.model_fields}) | {
-        "steps": steps,
+        "steps": max(1, round(_MINI_SHARE * pretraining.steps)),
         "warmup_steps": round(_MINI_SHARE * pretraining.warmup_steps),
     }
+    if pretraining.optimizer == "muon":
+        shared["learning_rate"] = recipe.adaptation.learning_rate
     mini = recipe.mini or MiniBuilding(**shared)
     return recipe.model_copy(update={"mini": mini, "search": None, "paper": None})
 

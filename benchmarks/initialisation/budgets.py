@@ -52,8 +52,8 @@ def _complete(
         for seed in dict.fromkeys(record["seed"] for record in its):
             ones = {record["system"]: record for record in its if record["seed"] == seed}
             by_flops = {name: curve for name, one in ones.items() if (curve := costs.curve(one))}
-            by_seconds = {name: curve for name, one in ones.items() if (curve := costs.curve(one, seconds=True))}
             if {*by_flops} == {*systems}:
+                by_seconds = {name: curve for name, one in ones.items() if (curve := costs.curve(one, seconds=True))}
                 yield (language, seed), by_flops, by_seconds
 
 

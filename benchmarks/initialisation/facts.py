@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.initialisation.arms import system_of
+from lingraft.artifacts.failures import failure_reason
 from lingraft.comparison.plan import MASKED, Comparison, PlannedPrimary
 from lingraft.comparison.records import load_eval_result
 from lingraft.comparison.runner import evaluations_dir, primary_dir
@@ -74,22 +75,23 @@ def _scores(planned: PlannedPrimary, tasks: list[str], out: Path) -> dict[str, f
 def cut_shares(comparison: Comparison, out: Path) -> dict[str, dict[str, float]]:
     """Return which share of test examples is longer than a block, by task and language."""
     recipe = comparison.recipe
-    tokenizers = {
-        language: Tokenizer.load(LanguageDirs.under(out, language).tokenizer, language) for language in recipe.languages
-    }
+    folders = {language: LanguageDirs.under(out, language).tokenizer for language in recipe.languages}
+    tokenizers = [
+        Tokenizer.load(folder, language) for language, folder in folders.items() if not failure_reason(folder)
+    ]
     return {
-        task.name: {
-            language: _cut_share(comparison, task, tokenizer)
-            for language, tokenizer in tokenizers.items()
-            if language == recipe.source or task.covers(language)
-        }
+        task.name: _cut_shares(comparison, task, tokenizers)
         for task in recipe.tasks
         if task.kind in ("texts", "pairs", "tags")
     }
 
 
-def _cut_share(comparison: Comparison, task: Task, tokenizer: Tokenizer) -> float:
-    recipe, kind = comparison.recipe, kind_of(task)
+def _cut_shares(comparison: Comparison, task: Task, tokenizers: Sequence[Tokenizer]) -> dict[str, float]:
+    recipe, kind, found = comparison.recipe, kind_of(task), dict[str, float]()
     labels = list(task.labels) or kind.labels(load_examples(task, "train", recipe.source, None))
-    examples = load_examples(task, "test", tokenizer.language, None)
-    return round(kind.prepare(examples, labels, tokenizer, recipe.encoder).truncated / len(examples), _DIGITS)
+    for tokenizer in tokenizers:
+        if (language := tokenizer.language) == recipe.source or task.covers(language):
+            examples = load_examples(task, "test", language, None)
+            prepared = kind.prepare(examples, labels, tokenizer, recipe.encoder)
+            found[language] = round(prepared.truncated / len(examples), _DIGITS)
+    return found

@@ -1,7 +1,6 @@
 """The picture of `benchmarks.initialisation`: scores over compute, by what rows start from and by system."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,18 +34,14 @@ class _Curve(NamedTuple):
     """Lowest and highest of the pretraining seeds."""
 
 
-Columns = Mapping[str, Callable[[str], Sequence[Record]]]
-"""Records of a task by the title of the column that shows them; those of a column have one start and shape."""
+Columns = Mapping[str, Mapping[str, Sequence[Record]]]
+"""Records by the title of the column that shows them and by task; those of a column have one start and shape."""
 
 
-def by_start(records: Sequence[Record]) -> Columns:
-    """Group records by their start, in the order of `Start`."""
+def by_start(records: Sequence[Record], tasks: Sequence[str]) -> Columns:
+    """Group records by their start, in the order of `Start`; every task is shown over all of them."""
     found = {NAMES[start].replace("`", ""): [one for one in records if one["start"] == start] for start in Start}
-    return {title: partial(_whatever_the_task, its) for title, its in found.items() if its}
-
-
-def _whatever_the_task(records: Sequence[Record], _: str) -> Sequence[Record]:
-    return records
+    return {title: dict.fromkeys(tasks, its) for title, its in found.items() if its}
 
 
 def drawing(columns: Columns, tasks: Sequence[str], file: str, shares_costs: bool = True) -> Drawing:
@@ -69,7 +64,7 @@ def drawing(columns: Columns, tasks: Sequence[str], file: str, shares_costs: boo
                 axes.sharex(drawn[0 if shares_costs else column])
             if column:
                 axes.sharey(drawn[number - column])
-            _paint(axes, columns[title](task), task)
+            _paint(axes, columns[title].get(task, ()), task)
             axes.set_title(title.replace(", ", ",\n") if number < len(titles) else "")
             axes.set_ylabel(TASK_NAMES.get(task, task) if column == 0 else "")
             axes.set_xlabel("TFLOP a language" if number >= len(shown) - len(titles) else "")

@@ -8,7 +8,6 @@ It has the question, a picture and a table; what they mean is read from a page t
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -57,25 +56,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     picture = given.page.with_suffix(".png")
     reading = given.page.with_stem(f"{given.page.stem}-reading")
     words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
-    write_text(given.page, summary(found, picture.name, words))
-    shown = {title: its for one in found.values() for title, its in _columns(one)}
-    if tasks := list(dict.fromkeys(task for its in shown.values() for task in tasks_with_curves(its))):
-        columns = {title: partial(_counted, its) for title, its in shown.items()}
+    shown = sections(found)
+    write_text(given.page, summary(shown, picture.name, words))
+    if tasks := list(dict.fromkeys(task for section in shown for task in tasks_with_curves(section.records))):
+        columns = {section.title: section.by_task for section in shown}
         write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=False).png())
     print(given.page)
 
 
-def summary(found: Mapping[str, dict[str, Any]], picture: str, reading: str) -> str:
+def summary(shown: Sequence["Section"], picture: str, reading: str) -> str:
     """Write the page.
 
     Args:
-        found: what each JSON of the benchmark holds, with items, by the name of its page.
+        shown: a table each, from `sections`.
         picture: name of the file of its learning curves.
         reading: what it means, as a person wrote it.
     """
-    sizes = next(iter(found.values()))["sizes"]
-    records = [record for one in found.values() for record in one["records"]]
-    languages = [*dict.fromkeys(record["language"] for record in records)]
+    sizes = shown[0].found["sizes"]
+    languages = [*dict.fromkeys(record["language"] for section in shown for record in section.records)]
     parts = [
         "# Does a mini-model teach a language as well as the whole model?",
         f"An encoder of {sizes['layers']} layers was pretrained on English and finetuned on English tasks. A new "
@@ -83,38 +81,61 @@ def summary(found: Mapping[str, dict[str, Any]], picture: str, reading: str) -> 
         f"encoder (`BL_BASE`, the standard way) or over a mini-model (`MINIJOINT`: {sizes['depth']} layers at the "
         "bottom, with a head of their own since pretraining; `MINIPOST`: these and fresh ones, built afterwards). With "
         "them the finetuned model is tested in that language, in which it has seen no labels. "
-        f"`BL_SMALL` is a model of {sizes['depth']} layers throughout. Languages: {', '.join(languages)}.",
+        f"`BL_SMALL` is a model of {sizes['depth']} layers throughout. Languages: {', '.join(sorted(languages))}.",
         f"![Score over compute, by task and system]({picture})",
         _PICTURE,
     ]
-    for one in found.values():
-        for title, its in _columns(one):
-            tasks = _tasks(its)
-            parts += [f"## {title[0].upper()}{title[1:]}", _table(one, its, tasks)]
-            if left_out := [*_left_out(its, tasks)]:
-                parts += [
-                    f"Not counted, since `BL_BASE` is hardly better than the trivial answer: {'; '.join(left_out)}."
-                ]
-    links = ", ".join(f"[{_title(one)}]({name})" for name, one in found.items())
+    for section in shown:
+        parts += [f"## {section.title[0].upper()}{section.title[1:]}", _table(section)]
+        if left_out := [*_left_out(section)]:
+            parts += [f"Not counted, since `BL_BASE` is hardly better than the trivial answer: {'; '.join(left_out)}."]
+    links = ", ".join(f"[{name}]({page})" for page, name in {one.page: _family(one.found) for one in shown}.items())
     return "\n\n".join([*parts, _LEGEND, *filter(None, [reading]), f"Every number and all settings: {links}."]) + "\n"
 
 
-def _columns(found: dict[str, Any]) -> Iterator[tuple[str, list[Record]]]:
-    """Records of one start each, by what people call shape and start."""
-    for start in Start:
-        if its := [record for record in found["records"] if record["start"] == start]:
-            yield f"{_title(found)}, rows {_ROWS[start]}", its
+class Section(NamedTuple):
+    """The adaptations of one shape from one start."""
+
+    page: str
+    """Name of the page with every number."""
+    found: Mapping[str, Any]
+    """What the JSON behind that page holds."""
+    records: Sequence[Record]
+    title: str
+    tasks: Sequence[str]
+    columns: Sequence["_Column"]
+    """Of those tasks that count in some language."""
+
+    @property
+    def by_task(self) -> dict[str, Sequence[Record]]:
+        """Records that each column of the table is of."""
+        return {column.task: column.records for column in self.columns}
 
 
-def _title(found: dict[str, Any]) -> str:
+def sections(found: Mapping[str, dict[str, Any]]) -> list[Section]:
+    """Group records by shape and start.
+
+    Args:
+        found: what each JSON of the benchmark holds, with items, by the name of its page.
+    """
+    return [
+        Section(
+            page=page,
+            found=one,
+            records=its,
+            title=f"{_family(one)}, rows {_ROWS[start]}",
+            tasks=(tasks := _tasks(its)),
+            columns=[column for task in tasks if (column := _column(its, task))],
+        )
+        for page, one in found.items()
+        for start in Start
+        if (its := [record for record in one["records"] if record["start"] == start])
+    ]
+
+
+def _family(found: Mapping[str, Any]) -> str:
     family = found["sizes"]["family"]
     return _FAMILIES.get(family, family)
-
-
-def _counted(its: Sequence[Record], task: str) -> Sequence[Record]:
-    """Records of one start that a task's column of the table is of, and its picture."""
-    column = _column(its, task)
-    return [] if column is None else column.records
 
 
 _PICTURE = (
@@ -177,8 +198,8 @@ class _Column(NamedTuple):
         return f"{100 * mean(known):.1f}%" if len(known) == len(wanted) else _NONE
 
 
-def _table(found: Mapping[str, Any], its: Sequence[Record], tasks: Sequence[str]) -> str:
-    columns = [column for task in tasks if (column := _column(its, task))]
+def _table(section: Section) -> str:
+    found, its, columns = section.found, section.records, section.columns
     if not columns:
         return _NOTHING
     rows = [[_TRIVIAL, *(column.mean(_of_base(its, column.task, "trivial")) for column in columns)]]
@@ -255,10 +276,10 @@ def _percent(interval: Interval, form: str) -> str:
     return f"{value}% ({low} to {high})"
 
 
-def _left_out(its: Sequence[Record], tasks: Sequence[str]) -> Iterator[str]:
-    references = [record for record in its if record["system"] == System.BL_BASE]
-    for task in tasks:
-        languages = _informative(its, task)
+def _left_out(section: Section) -> Iterator[str]:
+    references = [record for record in section.records if record["system"] == System.BL_BASE]
+    for task in section.tasks:
+        languages = _informative(section.records, task)
         judged = dict.fromkeys(record["language"] for record in references if task in record["scores"])
         if absent := [language for language in judged if language not in languages]:
             yield f"{TASK_NAMES.get(task, task)} in {', '.join(absent)}"

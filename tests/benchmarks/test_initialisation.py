@@ -17,7 +17,7 @@ from benchmarks.initialisation.costs import Costs, reference_start
 from benchmarks.initialisation.page import page
 from benchmarks.initialisation.resources import dictionary, write_lines
 from benchmarks.initialisation.summary import main as write_summary
-from benchmarks.initialisation.summary import summary
+from benchmarks.initialisation.summary import sections, summary
 from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.artifacts.files import write_text
 from lingraft.config.tasks import Task, TaskFile
@@ -66,7 +66,7 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     write_text(out / "page-reading.md", "What it means.")
     write_summary([str(out / RECORDS), "--page", str(out / "page.md")])
     shown = (out / "page.md").read_text(encoding="utf-8")
-    assert shown == summary({"initialisation.md": found}, "page.png", "What it means.")
+    assert shown == summary(sections({"initialisation.md": found}), "page.png", "What it means.")
     assert "What it means." in shown
     with pytest.raises(LingraftError, match="must be in the folder of --page"):
         write_summary([str(out / RECORDS), "--page", str(tmp_path / "page.md")])
@@ -278,7 +278,7 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     records += [one("BL_BASE", "ar", seed, [0.1, 0.2, 0.2]) for seed in (1, 2)]
     records += [one("MINIPOST", language, 1, [0.1, 0.2, 0.3]) for language in ("de", "tr")]
     sizes = {"layers": 6, "depth": 2, "family": "modern"}
-    text = summary({"all.md": {"records": records, "sizes": sizes}}, "curves.png", "")
+    text = summary(sections({"all.md": {"records": records, "sizes": sizes}}), "curves.png", "")
     rows = {cells[1].strip(): cells[2].strip() for line in text.splitlines() if len(cells := line.split("|")) > 2}
     assert rows["system"] == "parts of speech (de, tr; 1 seed)"
     assert rows["BL_BASE"] == "60.0% (60.0 to 60.0); 1.0x (1.0 to 1.0)"

@@ -12,7 +12,7 @@ from benchmarks import data_page, depth_search_page, objectives
 from benchmarks.embedding_model import page as embedding_models
 from benchmarks.gpu import page as gpu
 from benchmarks.initialisation import page as initialisation
-from benchmarks.initialisation.summary import summary
+from benchmarks.initialisation.summary import sections, summary
 from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_page
 from benchmarks.progressive import page as progressive
 from benchmarks.serving import page as serving
@@ -56,7 +56,7 @@ def test_the_comparison_on_tasks_that_cross_languages_is_what_its_record_and_its
     details = initialisation.page(found, "transfer-modern.png")
     assert (results / "transfer-modern.md").read_text(encoding="utf-8") == details
     reading = (results / "transfer-reading.md").read_text(encoding="utf-8").strip()
-    shown = summary({"transfer-modern.md": found}, "transfer.png", reading)
+    shown = summary(sections({"transfer-modern.md": found}), "transfer.png", reading)
     assert (results / "transfer.md").read_text(encoding="utf-8") == shown
 
 

@@ -63,10 +63,9 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, above_BTD: Tensor) -> tuple[Tensor | None, ...]:
-        kernel, tensors = (
-            ctx.kernel,
-            iter(ctx.saved_tensors),
-        )  # once only: checkpointing computes them at the first look
+        kernel = ctx.kernel
+        # Looked at once only: activation checkpointing recomputes them at each look.
+        tensors = iter(ctx.saved_tensors)
         found = kernel.backward(
             settings=ctx.settings,
             attention=ctx.attention,
