@@ -192,10 +192,10 @@ class _Column(NamedTuple):
         return "; ".join([*words, self.times[system]] if system in self.times else words)
 
     def mean(self, values: Mapping[tuple[str, int], float]) -> str:
-        """Mean of what is known of each language and seed, if it is known of all of them."""
-        wanted = [(language, seed) for language in self.scores.languages for seed in self.scores.seeds]
-        known = [values[place] for place in wanted if place in values]
-        return f"{100 * mean(known):.1f}%" if len(known) == len(wanted) else _NONE
+        """Mean over the languages, and over the seeds of which it is known in all of these."""
+        by_seed = [[values.get((language, seed)) for language in self.scores.languages] for seed in self.scores.seeds]
+        known = [mean(ones) for each in by_seed if len(ones := [one for one in each if one is not None]) == len(each)]
+        return f"{100 * mean(known):.1f}%" if known else _NONE
 
 
 def _table(section: Section) -> str:

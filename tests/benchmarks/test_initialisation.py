@@ -278,11 +278,17 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     records += [one("BL_BASE", "ar", seed, [0.1, 0.2, 0.2]) for seed in (1, 2)]
     records += [one("MINIPOST", language, 1, [0.1, 0.2, 0.3]) for language in ("de", "tr")]
     sizes = {"layers": 6, "depth": 2, "family": "modern"}
-    text = summary(sections({"all.md": {"records": records, "sizes": sizes}}), "curves.png", "")
+    ceilings = [
+        {"language": language, "start": "overlap", "seed": 1, "task": "pos", "score": score}
+        for language, score in (("de", 0.7), ("tr", 0.9))
+    ]
+    found = {"records": records, "sizes": sizes, "ceilings": ceilings}
+    text = summary(sections({"all.md": found}), "curves.png", "")
     rows = {cells[1].strip(): cells[2].strip() for line in text.splitlines() if len(cells := line.split("|")) > 2}
     assert rows["system"] == "parts of speech (de, tr; 1 seed)"
     assert rows["BL_BASE"] == "60.0% (60.0 to 60.0); 1.0x (1.0 to 1.0)"
     assert rows["MINIJOINT"] == "60.0% (60.0 to 60.0); 100% (100 to 100); 1.8x (1.8 to 1.8)"
     assert rows["MINIPOST"] == "30.0% (30.0 to 30.0); 50% (50 to 50); never reached in 2 of 2"
+    assert rows["*BL_BASE, finetuned by labels of the language*"] == "80.0%"
     assert "hardly better than the trivial answer: parts of speech in ar." in text
     assert "(all.md)" in text
