@@ -7,11 +7,25 @@ from lingraft.bundle.format import BundleKind, OutputSizes
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ServingError
 from lingraft.serving.bundle import Bundle
+from lingraft.serving.handlers.classification import PAIR_CLASSIFICATION, TEXT_CLASSIFICATION
 from lingraft.serving.handlers.fill_mask import FILL_MASK, with_mask
 from lingraft.serving.handlers.handler import LANGUAGE, TEXT, TaskHandler, TensorSpec
-from lingraft.serving.handlers.kinds import PRIMARY_HANDLERS, TASK_HANDLERS
+from lingraft.serving.handlers.question_answering import QUESTION_ANSWERING
+from lingraft.serving.handlers.tagging import ENTITY_RECOGNITION
+from lingraft.serving.handlers.text_vectors import RETRIEVAL, TEXT_EMBEDDING
 from lingraft.serving.languages import AUTO
 from lingraft.serving.settings import ServingSettings
+
+TASK_HANDLERS: dict[BundleKind, TaskHandler] = {
+    "documents": TEXT_CLASSIFICATION,
+    "texts": TEXT_CLASSIFICATION,
+    "pairs": PAIR_CLASSIFICATION,
+    "questions": QUESTION_ANSWERING,
+    "tags": ENTITY_RECOGNITION,
+    "retrieval": RETRIEVAL,
+}
+PRIMARY_HANDLERS = {"fill-mask": FILL_MASK, "embeddings": TEXT_EMBEDDING}
+"""Handlers of a primary's bundle, by the name that clients use."""
 
 LANGUAGE_CONFIDENCE = "language_confidence"
 UNKNOWN_SHARE = "unknown_share"

@@ -9,7 +9,7 @@ from lingraft.bundle.format import OUTPUTS, OutputSizes
 from lingraft.comparison import records
 from lingraft.config.tasks import INPUTS, PRIMARY, TaskKindName
 from lingraft.serving import openapi, rpc
-from lingraft.serving.handlers.kinds import PRIMARY_HANDLERS, TASK_HANDLERS
+from lingraft.serving.served_models import PRIMARY_HANDLERS, TASK_HANDLERS
 from lingraft.tracking import signature
 
 KINDS = {*get_args(TaskKindName)}
