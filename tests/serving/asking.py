@@ -53,8 +53,6 @@ def still_answers(server: SharedServer) -> None:
 
 
 TEXT, LANGUAGE = body()["inputs"]
-
-TEXT, LANGUAGE = body()["inputs"]
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown language": (body(languages=["fr"]), "speaks ['de', 'en', 'tr']"),
     "blank text": (body(["kilo", " \n\t"]), "text 1 is empty"),
