@@ -1,13 +1,9 @@
 """Made-up text in many scripts, and tokenizers trained on it: random words of a script's letters, marks and digits."""
 
-import io
 import random
 from pathlib import Path
 
-import sentencepiece
-
-from lingraft.data.tokenizer.sentencepiece_model import round_scores
-from lingraft.data.tokenizer.tokenizer import SPECIAL_PIECES, Tokenizer
+from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train_sentencepiece
 
 LETTERS = {
     "Latin": "aábcdeéêfghiïjklmnoöprsßtuüvwzñçÅÉ",
@@ -40,24 +36,12 @@ def lines_of(script: str, count: int, seed: int = 1) -> list[str]:
 
 
 def trained(lines: list[str], folder: Path, vocabulary: int, language: str = "mul") -> Tokenizer:
-    """A tokenizer with the settings of `lingraft.data.tokenizer.tokenizer.train_tokenizer`."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=model,
-        model_type="unigram",
-        vocab_size=vocabulary,
-        hard_vocab_limit=False,
-        character_coverage=0.9995,
-        bos_id=0,
-        pad_id=1,
-        eos_id=2,
-        unk_id=3,
-        control_symbols=[SPECIAL_PIECES.mask],
-        pad_piece=SPECIAL_PIECES.pad,
-        minloglevel=2,
-    )
+    """A tokenizer of ours, trained on these lines; smaller where they do not support the vocabulary."""
+    try:
+        model = train_sentencepiece(lines, vocabulary, character_coverage=0.9995)
+    except TooManyPiecesError as error:
+        return trained(lines, folder, error.supported, language)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "sentencepiece.model"
-    file.write_bytes(round_scores(model.getvalue()))
+    file.write_bytes(model)
     return Tokenizer.from_file(file, language)
