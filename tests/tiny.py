@@ -5,10 +5,10 @@ the export, would not see a table or mask that is left out. These take the works
 training.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 
@@ -16,6 +16,7 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import Task
 from lingraft.data import text
 from lingraft.data.tokenizer import tokenizer
 from lingraft.data.tokenizer.tokenizer import Tokenizer
@@ -103,10 +104,15 @@ def write_primary(recipe: Recipe, pieces_folder: Path, out: Path, seed: int) -> 
     pieces = Tokenizer.load(pieces_folder)
     encoder = Encoder(recipe.encoder, len(pieces))
     _draw(encoder, seed)
+    return save_primary(encoder, pieces, out)
+
+
+def save_primary(encoder: Encoder, pieces: Tokenizer, out: Path) -> Path:
+    """Write a primary of these weights and this tokenizer."""
     with artifact.create(out, Kind.PRIMARY) as draft:
         draft.tensors("body", encoder.body_tensors())
         save_vocabulary(draft, encoder.vocabulary, pieces)
-        shape = recipe.encoder.model_dump(mode="json")
+        shape = encoder.shape.model_dump(mode="json")
         draft.facts = {"language": pieces.language, "tokenizer_hash": pieces.hash, "details": {"shape": shape}}
     return out
 
@@ -118,27 +124,34 @@ def write_task(
     labels = list(labels or (sorted(TOPICS) if recipe.task().has_labels else []))
     net = kind_of(recipe.task()).net(Encoder(recipe.encoder, 0), labels)
     _draw(net, seed, scale)
+    return save_finetuned(net, recipe.task(), labels, primary, out)
+
+
+def save_finetuned(net: Any, task: Task, labels: Sequence[str], primary: Path, out: Path) -> Path:
+    """Write a task of these weights that belongs to a primary."""
+    body = Artifact.load(primary, Kind.PRIMARY)
     with artifact.create(out, Kind.TASK) as draft:
         save_task(draft, net)
-        shape = recipe.encoder.model_dump(mode="json")
+        details = {"task": task.name, "settings": task.model_dump(mode="json"), "labels": [*labels], "seed": 1}
         draft.facts = {
-            "language": recipe.source,
-            "aligned_with": Artifact.load(primary, Kind.PRIMARY).fingerprint,
-            "details": {"labels": labels, "shape": shape} | _task_facts(recipe),
+            "language": body.manifest.language,
+            "aligned_with": body.fingerprint,
+            "details": details | {"shape": body.manifest.details["shape"], "dev_score": 0.5},
         }
     return out
 
 
-def _task_facts(recipe: Recipe) -> dict[str, object]:
-    task = recipe.task()
-    return {"task": task.name, "settings": task.model_dump(mode="json"), "seed": 1, "dev_score": 0.5}
-
-
 def write_embeddings(pieces_folder: Path, primary: Path, out: Path, seed: int) -> Path:
     """Write embeddings, for the language of a tokenizer, that belong to a primary."""
-    pieces, body = Tokenizer.load(pieces_folder), Artifact.load(primary, Kind.PRIMARY)
+    pieces = Tokenizer.load(pieces_folder)
+    return save_embeddings(pieces, primary, out, lambda vocabulary: _draw(vocabulary, seed))
+
+
+def save_embeddings(pieces: Tokenizer, primary: Path, out: Path, draw: Callable[[Vocabulary], object]) -> Path:
+    """Write embeddings for a tokenizer that belong to a primary, their values drawn by a function."""
+    body = Artifact.load(primary, Kind.PRIMARY)
     vocabulary = Vocabulary(len(pieces), body.manifest.details["shape"]["width"])
-    _draw(vocabulary, seed)
+    draw(vocabulary)
     with artifact.create(out, Kind.EMBEDDINGS) as draft:
         save_vocabulary(draft, vocabulary, pieces)
         draft.facts = {
