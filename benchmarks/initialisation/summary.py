@@ -99,12 +99,12 @@ class Section(NamedTuple):
     page: str
     """Name of the page with every number."""
     found: Mapping[str, Any]
-    """What the JSON behind that page holds."""
+    """Contents of the JSON behind that page."""
     records: Sequence[Record]
     title: str
     tasks: Sequence[str]
     columns: Sequence["_Column"]
-    """Of those tasks that count in some language."""
+    """Columns of the table: those tasks that count in some language."""
 
     @property
     def by_task(self) -> dict[str, Sequence[Record]]:
