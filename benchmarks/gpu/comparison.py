@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.parts import Given
-from benchmarks.paper.data import on_data
+from benchmarks.initialisation.data import on_data
 from lingraft.artifacts.failures import failure_reason
 from lingraft.artifacts.files import write_text
 from lingraft.comparison import runner

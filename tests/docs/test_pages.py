@@ -9,7 +9,7 @@ from docs import recipe_reference
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
-INCLUDED = [DOCS / "results" / name for name in ("reading.md", "transfer-reading.md")]
+INCLUDED = [DOCS / "results" / name for name in ("transfer-reading.md",)]
 """Parts of pages, which stand in them."""
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^]]*\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"")

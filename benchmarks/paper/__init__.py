@@ -1,1 +1,0 @@
-"""The paper's comparison on real text: one command, and the page of what came out."""
