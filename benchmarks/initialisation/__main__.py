@@ -7,7 +7,8 @@ are written anew twice a minute. What the JSON of `--json` already holds of othe
 stays in it, so that a table may be gathered on several machines.
 
 Without `--data`, the text is the recipe's: LibreOffice's help, of which parallel paragraphs of the training split are
-the sentence pairs. `--data` has the text and examples that a recipe of kind 'folder' names, such as recipes/small.toml.
+the sentence pairs. `--data` has the text and examples that a recipe of kind 'folder' names, such as
+recipes/transfer.toml.
 """
 
 import argparse

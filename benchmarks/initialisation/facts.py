@@ -87,7 +87,8 @@ def cut_shares(comparison: Comparison, out: Path) -> dict[str, dict[str, float]]
 
 
 def _cut_shares(comparison: Comparison, task: Task, tokenizers: Sequence[Tokenizer]) -> dict[str, float]:
-    recipe, kind, found = comparison.recipe, kind_of(task), dict[str, float]()
+    recipe, kind = comparison.recipe, kind_of(task)
+    found: dict[str, float] = {}
     labels = list(task.labels) or kind.labels(load_examples(task, "train", recipe.source, None))
     for tokenizer in tokenizers:
         if (language := tokenizer.language) == recipe.source or task.covers(language):

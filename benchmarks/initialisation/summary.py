@@ -102,7 +102,6 @@ class Section(NamedTuple):
     """Contents of the JSON behind that page."""
     records: Sequence[Record]
     title: str
-    tasks: Sequence[str]
     columns: Sequence["_Column"]
     """Columns of the table: those tasks that count in some language."""
 
@@ -124,8 +123,7 @@ def sections(found: Mapping[str, dict[str, Any]]) -> list[Section]:
             found=one,
             records=its,
             title=f"{_family(one)}, rows {_ROWS[start]}",
-            tasks=(tasks := _tasks(its)),
-            columns=[column for task in tasks if (column := _column(its, task))],
+            columns=[column for task in _tasks(its) if (column := _column(its, task))],
         )
         for page, one in found.items()
         for start in Start
@@ -193,8 +191,8 @@ class _Column(NamedTuple):
 
     def mean(self, values: Mapping[tuple[str, int], float]) -> str:
         """Mean over the languages, and over the seeds of which it is known in all of these."""
-        by_seed = [[values.get((language, seed)) for language in self.scores.languages] for seed in self.scores.seeds]
-        known = [mean(ones) for each in by_seed if len(ones := [one for one in each if one is not None]) == len(each)]
+        by_seed = [[(language, seed) for language in self.scores.languages] for seed in self.scores.seeds]
+        known = [values[place] for places in by_seed if values.keys() >= {*places} for place in places]
         return f"{100 * mean(known):.1f}%" if known else _NONE
 
 
@@ -278,7 +276,7 @@ def _percent(interval: Interval, form: str) -> str:
 
 def _left_out(section: Section) -> Iterator[str]:
     references = [record for record in section.records if record["system"] == System.BL_BASE]
-    for task in section.tasks:
+    for task in _tasks(section.records):
         languages = _informative(section.records, task)
         judged = dict.fromkeys(record["language"] for record in references if task in record["scores"])
         if absent := [language for language in judged if language not in languages]:

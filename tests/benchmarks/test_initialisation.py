@@ -291,4 +291,8 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     assert rows["MINIPOST"] == "30.0% (30.0 to 30.0); 50% (50 to 50); never reached in 2 of 2"
     assert rows["*BL_BASE, finetuned by labels of the language*"] == "80.0%"
     assert "hardly better than the trivial answer: parts of speech in ar." in text
+    two_seeds = {**found, "records": [each for each in records if each["system"] != "MINIPOST"]}
+    wider = summary(sections({"all.md": two_seeds}), "curves.png", "")
+    assert "| parts of speech (de, tr; 2 seeds) |" in wider
+    assert "| *BL_BASE, finetuned by labels of the language* | 80.0% |" in wider  # of the seed that has it
     assert "(all.md)" in text

@@ -22,6 +22,5 @@ def test_a_sample_takes_parts_from_all_over_a_file(tmp_path: Path) -> None:
 
 
 def test_text_from_elsewhere_is_refused(tmp_path: Path) -> None:
-    raw = Recipe.load(RECIPE).model_dump(mode="json") | {"text": {"kind": "libreoffice-help"}}
     with pytest.raises(RecipeError, match=r"\[text\] is of kind 'libreoffice-help'"):
-        on_data(Recipe.parse(raw), tmp_path, tmp_path)
+        on_data(Recipe.load(RECIPE), tmp_path, tmp_path)

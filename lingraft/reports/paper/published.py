@@ -84,11 +84,6 @@ MINIJOINT  0.8  0.4  0.6  0.5  3.1  0.6  0.6  inf  0.5  0.6
 """)
 """V100-days to near-maximal performance (tables 3 and A1)."""
 
-SPEED_UPS = {System.MINIJOINT: 2.3, System.MINIPOST: 1.6}
-"""Average speed-ups over BL_BASE that the abstract and figure 1 name, from days that were not rounded."""
-RETAINED_PERCENT = {System.MINIJOINT: 98.7, System.MINIPOST: 99.3}
-"""Share of BL_BASE's final score that is kept on average, over table 2."""
-
 
 class LanguageDistances(NamedTuple):
     """Word order, and distances from English by lang2vec (table 1)."""
