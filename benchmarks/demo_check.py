@@ -76,6 +76,11 @@ def checks(
         yield from _beside_standard(mini, standard, task)
 
 
+def is_compared(rows: Sequence[LanguageResult], targets: Sequence[str]) -> bool:
+    """Whether standard adaptation is there for all target languages; the depth search may adapt one over all layers."""
+    return {row.language for row in rows if row.depth == row.layers} >= set(targets)
+
+
 def _row(rows: Sequence[LanguageResult], language: str, depth: int) -> LanguageResult:
     for row in rows:
         if (row.language, row.depth) == (language, depth):
@@ -166,7 +171,7 @@ def main() -> None:
         recipe = Recipe.load(arguments.recipe)
         records, task = RunRecords.load(arguments.out / "report"), only_task(recipe)
         rows = records.languages
-        compared = arguments.record or any(row.depth == row.layers for row in rows)
+        compared = arguments.record or is_compared(rows, recipe.targets)
         found = list(checks(rows, recipe.targets, recipe.adaptation.depth, task, compared))
         found += answer_checks(records.answers, recipe.languages, task)
     except LingraftError as error:

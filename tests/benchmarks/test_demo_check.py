@@ -93,6 +93,12 @@ def test_a_demo_by_itself_is_checked_but_for_the_comparison() -> None:
     assert len(both) - len(alone) == 3
 
 
+def test_a_language_searched_over_all_layers_is_no_comparison() -> None:
+    rows = [_row(2), STANDARD, _row(2).model_copy(update={"language": "tr"})]
+    assert not demo_check.is_compared(rows, ["de", "tr"])
+    assert demo_check.is_compared([*rows, STANDARD.model_copy(update={"language": "tr"})], ["de", "tr"])
+
+
 def test_a_task_without_scores_is_named() -> None:
     with pytest.raises(LingraftError, match=r"no scores on 'help-topic' for 'de'.*Give the recipe"):
         list(checks([_row(2), STANDARD], ["de"], 2, "help-topic"))
