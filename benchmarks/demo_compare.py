@@ -37,7 +37,8 @@ from lingraft.data.text import load_split, load_text
 from lingraft.data.token_stream import token_stream
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import LingraftError
-from lingraft.jobs.job import AdaptationJob, LanguageDirs, language_jobs
+from lingraft.jobs.data import LanguageDirs, language_jobs
+from lingraft.jobs.training import AdaptationJob
 from lingraft.model.initialisation.aligned_rows import align_rows
 from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.loading import load_primary

@@ -29,7 +29,11 @@ _TRAINS = (
     "lingraft.stages.adapt",
     "lingraft.stages.evaluate",
 )
-_CHOOSE = ("lingraft/jobs/job.py", "pipelines/build.py", "benchmarks/demo_check.py")
+_CHOOSE = (
+    *(f"lingraft/jobs/{module}.py" for module in ("job", "data", "training", "evaluation")),
+    "pipelines/build.py",
+    "benchmarks/demo_check.py",
+)
 """Files that decide what is trained and what is checked, but import much that decides neither."""
 _DEPENDENCIES = ("numpy", "sentencepiece", "torch")
 

@@ -38,7 +38,7 @@ from lingraft.data.languages import name_and_tag
 from lingraft.data.text import load_split, load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import LingraftError, MissingExtraError
-from lingraft.jobs.job import FinetuningJob, InitialisationJob, VectorsJob
+from lingraft.jobs.training import FinetuningJob, InitialisationJob, VectorsJob
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
 from lingraft.reports.plotting import COLOURS, Drawing, legend_above, percent_ticks
 from lingraft.stages.passage_search import PassageSearch

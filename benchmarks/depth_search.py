@@ -22,7 +22,9 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Folder
 from lingraft.console import say
-from lingraft.jobs.job import AdaptationJob, Job, LanguageDirs, PretrainingJob, language_jobs
+from lingraft.jobs.data import LanguageDirs, language_jobs
+from lingraft.jobs.job import Job
+from lingraft.jobs.training import AdaptationJob, PretrainingJob
 from lingraft.search import Inputs, search
 from lingraft.search.trial import ClaimedTrial, Trainer
 from lingraft.stages.results import Trial, load_search

@@ -28,16 +28,9 @@ from lingraft.config.training import SentencePairs
 from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import LingraftError
-from lingraft.jobs.job import (
-    AdaptationJob,
-    FinetuningJob,
-    InitialisationJob,
-    Job,
-    LanguageDirs,
-    PretrainingJob,
-    VectorsJob,
-    language_jobs,
-)
+from lingraft.jobs.data import LanguageDirs, language_jobs
+from lingraft.jobs.job import Job
+from lingraft.jobs.training import AdaptationJob, FinetuningJob, InitialisationJob, PretrainingJob, VectorsJob
 from lingraft.model.flops import step_flops
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.stages.passage_search import PassageSearch

@@ -68,7 +68,7 @@ def prepare_text(
     """Read, split and write one language's text."""
     from pathlib import Path
 
-    from lingraft.jobs.job import TextJob
+    from lingraft.jobs.data import TextJob
     from lingraft.steps.launch import launcher
 
     launcher.run(TextJob(recipe=Path(recipe.path).read_text(), language=language, out=text.path), run.path, isolated)
@@ -85,7 +85,7 @@ def train_tokenizer(
     """Train one language's SentencePiece tokenizer."""
     from pathlib import Path
 
-    from lingraft.jobs.job import TokenizerJob
+    from lingraft.jobs.data import TokenizerJob
     from lingraft.steps.launch import launcher
 
     launcher.run(
@@ -105,7 +105,7 @@ def build_blocks(
     """Pack one language's text into blocks of token ids."""
     from pathlib import Path
 
-    from lingraft.jobs.job import BlocksJob
+    from lingraft.jobs.data import BlocksJob
     from lingraft.steps.launch import launcher
 
     job = BlocksJob(recipe=Path(recipe.path).read_text(), text=text.path, tokenizer=tokenizer.path, out=blocks.path)

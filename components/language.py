@@ -33,7 +33,7 @@ def initialise(
     """Write one language's embeddings as they are before training, for all that starts from them."""
     from pathlib import Path
 
-    from lingraft.jobs.job import InitialisationJob
+    from lingraft.jobs.training import InitialisationJob
     from lingraft.steps.launch import launcher
 
     job = InitialisationJob(
@@ -64,7 +64,7 @@ def adapt(
     """Learn one language's embeddings over the bottom layers, body frozen."""
     from pathlib import Path
 
-    from lingraft.jobs.job import AdaptationJob
+    from lingraft.jobs.training import AdaptationJob
     from lingraft.steps.launch import launcher
 
     job = AdaptationJob(

@@ -68,7 +68,7 @@ def build_vectors(
     """Compute static vectors of the source language's pieces, which new languages are aligned with."""
     from pathlib import Path
 
-    from lingraft.jobs.job import VectorsJob
+    from lingraft.jobs.training import VectorsJob
     from lingraft.steps.launch import launcher
 
     job = VectorsJob(

@@ -19,7 +19,7 @@ def pretrain(
     """Train the primary with all its MLM heads in the source language."""
     from pathlib import Path
 
-    from lingraft.jobs.job import PretrainingJob
+    from lingraft.jobs.training import PretrainingJob
     from lingraft.steps.launch import launcher
 
     job = PretrainingJob(
@@ -39,7 +39,7 @@ def build_vectors(
     """Compute static vectors of the source language's pieces, which new languages are aligned with."""
     from pathlib import Path
 
-    from lingraft.jobs.job import VectorsJob
+    from lingraft.jobs.training import VectorsJob
     from lingraft.steps.launch import launcher
 
     job = VectorsJob(
@@ -60,7 +60,7 @@ def build_mini(
     """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (step 1b)."""
     from pathlib import Path
 
-    from lingraft.jobs.job import MiniBuildingJob
+    from lingraft.jobs.training import MiniBuildingJob
     from lingraft.steps.launch import launcher
 
     job = MiniBuildingJob.registered(
@@ -82,7 +82,7 @@ def finetune(
     """Finetune the body on one task in the source language, embeddings frozen, with one seed: `<task>/<seed>`."""
     from pathlib import Path
 
-    from lingraft.jobs.job import FinetuningJob
+    from lingraft.jobs.training import FinetuningJob
     from lingraft.steps.launch import launcher
 
     wanted = FinetuningJob.of_id(
@@ -106,7 +106,7 @@ def evaluate_source(
     """Judge the primary and its finetuned tasks on the source language's test split."""
     from pathlib import Path
 
-    from lingraft.jobs.job import SourceEvaluationJob
+    from lingraft.jobs.evaluation import SourceEvaluationJob
     from lingraft.steps.launch import launcher
 
     job = SourceEvaluationJob(

@@ -16,7 +16,7 @@ from lingraft.comparison.plan import plan_comparison
 from lingraft.comparison.records import merge_records
 from lingraft.config.recipe import Recipe
 from lingraft.errors import TextError
-from lingraft.jobs.job import LanguageDirs, language_jobs
+from lingraft.jobs.data import LanguageDirs, language_jobs
 from lingraft.reports.paper import report
 from lingraft.signals import Interruption
 

@@ -40,7 +40,7 @@ from lingraft.config.text import Folder
 from lingraft.console import say
 from lingraft.data.text import load_text
 from lingraft.errors import LingraftError
-from lingraft.jobs.job import LanguageDirs, language_jobs
+from lingraft.jobs.data import LanguageDirs, language_jobs
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
 STARTS = (Start.OVERLAP, Start.TEXT, Start.DICTIONARY, Start.PAIRS)

@@ -11,7 +11,7 @@ from lingraft.comparison.runner import adaptation_dir, primary_dir
 from lingraft.config.systems import System
 from lingraft.config.tasks import Task, TaskFile
 from lingraft.console import say
-from lingraft.jobs.job import EMBEDDINGS
+from lingraft.jobs.training import EMBEDDINGS
 from lingraft.model.loading import load_embeddings, load_primary, save_vocabulary
 from lingraft.stages.finetune import finetune
 from lingraft.stages.task_tests import TaskInputs, task_test

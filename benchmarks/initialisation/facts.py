@@ -12,7 +12,7 @@ from lingraft.comparison.runner import evaluations_dir, primary_dir
 from lingraft.config.tasks import Task
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
-from lingraft.jobs.job import LanguageDirs
+from lingraft.jobs.data import LanguageDirs
 from lingraft.tasks.examples import load_examples
 from lingraft.tasks.kinds import kind_of
 from lingraft.training.schedule import TrainingMetrics, read_curve

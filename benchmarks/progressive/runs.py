@@ -18,7 +18,9 @@ from lingraft.console import say
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.jobs.job import AdaptationJob, Job, LanguageDirs, PretrainingJob, language_jobs
+from lingraft.jobs.data import LanguageDirs, language_jobs
+from lingraft.jobs.job import Job
+from lingraft.jobs.training import AdaptationJob, PretrainingJob
 from lingraft.model.flops import UpdateShape
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.model.swap import swap

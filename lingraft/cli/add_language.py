@@ -130,7 +130,7 @@ def _from_results(results: Path, project: str | None, out: Path, given: dict[str
     """
     from lingraft.artifacts.names import task_folders
     from lingraft.config.recipe import Recipe
-    from lingraft.jobs.job import SOURCE_RECIPE, SourceDirs
+    from lingraft.jobs.evaluation import SOURCE_RECIPE, SourceDirs
     from lingraft.jobs.launchable import none_if_empty
 
     if doubled := [name for name, value in given.items() if value and name != "recipe"]:

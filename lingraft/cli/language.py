@@ -47,7 +47,7 @@ def initialise(
     blocks and the source's static vectors. The result is an embeddings artifact: `lingraft adapt --initial` starts
     from it, `evaluate --initial` takes the scores before training from it, and `export onnx` serves it as it is.
     """
-    from lingraft.jobs.job import InitialisationJob
+    from lingraft.jobs.training import InitialisationJob
 
     job = InitialisationJob(
         recipe=load_recipe(recipe),
@@ -87,7 +87,7 @@ def adapt(
     With [adaptation.progressive] in the recipe it begins on shallower mini-models, and goes on on deeper ones by a
     fixed schedule or where the dev loss says so.
     """
-    from lingraft.jobs.job import AdaptationJob
+    from lingraft.jobs.training import AdaptationJob
 
     settings = load_recipe(recipe)
     job = AdaptationJob(
@@ -190,7 +190,7 @@ def evaluate(
     source_evaluation: SourceEvaluationOption = None,
 ) -> None:
     """Swap a language's embeddings in, and judge masked and zero-shot accuracy on its test split (step 4)."""
-    from lingraft.jobs.job import LanguageEvaluationJob
+    from lingraft.jobs.evaluation import LanguageEvaluationJob
 
     job = LanguageEvaluationJob(
         recipe=load_recipe(recipe),

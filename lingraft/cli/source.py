@@ -70,7 +70,7 @@ def text(
     """Read one language's text, clean it where the recipe asks for it, and split it into train, dev and test."""
     from lingraft.data.cleaning.corpus_stats import format_table
     from lingraft.data.languages import warn_of_unknown_codes
-    from lingraft.jobs.job import TextJob
+    from lingraft.jobs.data import TextJob
 
     settings = load_recipe(recipe)
     warn_of_unknown_codes([language])
@@ -84,14 +84,14 @@ def text(
 
 def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:
     """Train one language's SentencePiece tokenizer."""
-    from lingraft.jobs.job import TokenizerJob
+    from lingraft.jobs.data import TokenizerJob
 
     print_artifact(TokenizerJob(recipe=load_recipe(recipe), text=text, out=out).make())
 
 
 def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Pack one language's text into fixed-length blocks of token ids."""
-    from lingraft.jobs.job import BlocksJob
+    from lingraft.jobs.data import BlocksJob
 
     print_artifact(BlocksJob(recipe=load_recipe(recipe), text=text, tokenizer=tokenizer, out=out).make())
 
@@ -102,14 +102,14 @@ def vectors(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOpti
     `lingraft initialise` needs those of the source language where adaptation.initialisation is aligned; it computes
     the new language's itself.
     """
-    from lingraft.jobs.job import VectorsJob
+    from lingraft.jobs.training import VectorsJob
 
     print_artifact(VectorsJob(recipe=load_recipe(recipe), blocks=blocks, tokenizer=tokenizer, out=out).make())
 
 
 def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Train the primary with all its MLM heads in the source language (step 1 of the paper)."""
-    from lingraft.jobs.job import PretrainingJob
+    from lingraft.jobs.training import PretrainingJob
 
     print_artifact(PretrainingJob(recipe=load_recipe(recipe), blocks=blocks, tokenizer=tokenizer, out=out).make())
 
@@ -127,7 +127,7 @@ def mini(
     ] = None,
 ) -> None:
     """Build MINIPOST's mini-model: fresh layers between a primary's bottom and its head (step 1b)."""
-    from lingraft.jobs.job import MiniBuildingJob
+    from lingraft.jobs.training import MiniBuildingJob
 
     settings = load_recipe(recipe)
     wanted = settings if depth is None else settings.over(depth)
@@ -145,7 +145,7 @@ def finetune(
     ] = 1,
 ) -> None:
     """Finetune the body on a task of the recipe in the source language, token embeddings frozen (step 3)."""
-    from lingraft.jobs.job import FinetuningJob
+    from lingraft.jobs.training import FinetuningJob
 
     settings = load_recipe(recipe)
     name = settings.task(task).name
@@ -161,7 +161,7 @@ def evaluate_source(
     task: TasksOption = None,
 ) -> None:
     """Judge the primary and its tasks on the source language's test split."""
-    from lingraft.jobs.job import SourceEvaluationJob
+    from lingraft.jobs.evaluation import SourceEvaluationJob
 
     job = SourceEvaluationJob(
         recipe=load_recipe(recipe), primary=primary, tasks=tuple(task or ()), text=text, blocks=blocks, out=out

@@ -6,13 +6,10 @@ A score that cannot be measured is recorded as missing, with its reason; the oth
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import torch
-from torch import Tensor
 from typing_extensions import override
 
 from lingraft.artifacts.artifact import Artifact
@@ -20,132 +17,42 @@ from lingraft.artifacts.failures import (
     EXPECTED_ERRORS,
     InputFailedError,
     explain_device_errors,
-    failure_reason,
     format_error,
     require_inputs_made,
 )
 from lingraft.artifacts.manifest import Kind
-from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, FinetuningRun, PlannedPrimary
+from lingraft.comparison.finetuned_models import FinetunedModels
+from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm
 from lingraft.comparison.records import EvalResult, eval_item, save_eval_result
+from lingraft.comparison.scorers import (
+    Scorer,
+    ScoreWithBaseline,
+    alignment_scorer,
+    masked_in_source,
+    masked_scorer,
+    task_in_source,
+    task_scorer,
+)
 from lingraft.config.recipe import Recipe
-from lingraft.config.tasks import Task
 from lingraft.data.bilingual_dictionary import judged_hashes
-from lingraft.data.blocks import load_blocks, open_split
+from lingraft.data.blocks import load_blocks
 from lingraft.data.text import load_text
-from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
-from lingraft.jobs.job import CHECKPOINTS, EMBEDDINGS, Job, LanguageDirs
-from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
+from lingraft.jobs.data import LanguageDirs
+from lingraft.jobs.job import Job
+from lingraft.jobs.training import CHECKPOINTS, EMBEDDINGS
+from lingraft.model.loading import load_embeddings
 from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.stages.alignment_probe import (
-    FEWEST_PAIRS,
     PART,
-    AlignmentProbe,
-    Reference,
-    held_out_lines,
-    probe_of,
-    probe_of_lines,
     reference_tensors,
 )
-from lingraft.stages.evaluate import load_tasks, masked_test_blocks
 from lingraft.stages.results import SeedScores
-from lingraft.stages.task_tests import TaskInputs, task_test
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.training import masked_lm, precision
+from lingraft.training import precision
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 
 Found = TypeVar("Found")
-
-
-class ScoreWithBaseline(NamedTuple):
-    """Score of a language's embeddings, and of the best trivial answer to the same examples."""
-
-    scores: SeedScores
-    """Share by finetuning seed; for masked tokens and alignment, which need no finetuning, by pretraining seed."""
-    baseline: float
-    items: dict[int, ItemCounts]
-    """Counts that the scores are made of, by the same seeds."""
-
-
-Scorer = Callable[[Embeddings], ScoreWithBaseline]
-"""A function that swaps in a language's embeddings and returns their score; it reads its examples once."""
-
-
-@dataclass(frozen=True)
-class FinetunedModels:
-    """Folders of a primary and of the models finetuned from it."""
-
-    planned: PlannedPrimary
-    primary: Path
-    tasks: Path
-    """Folder that has a folder for every finetuning, named by its key."""
-    only: str | None = None
-    """Name of the one task to evaluate on; None for all tasks and for masked tokens."""
-
-    def restricted_to(self, task: str) -> Self:
-        """Return these models restricted to one task, to masked tokens or to alignment."""
-        return replace(self, only=task)
-
-    @property
-    def only_in_words(self) -> str:
-        """Name of the one task, for titles; empty for all tasks."""
-        return f" on {self.only!r}" if self.only else ""
-
-    @property
-    def layers(self) -> int:
-        """Number of layers of the whole primary."""
-        return self.planned.layers
-
-    def includes(self, task: str) -> bool:
-        """Return whether the models are to be evaluated on a task."""
-        return self.only in (None, task)
-
-    @property
-    def finetunings(self) -> list[FinetuningRun]:
-        """Finetunings of the included tasks."""
-        return [one for one in self.planned.finetunings if self.includes(one.task)]
-
-    def tasks_in(self, language: str) -> list[Task]:
-        """Return the included tasks that have examples in a language."""
-        return [task for task in self.planned.recipe.tasks if self.includes(task.name) and task.covers(language)]
-
-    def output_dir(self, folder: Path) -> Path:
-        """Return the folder for results, within a folder: one of its own for a single task."""
-        return folder / self.only if self.only else folder
-
-    def load(self) -> Primary:
-        """Load the primary.
-
-        Raises:
-            RecipeError: it has not the shape that is planned.
-            ArtifactError: it is damaged.
-        """
-        return load_primary(self.primary, self.planned.recipe.primary_shape)
-
-    def available_folders(self, task: str, layers: int) -> list[Path]:
-        """Return the folders of a task's finetunings that succeeded, one a seed.
-
-        Raises:
-            InputFailedError: none was.
-        """
-        wanted = [one for one in self.finetunings if (one.task, one.layers) == (task, layers)]
-        reasons = [self._missing_reason(one) for one in wanted]
-        if all(reasons):
-            raise InputFailedError(str(reasons[0]))
-        return [one.path_in(self.tasks) for one, reason in zip(wanted, reasons, strict=True) if reason is None]
-
-    def lost(self) -> tuple[str, ...]:
-        """Return the reasons of missing finetunings."""
-        return tuple(reason for one in self.finetunings if (reason := self._missing_reason(one)))
-
-    def inputs(self) -> dict[str, Path]:
-        """Return all folders by name."""
-        finetuned = {f"finetuning {one.key}": one.path_in(self.tasks) for one in self.finetunings}
-        return {"primary": self.primary, **finetuned}
-
-    def _missing_reason(self, wanted: FinetuningRun) -> str | None:
-        folder = wanted.path_in(self.tasks)
-        return failure_reason(folder) or (None if folder.is_dir() else f"the finetuning {wanted.key} is not there")
 
 
 def evaluate_language(
@@ -177,10 +84,10 @@ def evaluate_language(
     inputs = (*target, *([reference] if reference else ()), models.primary, curve / EMBEDDINGS)
     scorers: dict[str, Callable[[], Scorer]] = {}
     if models.includes(MASKED):
-        scorers[MASKED] = partial(_masked_scorer, models, target, language)
+        scorers[MASKED] = partial(masked_scorer, models, target, language)
     if reference and models.only == ALIGNMENT:
         scorers[ALIGNMENT] = partial(
-            _alignment_scorer,
+            alignment_scorer,
             recipe=arm.recipe,
             models=models,
             reference=reference,
@@ -189,7 +96,7 @@ def evaluate_language(
         )
     for task in models.tasks_in(language):
         scorers[task.name] = partial(
-            _task_scorer, task=task, models=models, layers=models.layers, dirs=target, language=language
+            task_scorer, task=task, models=models, layers=models.layers, dirs=target, language=language
         )
     cells = []
     baselines: dict[str, float] = {}
@@ -233,9 +140,9 @@ def evaluate_source(models: FinetunedModels, source: LanguageDirs) -> EvalResult
     for layers in planned.task_layers:
         scores: dict[str, Callable[[], SeedScores]] = {}
         if models.includes(MASKED):
-            scores[MASKED] = partial(_masked_in_source, models, source, layers)
+            scores[MASKED] = partial(masked_in_source, models, source, layers)
         for task in models.tasks_in(language):
-            scores[task.name] = partial(_task_in_source, task, models, layers, source)
+            scores[task.name] = partial(task_in_source, task, models, layers, source)
         for name, score in scores.items():
             title = f"judging of {name!r} in {language!r}: {planned.title}, {layers} layers"
             with _evaluation_precision(recipe):
@@ -426,110 +333,6 @@ def _score_checkpoints(begin: Callable[[], Scorer], checkpoints: Path, only_ends
         cost = learned.manifest.cost
         points.append(CurvePoint(step=cost.steps, flops=cost.flops, elapsed_s=cost.elapsed_s, scores=last.scores))
     return _Curve((*points,), last)
-
-
-def _masked_scorer(models: FinetunedModels, target: LanguageDirs, language: str) -> Scorer:
-    """Return a scorer for the share of masked tokens that the primary predicts, always at a rate of 15%; the trivial
-    answer is the most frequent piece.
-    """
-    tokenizer = Tokenizer.load(target.tokenizer, language)
-    recipe = models.planned.recipe
-    blocks_NT = masked_test_blocks(recipe, load_blocks(target.blocks, tokenizer, recipe.encoder.block_tokens))
-    baseline = _most_frequent_share(blocks_NT, [*tokenizer.special])
-    primary = models.load()
-
-    def score(learned: Embeddings) -> ScoreWithBaseline:
-        primary.swap_in(learned)
-        return _scored({models.planned.seed: _masked_counts(primary, blocks_NT, models.layers)}, baseline)
-
-    return score
-
-
-def _masked_counts(primary: Primary, blocks_NT: Tensor, layers: int) -> ItemCounts:
-    return masked_lm.accuracy_counts(primary.encoder.to(precision.device()), blocks_NT, (layers,))[layers]
-
-
-def _scored(items: dict[int, ItemCounts], baseline: float) -> ScoreWithBaseline:
-    return ScoreWithBaseline(SeedScores(by_seed={seed: one.score for seed, one in items.items()}), baseline, items)
-
-
-def _most_frequent_share(blocks_NT: Tensor, special: Sequence[int]) -> float:
-    counts_V = torch.bincount(blocks_NT.flatten().long(), minlength=max(special) + 1)
-    counts_V[special] = 0
-    return float(counts_V.max() / counts_V.sum())
-
-
-def _alignment_scorer(
-    recipe: Recipe, models: FinetunedModels, reference: Path, target: LanguageDirs, language: str
-) -> Scorer:
-    """Return a scorer for the share of counterparts found in the other language, both ways, by states of the top layer;
-    the trivial answer is a guess.
-    """
-    primary = models.load()
-    tokenizer = Tokenizer.load(target.tokenizer, language)
-    top = models.layers
-    lines = held_out_lines(recipe, language, "test") if language in recipe.alignment.judged else []
-    if lines:
-        probe: AlignmentProbe | None = probe_of_lines(primary, lines, tokenizer, (top,))
-    else:
-        evaluated = Artifact.load(reference, Kind.EVALUATION)
-        blocks = load_blocks(target.blocks, tokenizer, recipe.encoder.block_tokens)
-        probe = probe_of(
-            reference=Reference(evaluated.tensors(PART), evaluated.manifest.fingerprint_of(PART)),
-            split="test",
-            source=primary.tokenizer,
-            pieces=tokenizer,
-            text=load_text(target.text, language),
-            blocks=open_split(blocks, "test"),
-        )
-    if probe is None:
-        raise ArtifactError(
-            f"alignment of {language!r} cannot be measured: its text and the source's have fewer than {FEWEST_PAIRS} "
-            "parallel paragraphs or shared pieces in the test split. Give more text."
-        )
-    pairs = probe
-
-    def score(learned: Embeddings) -> ScoreWithBaseline:
-        primary.swap_in(learned)
-        return _scored({models.planned.seed: pairs.measure(primary.encoder, (top,))[top].tally}, 1 / pairs.pairs)
-
-    return score
-
-
-def _task_scorer(
-    task: Task, models: FinetunedModels, layers: int, dirs: LanguageDirs, language: str
-) -> Callable[[Embeddings | Primary], ScoreWithBaseline]:
-    """Return a scorer for a finetuned task's test examples in a language: its official metric, with each seed."""
-    text = load_text(dirs.text, language) if task.reads_text else None
-    tokenizer = Tokenizer.load(dirs.tokenizer, language)
-    [finetuned] = load_tasks(models.available_folders(task.name, layers)).values()
-    test = task_test(TaskInputs(task, finetuned, text, tokenizer, models.load()))
-    if test is None:
-        raise ArtifactError(
-            f"task {task.name!r} looks for paragraphs among those that the evaluation of the source keeps, which a "
-            "comparison of systems does not make. Give it test examples of another kind."
-        )
-
-    def score(embeddings: Embeddings | Primary) -> ScoreWithBaseline:
-        judged = {}
-        for model in finetuned:
-            model.swap_in(embeddings)
-            judged[model.seed] = test.judge(model)
-        return _scored({seed: one.tally for seed, one in judged.items()}, judged[finetuned[0].seed].baseline)
-
-    return score
-
-
-def _masked_in_source(models: FinetunedModels, source: LanguageDirs, layers: int) -> SeedScores:
-    primary, recipe = models.load(), models.planned.recipe
-    blocks = load_blocks(source.blocks, primary.tokenizer, recipe.encoder.block_tokens)
-    counts = _masked_counts(primary, masked_test_blocks(recipe, blocks), layers)
-    return SeedScores(by_seed={models.planned.seed: counts.score})
-
-
-def _task_in_source(task: Task, models: FinetunedModels, layers: int, source: LanguageDirs) -> SeedScores:
-    score = _task_scorer(task, models, layers, source, models.planned.recipe.source)
-    return score(models.load()).scores
 
 
 def _text_bytes_or_none(models: FinetunedModels, dirs: LanguageDirs, language: str) -> int | None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from lingraft.comparison.plan import Arm, FinetuningRun, PlannedPrimary, plan_comparison
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import AdaptationJob, FinetuningJob, InitialisationJob, Job, MiniBuildingJob, PretrainingJob
+from lingraft.jobs.job import Job
+from lingraft.jobs.training import AdaptationJob, FinetuningJob, InitialisationJob, MiniBuildingJob, PretrainingJob
 
 
 def planned_primary(recipe: str, name: str) -> PlannedPrimary:

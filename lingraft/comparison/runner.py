@@ -21,14 +21,17 @@ from lingraft.artifacts.files import explain_write_errors, write_text
 from lingraft.artifacts.locks import folder_lock
 from lingraft.artifacts.manifest import Kind
 from lingraft.comparison import jobs
-from lingraft.comparison.evaluate import ArmEvaluation, FinetunedModels, PrimaryEvaluation, ReferenceJob
+from lingraft.comparison.evaluate import ArmEvaluation, PrimaryEvaluation, ReferenceJob
+from lingraft.comparison.finetuned_models import FinetunedModels
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, PlannedPrimary, plan_comparison
 from lingraft.comparison.records import EvalResult, MissingCells, count_missing, load_eval_result, merge_records
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.console import say
 from lingraft.errors import ArtifactError, InUseError
-from lingraft.jobs.job import Job, LanguageDirs, VectorsJob, language_jobs
+from lingraft.jobs.data import LanguageDirs, language_jobs
+from lingraft.jobs.job import Job
+from lingraft.jobs.training import VectorsJob
 from lingraft.reports.paper import report as paper_report
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.reports.paper.report import MARKDOWN_FILE

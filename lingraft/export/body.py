@@ -59,7 +59,7 @@ def _add_post_norm_layers(
     for number, layer in enumerate(encoder.layers):
         assert isinstance(layer, Layer)
         last = number == len(encoder.layers) - 1
-        writer = _LayerWriter(graph, layer, encoder.shape.family.activation, f"layers.{number}", precision)
+        writer = _PostNormLayerWriter(graph, layer, encoder.shape.family.activation, f"layers.{number}", precision)
         hidden_BTD = writer.write(hidden_BTD, mask_BT, first_only and last)
     return hidden_BTD
 
@@ -83,7 +83,7 @@ def _add_embedding(graph: Graph, encoder: Encoder, inputs: BodyInputs) -> onnx_i
     return graph.fused("SkipLayerNormalization", inputs.embedded_BTD, added, scale, shift, None, epsilon=norm.eps)
 
 
-class _LayerWriter:
+class _PostNormLayerWriter:
     def __init__(self, graph: Graph, layer: Layer, activation: Activation, name: str, precision: Precision) -> None:
         self._graph = graph
         self._layer = layer

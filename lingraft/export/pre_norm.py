@@ -50,7 +50,7 @@ def add_pre_norm_layers(
     for number, layer in enumerate(encoder.layers):
         assert isinstance(layer, PreNormLayer)
         attention = nearby if number % settings.global_every else everywhere
-        writer = _LayerWriter(graph, layer, shape, f"layers.{number}", precision)
+        writer = _PreNormLayerWriter(graph, layer, shape, f"layers.{number}", precision)
         last = number == shape.layers - 1
         hidden_BTD = writer.write(hidden_BTD, mask_BT, attention, first_only and last)
     return hidden_BTD
@@ -82,7 +82,7 @@ def _hidden(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).min / 2
 
 
-class _LayerWriter:
+class _PreNormLayerWriter:
     def __init__(self, graph: Graph, layer: PreNormLayer, shape: EncoderShape, name: str, precision: Precision) -> None:
         self._graph = graph
         self._layer = layer

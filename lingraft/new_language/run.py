@@ -23,14 +23,9 @@ from lingraft.data.splits import SplitName
 from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train_tokenizer
 from lingraft.errors import RecipeError
 from lingraft.huggingface import require_transformers
-from lingraft.jobs.job import (
-    AdaptationJob,
-    BlocksJob,
-    InitialisationJob,
-    LanguageEvaluationJob,
-    TextJob,
-    TokenizerJob,
-)
+from lingraft.jobs.data import BlocksJob, TextJob, TokenizerJob
+from lingraft.jobs.evaluation import LanguageEvaluationJob
+from lingraft.jobs.training import AdaptationJob, InitialisationJob
 from lingraft.model.loading import load_mini, load_primary
 from lingraft.new_language.exports import CHECKPOINT, Exports
 from lingraft.new_language.recipe import Basis, LanguageRecipe, Wanted, shown

@@ -6,7 +6,7 @@ from pathlib import Path
 from lingraft.artifacts.artifact import Artifact
 from lingraft.config.recipe import Recipe
 from lingraft.errors import RecipeError
-from lingraft.jobs.job import MiniBuildingJob
+from lingraft.jobs.training import MiniBuildingJob
 
 
 @dataclass(frozen=True)

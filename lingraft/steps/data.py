@@ -8,7 +8,7 @@ from lingraft.artifacts.failures import format_error
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
-from lingraft.jobs.job import TextJob
+from lingraft.jobs.data import TextJob
 from lingraft.tracking.promotion.renewal import require_droppable
 
 

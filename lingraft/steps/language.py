@@ -25,7 +25,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import PRIMARY
 from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
-from lingraft.jobs.job import LanguageEvaluationJob
+from lingraft.jobs.evaluation import LanguageEvaluationJob
 from lingraft.jobs.launchable import Input, InputList, Launchable, Output
 from lingraft.reports.run.records import GateVerdict, RunRecords, TrackedRuns
 from lingraft.stages.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot

@@ -10,7 +10,8 @@ from lingraft.artifacts.failures import record_failure
 from lingraft.artifacts.files import atomic_folder
 from lingraft.comparison.plan import plan_comparison
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import Job, LanguageDirs, language_jobs
+from lingraft.jobs.data import LanguageDirs, language_jobs
+from lingraft.jobs.job import Job
 from lingraft.jobs.launchable import Input, InputList, Launchable, Output
 from lingraft.steps.run_job import Scores, run_job
 
@@ -73,7 +74,8 @@ def prepare_language(given: LanguagePreparation, run: Path) -> None:
 
 def judge_source(given: SourceJudging, run: Path) -> Scores:
     """Gather a primary's finetuned models in one folder, and evaluate them in the source language."""
-    from lingraft.comparison.evaluate import FinetunedModels, PrimaryEvaluation
+    from lingraft.comparison.evaluate import PrimaryEvaluation
+    from lingraft.comparison.finetuned_models import FinetunedModels
 
     gather(given.finetuned, given.tasks)
     planned = plan_comparison(given.recipe).primary(given.name)
@@ -89,7 +91,8 @@ def judge_source(given: SourceJudging, run: Path) -> Scores:
 
 def judge_language(given: LanguageJudging, run: Path) -> Scores:
     """Evaluate every checkpoint of a language in one arm, and return the final scores."""
-    from lingraft.comparison.evaluate import ArmEvaluation, FinetunedModels
+    from lingraft.comparison.evaluate import ArmEvaluation
+    from lingraft.comparison.finetuned_models import FinetunedModels
 
     comparison = plan_comparison(given.recipe)
     arm = comparison.arm(given.arm)

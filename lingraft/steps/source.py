@@ -10,7 +10,7 @@ from lingraft.artifacts.names import SEED, mini_name, primary_name, task_name
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.data.languages import language_name, name_and_tag, quoted
-from lingraft.jobs.job import SourceDirs, SourceEvaluationJob
+from lingraft.jobs.evaluation import SourceDirs, SourceEvaluationJob
 from lingraft.stages.results import SourceResult, load_source
 from lingraft.steps.run_job import (
     Scores,

@@ -4,9 +4,18 @@ from collections.abc import Callable
 from typing import Any
 
 from lingraft.errors import LingraftError
-from lingraft.jobs import job
+from lingraft.jobs.data import BlocksJob, TextJob, TokenizerJob
+from lingraft.jobs.evaluation import SourceEvaluationJob
 from lingraft.jobs.job import Job
 from lingraft.jobs.launchable import Launchable
+from lingraft.jobs.training import (
+    AdaptationJob,
+    FinetuningJob,
+    InitialisationJob,
+    MiniBuildingJob,
+    PretrainingJob,
+    VectorsJob,
+)
 from lingraft.steps import data, language, paper, search, source
 from lingraft.steps.launch.calls import Call
 from lingraft.steps.run_job import run_job
@@ -14,16 +23,16 @@ from lingraft.steps.run_job import run_job
 StepFunction = Callable[[Any, Any], Any]
 """A function of a launchable and the file with the id of the tracking run; it returns the numbers to show."""
 STEPS: dict[type[Launchable], StepFunction] = {
-    job.TextJob: data.prepare_text,
-    job.TokenizerJob: run_job,
-    job.BlocksJob: run_job,
-    job.VectorsJob: run_job,
-    job.PretrainingJob: run_job,
-    job.MiniBuildingJob: run_job,
-    job.FinetuningJob: run_job,
-    job.InitialisationJob: run_job,
-    job.AdaptationJob: run_job,
-    job.SourceEvaluationJob: source.evaluate_source,
+    TextJob: data.prepare_text,
+    TokenizerJob: run_job,
+    BlocksJob: run_job,
+    VectorsJob: run_job,
+    PretrainingJob: run_job,
+    MiniBuildingJob: run_job,
+    FinetuningJob: run_job,
+    InitialisationJob: run_job,
+    AdaptationJob: run_job,
+    SourceEvaluationJob: source.evaluate_source,
     language.DepthChoice: language.choose_depths,
     language.EvaluateLanguage: language.evaluate_language,
     language.LanguageRegistration: language.register_language,

@@ -10,7 +10,7 @@ from benchmarks import demo_compare
 from benchmarks.demo_compare import SOURCE_HALF, TARGET_HALF, Demo, half_of, half_vectors
 from lingraft.data.text import load_split, load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.jobs.job import LanguageDirs
+from lingraft.jobs.data import LanguageDirs
 from lingraft.model.initialisation import aligned_rows, vector_alignment
 from lingraft.model.initialisation.aligned_rows import AlignedRows
 from tests.workshop import Workshop

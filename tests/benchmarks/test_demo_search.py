@@ -19,7 +19,7 @@ from lingraft.data.documents import Document
 from lingraft.data.text import load_split, load_text
 from lingraft.errors import LingraftError
 from lingraft.huggingface.export import export_hf
-from lingraft.jobs.job import LanguageDirs
+from lingraft.jobs.data import LanguageDirs
 from lingraft.model.loading import load_embeddings
 from lingraft.stages.task_tests import TaskInputs, task_test
 from lingraft.tasks.ranking import Answers

@@ -16,11 +16,12 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.cache import ProvenanceMismatchError
 from lingraft.artifacts.manifest import Kind
 from lingraft.comparison import runner as comparison
-from lingraft.comparison.evaluate import FinetunedModels, ReferenceJob, evaluate_language, evaluate_source
+from lingraft.comparison.evaluate import ReferenceJob, evaluate_language, evaluate_source
+from lingraft.comparison.finetuned_models import FinetunedModels
 from lingraft.comparison.plan import ALIGNMENT, plan_comparison
 from lingraft.comparison.records import eval_item, load_eval_result
 from lingraft.data.blocks import open_split
-from lingraft.jobs.job import LanguageDirs
+from lingraft.jobs.data import LanguageDirs
 from lingraft.reports.paper.records import PaperRecords
 from lingraft.reports.paper.report import MARKDOWN_FILE, PAGE_FILE
 from lingraft.stages import adapt, build_mini, finetune, pretrain

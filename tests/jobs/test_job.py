@@ -11,7 +11,10 @@ from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.translations import Alignment
 from lingraft.data.bilingual_dictionary import translation_hashes
-from lingraft.jobs.job import InitialisationJob, Job, LanguageEvaluationJob, SourceEvaluationJob, TextJob, VectorsJob
+from lingraft.jobs.data import TextJob
+from lingraft.jobs.evaluation import LanguageEvaluationJob, SourceEvaluationJob
+from lingraft.jobs.job import Job
+from lingraft.jobs.training import InitialisationJob, VectorsJob
 from lingraft.model.loading import load_embeddings
 from tests import dictionaries
 from tests.workshop import TINY, Workshop, changed, same_tensors

@@ -10,7 +10,8 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import ArtifactError
-from lingraft.jobs.job import FinetuningJob, Job, PretrainingJob
+from lingraft.jobs.job import Job
+from lingraft.jobs.training import FinetuningJob, PretrainingJob
 from lingraft.signals import Interruption
 from lingraft.stages import pretrain as pretrain_stage
 from lingraft.training.schedule import TrainingMetrics

@@ -11,7 +11,8 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.cli import app
 from lingraft.config.initialisation import Initialisation
 from lingraft.errors import ArtifactError, RecipeError
-from lingraft.jobs.job import SourceEvaluationJob, VectorsJob
+from lingraft.jobs.evaluation import SourceEvaluationJob
+from lingraft.jobs.training import VectorsJob
 from lingraft.model.loading import load_embeddings
 from lingraft.steps import data, source
 from lingraft.steps.run_job import run_job

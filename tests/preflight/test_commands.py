@@ -10,7 +10,7 @@ import pytest
 from lingraft.cli import main
 from lingraft.comparison import runner
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import TextJob
+from lingraft.jobs.data import TextJob
 from lingraft.preflight import NotReadyError
 from lingraft.steps import data
 from pipelines import local

@@ -14,7 +14,7 @@ from lingraft.data.blocks import open_split
 from lingraft.data.parallel_text import Pair, is_held_out
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError
-from lingraft.jobs.job import AdaptationJob
+from lingraft.jobs.training import AdaptationJob
 from lingraft.model.encoder import mini_model
 from lingraft.model.flops import step_flops
 from lingraft.model.loading import Embeddings, load_embeddings, load_primary

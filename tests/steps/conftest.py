@@ -10,7 +10,8 @@ import pytest
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
-from lingraft.jobs.job import AdaptationJob, SourceEvaluationJob
+from lingraft.jobs.evaluation import SourceEvaluationJob
+from lingraft.jobs.training import AdaptationJob
 from lingraft.steps import data, language, source
 from lingraft.steps.run_job import Scores, ScoresAndConfusion, run_job
 from tests.fixtures import once

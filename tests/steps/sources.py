@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import MiniBuildingJob, SourceEvaluationJob
+from lingraft.jobs.evaluation import SourceEvaluationJob
+from lingraft.jobs.training import MiniBuildingJob
 from lingraft.steps import data, source
 from lingraft.steps.run_job import run_job
 from tests.workshop import Workshop

@@ -9,7 +9,7 @@ from lingraft.artifacts.names import primary_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.training import MiniBuilding
-from lingraft.jobs.job import InitialisationJob
+from lingraft.jobs.training import InitialisationJob
 from lingraft.stages import pretrain
 from lingraft.stages.results import SearchResult, load_search
 from lingraft.steps import data, search

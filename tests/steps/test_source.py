@@ -16,7 +16,8 @@ from lingraft.config.systems import System
 from lingraft.config.tasks import finetuning_ids
 from lingraft.config.training import MiniBuilding
 from lingraft.errors import NotRegisteredError, RecipeError
-from lingraft.jobs.job import AdaptationJob, FinetuningJob, SourceEvaluationJob, VectorsJob
+from lingraft.jobs.evaluation import SourceEvaluationJob
+from lingraft.jobs.training import AdaptationJob, FinetuningJob, VectorsJob
 from lingraft.model.loading import load_mini
 from lingraft.stages import pretrain
 from lingraft.stages.results import load_language

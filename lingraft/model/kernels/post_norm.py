@@ -49,7 +49,7 @@ class PostNormWeights(NamedTuple):
         return SelfAttentionWeights(self.qkv_OI, self.qkv_O, self.attention_out_OI, self.attention_out_O)
 
 
-class _Saved(NamedTuple):
+class _SavedPostNorm(NamedTuple):
     """Tensors that the backward pass reads; those that only gradients of weights need are absent in a frozen layer."""
 
     keep_mixed_ND: Tensor | None
@@ -71,7 +71,7 @@ def _forward(
     hidden_BTD: Tensor,
     weights: PostNormWeights,
     number_format: torch.dtype,
-) -> tuple[Tensor, SavedAttention, _Saved]:
+) -> tuple[Tensor, SavedAttention, _SavedPostNorm]:
     hidden_ND = hidden_BTD.flatten(0, 1)
     mixed_ND, of_attention = self_attention(
         hidden_ND.to(number_format), hidden_BTD.shape[1], weights.of_attention, attention
@@ -89,7 +89,7 @@ def _forward(
     out_ND, second_mean_N1, second_rstd_N1 = norm(
         second_ND, weights.output_norm_scale_D, weights.output_norm_shift_D, settings.eps
     )
-    saved = _Saved(
+    saved = _SavedPostNorm(
         keep_mixed_ND=keep_mixed_ND,
         first_ND=first_ND,
         first_mean_N1=first_mean_N1,
@@ -111,7 +111,7 @@ def _backward(
     attention: AttentionSettings,
     above_BTD: Tensor,
     of_attention: SavedAttention,
-    saved: _Saved,
+    saved: _SavedPostNorm,
     weights: PostNormWeights,
     wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
@@ -146,7 +146,7 @@ def _backward(
 
 POST_NORM = LayerKernel(
     weights=PostNormWeights,
-    saved=_Saved,
+    saved=_SavedPostNorm,
     of_weights=("between_ND", "activated_NF"),
     forward=_forward,
     backward=_backward,

@@ -50,7 +50,7 @@ class PreNormWeights(NamedTuple):
         return SelfAttentionWeights(self.qkv_OI, self.qkv_O, self.attention_out_OI, self.attention_out_O)
 
 
-class _Saved(NamedTuple):
+class _SavedPreNorm(NamedTuple):
     """Tensors that the backward pass reads; those that only gradients of weights need are absent in a frozen layer.
 
     In a layer without a first norm, what such a norm would have saved is absent as well.
@@ -75,7 +75,7 @@ def _forward(
     hidden_BTD: Tensor,
     weights: PreNormWeights,
     number_format: torch.dtype,
-) -> tuple[Tensor, SavedAttention, _Saved]:
+) -> tuple[Tensor, SavedAttention, _SavedPreNorm]:
     hidden_ND = hidden_BTD.flatten(0, 1)
     entering_ND, mean_N1, rstd_N1 = hidden_ND, None, None
     if weights.attention_norm_scale_D is not None:
@@ -96,7 +96,7 @@ def _forward(
     activated_NF = settings.activation.forward(entered_NF)
     gated_NF, keep_gated_NF = dropout(activated_NF * gate_NF, settings.drop)
     out_ND = between_ND + product(gated_NF, weights.down_OI, weights.down_O)
-    saved = _Saved(
+    saved = _SavedPreNorm(
         hidden_ND=None if mean_N1 is None else hidden_ND,
         mean_N1=mean_N1,
         rstd_N1=rstd_N1,
@@ -118,7 +118,7 @@ def _backward(
     attention: AttentionSettings,
     above_BTD: Tensor,
     of_attention: SavedAttention,
-    saved: _Saved,
+    saved: _SavedPreNorm,
     weights: PreNormWeights,
     wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
@@ -156,7 +156,7 @@ def _backward(
 
 
 def _gated_backward(
-    settings: LayerSettings, above_ND: Tensor, saved: _Saved, weights: PreNormWeights, trained: tuple[bool, ...]
+    settings: LayerSettings, above_ND: Tensor, saved: _SavedPreNorm, weights: PreNormWeights, trained: tuple[bool, ...]
 ) -> tuple[Tensor, tuple[Tensor | None, ...]]:
     """Gradients of what `up` found (N, 2F), and of `down`'s matrix and bias."""
     entered_NF, gate_NF = saved.up_N2F.chunk(2, dim=-1)
@@ -177,5 +177,5 @@ def _gated_backward(
 
 
 PRE_NORM = LayerKernel(
-    weights=PreNormWeights, saved=_Saved, of_weights=("narrow_ND",), forward=_forward, backward=_backward
+    weights=PreNormWeights, saved=_SavedPreNorm, of_weights=("narrow_ND",), forward=_forward, backward=_backward
 )

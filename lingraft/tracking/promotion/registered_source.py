@@ -11,7 +11,7 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import SEED, mini_name, primary_name, primary_of, task_folders, task_name
 from lingraft.config.recipe import Recipe
 from lingraft.errors import NotRegisteredError
-from lingraft.jobs.job import SOURCE_RECIPE, SourceDirs
+from lingraft.jobs.evaluation import SOURCE_RECIPE, SourceDirs
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
 from lingraft.tracking.runs import RECIPE_FILE

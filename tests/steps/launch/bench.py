@@ -14,7 +14,7 @@ import pytest
 from lingraft.artifacts import sync
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import PretrainingJob
+from lingraft.jobs.training import PretrainingJob
 from lingraft.signals import Interruption, interruptible
 from lingraft.steps import data
 from lingraft.steps.launch import launcher

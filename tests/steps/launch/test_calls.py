@@ -6,8 +6,8 @@ import pydantic
 import pytest
 
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import AdaptationJob
 from lingraft.jobs.launchable import Role
+from lingraft.jobs.training import AdaptationJob
 from lingraft.steps import table
 from lingraft.steps.launch.calls import AttemptResult, Call, StepAnswer, out_of_memory
 from tests.workshop import TINY

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from lingraft.cli import app
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import TokenizerJob
+from lingraft.jobs.data import TokenizerJob
 from lingraft.steps.launch.calls import StepAnswer
 from lingraft.steps.launch.handover import Handover, prune_launched
 from tests.workshop import TINY

@@ -16,7 +16,8 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import InputFailedError, failure_reason, write_failure
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import PretrainingJob, TokenizerJob
+from lingraft.jobs.data import TokenizerJob
+from lingraft.jobs.training import PretrainingJob
 from lingraft.signals import Interruption
 from lingraft.steps import data
 from lingraft.steps.launch import child, launcher

@@ -15,7 +15,7 @@ from components.step import step
 from lingraft import ranks
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.errors import RecipeError, TrainingError
-from lingraft.jobs.job import PretrainingJob
+from lingraft.jobs.training import PretrainingJob
 from lingraft.signals import EXIT_CODES, Interruption, interruptible
 from lingraft.stages import pretrain
 from lingraft.steps import data
