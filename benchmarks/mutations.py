@@ -342,6 +342,20 @@ MUTATIONS = (
         ("training/test_loop_endings.py", "training/test_loop.py"),
     ),
     Mutation(
+        "a look at the dev score leaves dropout off",
+        "lingraft/training/masked_lm.py",
+        "        trained.train()\n",
+        "        pass\n",
+        ("training/test_stage_output.py",),
+    ),
+    Mutation(
+        "a look at a task's dev score leaves dropout off",
+        "lingraft/stages/finetune.py",
+        "        net.train()\n",
+        "        pass\n",
+        ("stages/test_stages.py",),
+    ),
+    Mutation(
         "blocks of another tokenizer are taken",
         "lingraft/data/blocks.py",
         "    if made_with != tokenizer.hash:\n",
@@ -359,7 +373,7 @@ MUTATIONS = (
         "a task's scores are of the initial embeddings",
         "lingraft/stages/evaluate.py",
         "after = evaluate_tasks(tests, lambda model: model.swap_in(learned))",
-        "after = evaluate_tasks(tests, lambda model: swap(model.net.encoder, untrained))",
+        "after = evaluate_tasks(tests, lambda model: (model.swap_in(learned), swap(model.net.encoder, untrained)))",
         ("stages/test_evaluate.py",),
     ),
     Mutation(

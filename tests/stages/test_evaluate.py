@@ -126,6 +126,19 @@ def test_as_initialised_means_a_freshly_initialised_table(workshop: Workshop, ge
         assert initial.by_seed[seed] == task.kind.judge(task.net, data, "de").score
 
 
+def test_a_task_is_judged_with_the_embeddings_as_learned(workshop: Workshop, german: LanguageResult) -> None:
+    learned = load_embeddings(workshop.embeddings["de"])
+    documents = documents_as_examples(load_split(Artifact.load(workshop.texts["de"], Kind.TEXT), "test"))
+    found = {}
+    for seed, folder in workshop.tasks.items():
+        task = load_task(folder)
+        task.swap_in(learned)
+        data = task.kind.prepare(documents, task.labels, learned.tokenizer, task.shape)
+        found[seed] = task.kind.judge(task.net, data, "de").score
+    assert topic(german).score.by_seed == found
+    assert topic(german).initial != topic(german).score
+
+
 def test_masked_scores_of_mini_model_and_primary_are_not_confused(workshop: Workshop, tmp_path: Path) -> None:
     turkish = judged(workshop, tmp_path / "out", tasks=False, language="tr").masked
     primary = load_primary(workshop.primary)

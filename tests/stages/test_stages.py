@@ -13,6 +13,7 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.blocks import load_blocks, open_split
+from lingraft.data.text import load_split
 from lingraft.model.encoder import Encoder, Layer, Vocabulary
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.stages import adapt, finetune, pretrain
@@ -22,6 +23,7 @@ from lingraft.stages.vectors import begin_as_static_vectors, vectors_of
 from lingraft.tasks import classification
 from lingraft.tasks.classification import Classifier
 from lingraft.tasks.finetuned import load_task
+from lingraft.tasks.labelled_texts import documents_as_examples
 from lingraft.training import masked_lm, precision
 from lingraft.training import run as runs
 from lingraft.training.run import TrainingRun
@@ -251,6 +253,15 @@ def test_in_finetuning_the_vocabulary_is_bit_for_bit_what_it_was_and_seeds_diffe
     first, second = (Artifact.load(workshop.tasks[seed], Kind.TASK) for seed in (1, 2))
     assert again.fingerprint == first.fingerprint != second.fingerprint
     assert [one.manifest.details["seed"] for one in (first, second)] == [1, 2]
+
+
+def test_a_task_in_training_is_still_in_training_after_a_look_at_its_dev_score(workshop: Workshop) -> None:
+    task, primary = load_task(workshop.tasks[1]), load_primary(workshop.primary)
+    task.swap_in(primary)
+    documents = documents_as_examples(load_split(Artifact.load(workshop.texts["en"], Kind.TEXT), "dev"))
+    dev = task.kind.prepare(documents, task.labels, primary.tokenizer, task.shape)
+    assert finetune._evaluator(task.net.train(), task.kind, dev, "en")() > 0
+    assert all(module.training for module in task.net.modules())
 
 
 def test_a_finetuned_task_says_what_it_knows_and_how_well(workshop: Workshop) -> None:
