@@ -97,7 +97,7 @@ class RunningStep:
     started_s: float
     headline: str = ""
     """Number of the step and of all steps, and about how long all of them will still take."""
-    told: tuple[float, float, float] | None = None
+    last_report: tuple[float, float, float] | None = None
     """Last report of its training: when it came, how many seconds remain, and how many it takes in all."""
 
 
@@ -159,7 +159,7 @@ class TotalProgress:
             total_s: seconds that all of it takes, those before an interruption included.
         """
         with self._lock:
-            step.told = (self._clock(), left_s, total_s)
+            step.last_report = (self._clock(), left_s, total_s)
             self._has_trained = True
             plan = self._plan_of(step.kind)
             if plan.flops and total_s > 0:
@@ -179,7 +179,7 @@ class TotalProgress:
             self.done_earlier += earlier
             if reused:
                 return
-            took_s = step.told[-1] if step.told else self._clock() - step.started_s
+            took_s = step.last_report[-1] if step.last_report else self._clock() - step.started_s
             self._took_s.setdefault(step.kind, []).append(took_s / self.at_once(step.kind))
 
     def left(self) -> str:
@@ -215,9 +215,9 @@ class TotalProgress:
     def _left_of(self, step: RunningStep) -> float | None:
         now_s = self._clock()
         at_once, alone = self.at_once(step.kind), self._alone(step.kind)
-        if step.told:
-            told_at_s, left_s, _ = step.told
-            return max(0.0, left_s - (now_s - told_at_s)) / at_once * alone
+        if step.last_report:
+            reported_at_s, left_s, _ = step.last_report
+            return max(0.0, left_s - (now_s - reported_at_s)) / at_once * alone
         expected_s = self._expected_s(step.kind)
         return None if expected_s is None else max(0.0, expected_s - (now_s - step.started_s) / at_once) * alone
 
@@ -249,7 +249,7 @@ def start_step(kind: str) -> tuple[str, Callable[[bool], None]]:
     """Start a step of the progress that is shown.
 
     Returns:
-        Its headline, empty if none is shown; and what ends it, told whether its result was there already.
+        Its headline, empty if none is shown; and what ends it, called with whether its result was there already.
     """
     total = _SHOWN.get()
     if total is None:

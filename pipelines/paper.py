@@ -25,7 +25,7 @@ class _PrimaryOutputs(NamedTuple):
 
 
 def paper_pipeline(settings: Recipe, file: str = "") -> base_component.BaseComponent:
-    """Every system in every language on every task, with learning curves; what fails is a hole in the tables."""
+    """Every system in every language on every task, with learning curves; tables say what failed and why."""
     comparison = plan_comparison(settings)
     targets = list(settings.targets)
 

@@ -48,9 +48,24 @@ _BLOCK_TOKENS = 512, 128
 def shape_of(tokens: int, family: str = "roberta", tiny: bool = False) -> Shape:
     """Return the shape of a base encoder, or of a tiny one, over blocks of so many tokens."""
     if tiny:
-        return Shape(f"tiny, {family}, 16 tokens", 32, 2, 300, 16, 2, family)
-    blocks = _TOKENS_AT_ONCE // tokens
-    return Shape(f"base, {family}, {tokens} tokens", 768, 12, 50_000, tokens, blocks, family)
+        return Shape(
+            name=f"tiny, {family}, 16 tokens",
+            width=32,
+            attention_heads=2,
+            vocabulary=300,
+            tokens=16,
+            blocks=2,
+            family=family,
+        )
+    return Shape(
+        name=f"base, {family}, {tokens} tokens",
+        width=768,
+        attention_heads=12,
+        vocabulary=50_000,
+        tokens=tokens,
+        blocks=_TOKENS_AT_ONCE // tokens,
+        family=family,
+    )
 
 
 def shapes(tiny: bool) -> list[Shape]:

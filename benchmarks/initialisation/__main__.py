@@ -57,8 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.pop(sync.RESULTS_VARIABLE, None)  # what was made for something else would cost nothing here
     out = given.out.resolve()
     recipe = _recipe(given, out)
-    resources = _resources(recipe, given, out)
-    comparison = compared(recipe, given.starts, given.systems, given.seeds, resources, given.without_curves)
+    comparison = compared(
+        recipe=recipe,
+        starts=given.starts,
+        systems=given.systems,
+        seeds=given.seeds,
+        resources=_resources(recipe, given, out),
+        without_curves=given.without_curves,
+    )
     json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
     picture = markdown.with_suffix(".png")
     sizes = _sizes(comparison, given.lines)

@@ -20,11 +20,12 @@ from lingraft.artifacts.manifest import MANIFEST, Kind, read_manifest
 from lingraft.artifacts.storage import RemotePath
 from lingraft.artifacts.token_ids import Ids, map_ids
 from lingraft.errors import ArtifactError, LingraftError
+from lingraft.retry import backoff
 
 Result = TypeVar("Result")
 
-RETRY_AFTER_S = (0.5, 2.0, 8.0)
-"""Seconds before each retry of a failed fetch; after the last one, the failure is an error."""
+FETCH_ATTEMPTS = 5
+"""Attempts to fetch a file; a failure of the last one is an error."""
 STALL_S = 120.0
 """Seconds without a byte after which a fetch fails."""
 _LOCK_POLL_S = 0.1
@@ -170,19 +171,19 @@ def _read_manifest(place: RemotePath, uri: str) -> bytes:
 
 async def _with_retries(work: Callable[[], Result], what: str) -> Result:
     """Retry work over a network a few times, unless it raises an error of ours."""
-    for pause_s in (*RETRY_AFTER_S, None):
+    for attempt, pause_s in enumerate(backoff(), 1):
         try:
             return work()
         except LingraftError:
             raise
         except Exception as error:  # each storage's client has exceptions of its own, with no common root
-            if pause_s is None:
+            if attempt == FETCH_ATTEMPTS:
                 raise ArtifactError(
-                    f"{what} could not be fetched in {len(RETRY_AFTER_S) + 1} attempts: {error!r}. "
+                    f"{what} could not be fetched in {attempt} attempts: {error!r}. "
                     "Check the address, the network and your rights, and start again."
                 ) from error
         await asyncio.sleep(pause_s)
-    raise AssertionError("the last attempt returns or raises")
+    raise AssertionError("backoff() does not end")
 
 
 def _require_hash(path: Path, expected: str) -> None:

@@ -139,7 +139,7 @@ def _from_results(results: Path, project: str | None, out: Path, given: dict[str
     folders, recorded = SourceDirs.under(out / _SOURCE), out / _SOURCE / SOURCE_RECIPE
     if not recorded.exists():
         announce_registry()
-        _bring(project, out / _SOURCE)
+        _download_source(project, out / _SOURCE)
     own = Recipe.parse(recorded.read_text(encoding="utf-8"), str(recorded))
     return {
         "primary": folders.primary,
@@ -169,10 +169,10 @@ def _use_registry_of(results: Path) -> None:
         )
 
 
-def _bring(project: str | None, out: Path) -> None:
+def _download_source(project: str | None, out: Path) -> None:
     from lingraft.cli.registry import chosen_project
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.promotion.registered_source import bring_source
+    from lingraft.tracking.promotion.registered_source import download_project
 
     with retrying_client() as client:
-        bring_source(client, chosen_project(client, project), out)
+        download_project(client, chosen_project(client, project), out)

@@ -99,7 +99,7 @@ def deploy(
 ) -> None:
     """Serve registered bundles on the cluster that kubectl is set to, and wait until they are ready.
 
-    Pods bring the bundles from the registry, verified, and are ready when every language gives its golden answers.
+    Pods download the bundles from the registry, verify them, and are ready when every language passes its self-test.
     """
     if [bool(models), promote, rollback].count(True) != 1:
         raise DeploymentError("name bundles (models:/NAME/VERSION), or give one of --promote and --rollback.")

@@ -78,14 +78,16 @@ def adapt(
     ] = None,
     shallower_mini: Annotated[
         list[Path] | None,
-        typer.Option(help="MINIPOST's mini-models that a progressive adaptation begins on, once each, rising."),
+        typer.Option(
+            help="A shallower mini-model of MINIPOST for a progressive adaptation; repeat it, the shallowest first."
+        ),
     ] = None,
     initial: InitialOption = None,
 ) -> None:
     """Learn one language's embeddings over the bottom layers, body frozen (step 2).
 
-    With [adaptation.progressive] in the recipe it begins on shallower mini-models, and goes on on deeper ones by a
-    fixed schedule or where the dev loss says so.
+    With [adaptation.progressive] in the recipe it begins on shallower mini-models, and continues on deeper ones by a
+    fixed schedule, or when the dev loss stops improving.
     """
     from lingraft.jobs.training import AdaptationJob
 

@@ -143,21 +143,21 @@ def _measured(kinds: "list[Accelerator]", trained: Path, utilisation: float | No
 def paper(
     recipe: RecipeOption,
     out: Annotated[Path, typer.Option("--out", help="Folder of all results; a run that was stopped goes on there.")],
-    allow_holes: Annotated[
-        bool, typer.Option("--allow-holes", help="Begin although some text or examples are missing or wrong.")
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Begin although some text or examples are missing or wrong.")
     ] = False,
 ) -> None:
     """Compare the systems that the recipe's [paper] names in all languages and tasks, and write tables and figures.
 
-    All text and task examples are checked first, and everything that is wrong with them is told at once. A job that
-    failed later is a hole in the tables, with its reason, and no error; the same command tries it again.
+    All text and task examples are checked first, and everything that is wrong with them is listed at once. Where a job
+    fails later, its cells are missing from the tables, which give the reason. Run the same command to try it again.
     """
     from lingraft import preflight
     from lingraft.comparison import runner as comparison
     from lingraft.reports.paper.report import PAGE_FILE
 
     settings = load_recipe(recipe)
-    if allow_holes:
+    if allow_missing:
         preflight.require_some_ready(settings, settings.targets, out, source=True)
     else:
         preflight.require_ready(settings, out)

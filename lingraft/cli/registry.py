@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # What a command needs is imported by it, so that --help does not wait for MLflow.
 
-HELP = """What is registered: list it, check it, bring it, promote it, take that back.
+HELP = """Registered models and embeddings: list, verify, download, promote and roll back.
 
 The registry is that of MLFLOW_TRACKING_URI, an address of a server or of a SQLite file (sqlite:///mlflow.db).
 """

@@ -52,7 +52,14 @@ def import_primary(
     from lingraft.huggingface.importing import import_hf, recipe_section
 
     warn_of_unknown_codes([language])
-    made = import_hf(source, out, language, revision, block_tokens, task_out)
+    made = import_hf(
+        source=source,
+        out=out,
+        language=language,
+        revision=revision,
+        block_tokens=block_tokens,
+        task_out=task_out,
+    )
     for each in (made.primary, made.task):
         if each:
             print_artifact(each)

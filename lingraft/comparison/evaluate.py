@@ -166,7 +166,7 @@ def evaluate_source(models: FinetunedModels, source: LanguageDirs) -> EvalResult
     )
 
 
-class _Evaluation(Job, frozen=True):
+class _EvaluationJob(Job, frozen=True):
     """An evaluation of finetuned models in one language."""
 
     kind = Kind.EVALUATION
@@ -198,7 +198,7 @@ class _Evaluation(Job, frozen=True):
         return self.models.layers * (self.models.includes(MASKED) + sum(seeds))
 
 
-class ArmEvaluation(_Evaluation, frozen=True):
+class ArmEvaluation(_EvaluationJob, frozen=True):
     """`evaluate_language` as a job; it has a result even if all of its inputs failed."""
 
     name_format = "judge-{job.language}-{job.arm.name}"
@@ -245,7 +245,7 @@ class ArmEvaluation(_Evaluation, frozen=True):
         return save_eval_result(found, self.out, items)
 
 
-class PrimaryEvaluation(_Evaluation, frozen=True):
+class PrimaryEvaluation(_EvaluationJob, frozen=True):
     """`evaluate_source` as a job; it has a result even if all of its inputs failed."""
 
     name_format = "judge-source-{job.models.planned.name}"
@@ -262,7 +262,7 @@ class PrimaryEvaluation(_Evaluation, frozen=True):
         return save_eval_result(evaluate_source(self.models, self.dirs), self.out)
 
 
-class ReferenceJob(_Evaluation, frozen=True):
+class ReferenceJob(_EvaluationJob, frozen=True):
     """Hidden states of the source language, which alignment compares languages with: one job for all arms of a
     primary.
     """

@@ -277,7 +277,7 @@ def claim_in_turn(planned: Iterable[Job]) -> Iterator[Job]:
         planned: jobs, each after those that it depends on.
     """
     waiting = [*planned]
-    told = None
+    announced = None
     while waiting:
         for _ in poll(_POLL_S):
             with ExitStack() as hold:
@@ -286,9 +286,9 @@ def claim_in_turn(planned: Iterable[Job]) -> Iterator[Job]:
                     yield job
                     waiting.remove(job)
                     break
-            if told != waiting[0]:
-                told = waiting[0]
-                say(f"waiting for another process: {told.title}")
+            if announced != waiting[0]:
+                announced = waiting[0]
+                say(f"waiting for another process: {announced.title}")
 
 
 def _ready(waiting: Sequence[Job]) -> Iterator[Job]:
@@ -353,11 +353,11 @@ def _write_report(records: PaperRecords, out: Path) -> Artifact:
     return Artifact.load(out, Kind.REPORT)
 
 
-def _say_missing(holes: MissingCells, tables: Path) -> None:
-    if holes.missing or holes.short:
-        short = f", and {holes.short} lack finetuning seeds" if holes.short else ""
+def _say_missing(found: MissingCells, tables: Path) -> None:
+    if found.missing or found.short:
+        short = f", and {found.short} lack finetuning seeds" if found.short else ""
         say(
-            f"{holes.missing} of {holes.planned} cells are missing{short}; {tables} says why. That is no error: run "
+            f"{found.missing} of {found.planned} cells are missing{short}; {tables} says why. That is no error: run "
             "the same again to fill them."
         )
 

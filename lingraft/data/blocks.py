@@ -52,7 +52,7 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: i
             if not writer.count:
                 raise TextError(
                     f"the {name} split of {source.manifest.language!r} is shorter than a block: {length}. "
-                    "Bring more text, raise the split's share, or lower encoder.block_tokens."
+                    "Give more text, raise the split's share, or lower encoder.block_tokens."
                 )
             counts[name] = writer.count * length
         draft.facts = {

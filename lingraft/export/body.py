@@ -40,7 +40,14 @@ def add_body(
     if dtype != torch.float32:
         hidden_BTD = graph.cast(hidden_BTD, dtype)
     add_layers = add_pre_norm_layers if is_pre_norm else _add_post_norm_layers
-    hidden_BTD = add_layers(graph, encoder, hidden_BTD, mask_BT, precision, first_only)
+    hidden_BTD = add_layers(
+        graph=graph,
+        encoder=encoder,
+        hidden_BTD=hidden_BTD,
+        mask_BT=mask_BT,
+        precision=precision,
+        first_only=first_only,
+    )
     if dtype != torch.float32:
         hidden_BTD = graph.cast(hidden_BTD, torch.float32)
     if not is_pre_norm:

@@ -51,14 +51,13 @@ def add_norm(
     scale = graph.weight(f"{name}.weight", module.weight.to(COMPUTE_DTYPES[precision]))
     shift = add_bias(graph, module, name, precision)
     # ONNX Runtime's optimiser crashes at a shift that is named and absent.
-    given = (value, scale) if shift is None else (value, scale, shift)
-    return graph.op("LayerNormalization", *given, axis=-1, epsilon=module.eps)
+    inputs = [value, scale] if shift is None else [value, scale, shift]
+    return graph.op("LayerNormalization", *inputs, axis=-1, epsilon=module.eps)
 
 
 def add_first(graph: Graph, value: onnx_ir.Value, axis: int = 1) -> onnx_ir.Value:
     """Add a slice of the first place along an axis, which stays with length 1."""
-    bounds = (graph.constant([bound]) for bound in (0, 1, axis))
-    return graph.op("Slice", value, *bounds)
+    return graph.op("Slice", value, graph.constant([0]), graph.constant([1]), graph.constant([axis]))
 
 
 def add_activation(

@@ -17,7 +17,7 @@ from lingraft.model.encoder import Encoder
 from lingraft.model.pre_norm import PreNormLayer, pre_norm_of, rotary_frequencies
 
 
-class _Attention(NamedTuple):
+class _AttentionInputs(NamedTuple):
     """Inputs of attention that all global, or all local, layers share."""
 
     cos_TK: onnx_ir.Value
@@ -40,13 +40,13 @@ def add_pre_norm_layers(
     tokens = graph.op("Squeeze", graph.op("Shape", hidden_BTD, start=1, end=2))
     places_T = graph.op("Range", graph.constant(0), tokens, graph.constant(1))
     dtype = COMPUTE_DTYPES[precision]
-    everywhere = _Attention(*_add_rotation(graph, places_T, shape, settings.global_base, dtype), None)
+    everywhere = _AttentionInputs(*_add_rotation(graph, places_T, shape, settings.global_base, dtype), None)
     nearby = everywhere
     if settings.global_every > 1 and shape.layers > 1:
         sight = None
         if shape.block_tokens > settings.reach + 1:
             sight = _add_reach(graph, places_T, settings.reach, dtype)
-        nearby = _Attention(*_add_rotation(graph, places_T, shape, settings.local_base, dtype), sight)
+        nearby = _AttentionInputs(*_add_rotation(graph, places_T, shape, settings.local_base, dtype), sight)
     for number, layer in enumerate(encoder.layers):
         assert isinstance(layer, PreNormLayer)
         attention = nearby if number % settings.global_every else everywhere
@@ -91,7 +91,7 @@ class _PreNormLayerWriter:
         self._precision = precision
 
     def write(
-        self, hidden_BTD: onnx_ir.Value, mask_BT: onnx_ir.Value, attention: _Attention, first_only: bool
+        self, hidden_BTD: onnx_ir.Value, mask_BT: onnx_ir.Value, attention: _AttentionInputs, first_only: bool
     ) -> onnx_ir.Value:
         mixed_BTD = self._attention(hidden_BTD, mask_BT, attention, first_only)
         residual_BTD = add_first(self._graph, hidden_BTD) if first_only else hidden_BTD
@@ -101,7 +101,7 @@ class _PreNormLayerWriter:
         return self._graph.op("Add", between_BTD, self._linear(activated_BTF, "down"))
 
     def _attention(
-        self, hidden_BTD: onnx_ir.Value, mask_BT: onnx_ir.Value, attention: _Attention, first_only: bool
+        self, hidden_BTD: onnx_ir.Value, mask_BT: onnx_ir.Value, attention: _AttentionInputs, first_only: bool
     ) -> onnx_ir.Value:
         is_bare = isinstance(self._layer.attention_norm, torch.nn.Identity)
         normed_BTD = hidden_BTD if is_bare else self._norm(hidden_BTD, "attention_norm")
@@ -123,7 +123,7 @@ class _PreNormLayerWriter:
             mask_filter_value=_hidden(COMPUTE_DTYPES[self._precision]),
         )
 
-    def _rotate(self, value_BTD: onnx_ir.Value, attention: _Attention) -> onnx_ir.Value:
+    def _rotate(self, value_BTD: onnx_ir.Value, attention: _AttentionInputs) -> onnx_ir.Value:
         begin = self._graph.constant([0])
         return self._graph.fused("RotaryEmbedding", value_BTD, begin, attention.cos_TK, attention.sin_TK)
 

@@ -212,10 +212,9 @@ class Encoder(nn.Module):
         if pre_norm is None:
             visible_B11T = None if visible_BT is None else visible_BT[:, None, None, :]
             return [visible_B11T] * self.shape.layers
-        given = tokens_BT, self.shape, pre_norm, visible_BT
-        everywhere = nearby = Attention.global_(*given)
+        everywhere = nearby = Attention.global_(tokens_BT, self.shape, pre_norm, visible_BT)
         if self.shape.layers > 1 and pre_norm.global_every > 1:
-            nearby = Attention.local(*given)
+            nearby = Attention.local(tokens_BT, self.shape, pre_norm, visible_BT)
         return [nearby if number % pre_norm.global_every else everywhere for number in range(self.shape.layers)]
 
     def _run_layer(self, layer: nn.Module, hidden_BTD: Tensor, attention: Any) -> Tensor:

@@ -86,9 +86,14 @@ def load_embeddings(folder: Path) -> Embeddings:
     """
     artifact = Artifact.load(folder, Kind.EMBEDDINGS)
     vocabulary, tokenizer = _load_vocabulary(artifact)
-    manifest = artifact.manifest
-    language, primary = str(manifest.language), str(manifest.aligned_with)
-    return Embeddings(vocabulary, tokenizer, language, primary, artifact.fingerprint, manifest)
+    return Embeddings(
+        vocabulary=vocabulary,
+        tokenizer=tokenizer,
+        language=str(artifact.manifest.language),
+        aligned_with=str(artifact.manifest.aligned_with),
+        fingerprint=artifact.fingerprint,
+        manifest=artifact.manifest,
+    )
 
 
 @dataclass(frozen=True)
@@ -129,8 +134,14 @@ def load_mini(folder: Path) -> FreshLayers:
     head = MlmHead(shape) if HEAD_PART in manifest.fingerprints else None
     if head:
         load_tensors(head, artifact, HEAD_PART, elsewhere=())
-    depth = manifest.detail("depth", PositiveInt)
-    return FreshLayers([*layers], head, depth, str(manifest.aligned_with), artifact.fingerprint, manifest)
+    return FreshLayers(
+        layers=[*layers],
+        head=head,
+        depth=manifest.detail("depth", PositiveInt),
+        aligned_with=str(manifest.aligned_with),
+        fingerprint=artifact.fingerprint,
+        manifest=manifest,
+    )
 
 
 def load_tensors(module: nn.Module, artifact: Artifact, part: str, elsewhere: tuple[str, ...]) -> None:

@@ -88,10 +88,10 @@ def _pooling_problems(recipe: Recipe) -> Iterator[str]:
     searches = [task for task in recipe.tasks if task.kind == "retrieval" and (task.retrieval or task.train)]
     pooled = {task.name: (task.retrieval or Retrieval()).pooling for task in searches}
     if pairs and pooled and pairs.pooling not in pooled.values():
-        told = ", ".join(f"{name} by {pooling!r}" for name, pooling in pooled.items())
+        poolings = ", ".join(f"{name} by {pooling!r}" for name, pooling in pooled.items())
         yield (
-            f"[adaptation.pairs] pools sentences by {pairs.pooling!r}, but tasks pool texts otherwise ({told}): the "
-            "language would learn other vectors than it is searched by. Set pooling to a task's"
+            f"[adaptation.pairs] pools sentences by {pairs.pooling!r}, but tasks pool texts otherwise ({poolings}): "
+            "the language would learn other vectors than it is searched by. Set pooling to a task's"
         )
 
 

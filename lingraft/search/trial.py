@@ -154,7 +154,7 @@ class Trainer:
             )
         raise TextError(
             f"search.metric is 'alignment', but the dev split of {language!r} has fewer than {FEWEST_PAIRS} "
-            "parallel paragraphs, and as few pieces that occur often in both languages. Bring more text, or set "
+            "parallel paragraphs, and as few pieces that occur often in both languages. Give more text, or set "
             "search.metric = 'masked'."
         )
 

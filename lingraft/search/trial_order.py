@@ -46,9 +46,9 @@ def order_depths(recipe: Recipe, known: Mapping[str, int]) -> TrialOrder:
     first = dict.fromkeys([*(known[language] for language in near), *own, *depths])
     if not near:
         return TrialOrder(tuple(first), "the recipe's own depth first, then from shallow to deep")
-    told = ", ".join(f"{known[language]} of {language} ({_describe_distance(far[language])})" for language in near)
+    distances = ", ".join(f"{known[language]} of {language} ({_describe_distance(far[language])})" for language in near)
     return TrialOrder(
-        tuple(first), f"first the best depths of other languages, the nearest first: {told}; then the rest"
+        tuple(first), f"first the best depths of other languages, the nearest first: {distances}; then the rest"
     )
 
 

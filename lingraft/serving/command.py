@@ -83,7 +83,13 @@ def _parser(program: str) -> argparse.ArgumentParser:
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=44, width=120),
     )
     parser.add_argument("bundles", type=Path, nargs="*", metavar="BUNDLE", help="folder of a bundle")
-    parser.add_argument("--bundle", type=Path, action="append", metavar="DIR", help="the same; may be repeated")
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="folder of a bundle, as the argument; may be repeated",
+    )
     for name, field in ServingSettings.model_fields.items():
         flag = f"--{name.replace('_', '-')}"
         help_text = f"{field.description} (default: {field.default})"

@@ -31,7 +31,7 @@ _LAST_BATCH_WEIGHT = 0.2
 """Weight of the last batch in the moving average of the body's speed."""
 
 
-Row = TypeVar("Row", bound=Sized)
+QueueRow = TypeVar("QueueRow", bound=Sized)
 """Type of a row, whose length is its number of tokens."""
 Snapshot = TypeVar("Snapshot")
 Output = TypeVar("Output")
@@ -58,8 +58,8 @@ class BatchStats(NamedTuple):
 
 
 @dataclass(eq=False)
-class _QueuedRow(Generic[Row, Snapshot, Output]):
-    row: Row
+class _QueuedRow(Generic[QueueRow, Snapshot, Output]):
+    row: QueueRow
     snapshot: Snapshot
     due: float
     """Start tag of fair queueing: the round in which the row is due."""
@@ -75,12 +75,12 @@ class _QueuedRow(Generic[Row, Snapshot, Output]):
         return max(len(self.row), _SHORT_TOKENS)
 
 
-class BatchQueue(Generic[Row, Snapshot, Output]):
+class BatchQueue(Generic[QueueRow, Snapshot, Output]):
     """Queue of one bundle's rows; it belongs to the event loop in which `work` runs."""
 
     def __init__(
         self,
-        run: Callable[[Snapshot, Sequence[Row]], Sequence[Output]],
+        run: Callable[[Snapshot, Sequence[QueueRow]], Sequence[Output]],
         limits: QueueLimits,
         executor: Executor,
         watch: Callable[[BatchStats], None],
@@ -90,7 +90,7 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
         self._limits = limits
         self._executor = executor
         self._watch = watch
-        self._waiting: list[_QueuedRow[Row, Snapshot, Output]] = []
+        self._waiting: list[_QueuedRow[QueueRow, Snapshot, Output]] = []
         self._changed = asyncio.Event()
         self._round = 0.0
         self._arrived = 0
@@ -99,7 +99,7 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def outputs(self, snapshot: Snapshot, rows: Sequence[Row]) -> list[Output]:
+    async def outputs(self, snapshot: Snapshot, rows: Sequence[QueueRow]) -> list[Output]:
         """Enqueue the rows of one request, and return their outputs; rows of different snapshots share no batch.
 
         Raises:
@@ -143,7 +143,7 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
             min(_LONGEST_RETRY_S, max(1, math.ceil(needed_s))),
         )
 
-    def _remove(self, queued: Sequence[_QueuedRow[Row, Snapshot, Output]]) -> None:
+    def _remove(self, queued: Sequence[_QueuedRow[QueueRow, Snapshot, Output]]) -> None:
         """Remove the waiting rows of a request that was cancelled, or of which a row failed."""
         if all(each.future.done() and not each.future.cancelled() for each in queued):
             return
@@ -166,7 +166,7 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), left_s)
 
-    def _next_batch(self) -> list[_QueuedRow[Row, Snapshot, Output]]:
+    def _next_batch(self) -> list[_QueuedRow[QueueRow, Snapshot, Output]]:
         """Remove the next batch from the queue: the row that is due first, and the rows of the most similar lengths."""
         first = min(self._waiting, key=lambda each: (each.due, each.number))
         others = [each for each in self._waiting if each.snapshot is first.snapshot and each is not first]
@@ -187,7 +187,7 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
         self._waiting = [each for each in self._waiting if id(each) not in taken]
         return batch
 
-    async def _run_batch(self, batch: list[_QueuedRow[Row, Snapshot, Output]]) -> None:
+    async def _run_batch(self, batch: list[_QueuedRow[QueueRow, Snapshot, Output]]) -> None:
         rows = [each.row for each in batch]
         began_s = time.monotonic()
         run = asyncio.get_running_loop().run_in_executor(self._executor, self._run, batch[0].snapshot, rows)

@@ -89,7 +89,7 @@ def _ready(endpoint: Endpoint, facts: dict[str, str]) -> Handler:
     return _handler(response)
 
 
-class _Question(NamedTuple):
+class _ModelRequest(NamedTuple):
     """A parsed request to a model, and what writes its answer."""
 
     model: str
@@ -97,17 +97,17 @@ class _Question(NamedTuple):
     write: Callable[[InferResponse], bytes]
 
 
-def _infer(name: str, body: bytes) -> _Question:
-    return _Question(name, parse_json(body), _response_json)
+def _infer(name: str, body: bytes) -> _ModelRequest:
+    return _ModelRequest(name, parse_json(body), _response_json)
 
 
-def _embed(endpoint: Endpoint, body: bytes) -> _Question:
+def _embed(endpoint: Endpoint, body: bytes) -> _ModelRequest:
     parsed = openai.parse_embeddings(endpoint, body)
 
     def write(response: InferResponse) -> bytes:
         return orjson.dumps(openai.embeddings_response(parsed, response), option=orjson.OPT_SERIALIZE_NUMPY)
 
-    return _Question(parsed.model, parsed.request, write)
+    return _ModelRequest(parsed.model, parsed.request, write)
 
 
 def _openai_error(error: RequestError) -> Response:
@@ -116,7 +116,7 @@ def _openai_error(error: RequestError) -> Response:
 
 
 def _handle(
-    endpoint: Endpoint, parse: Callable[[bytes], _Question], refuse: Callable[[RequestError], Response]
+    endpoint: Endpoint, parse: Callable[[bytes], _ModelRequest], refuse: Callable[[RequestError], Response]
 ) -> Handler:
     async def handler(request: Request) -> Response:
         try:

@@ -67,7 +67,14 @@ def evaluate_source(
     data, documents = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens), load_text(text, recipe.source)
     models = load_tasks(tasks)
     passages = embed_source_passages(recipe, models, source, documents)
-    tests = task_tests(recipe, models, documents, source.tokenizer, source, passages)
+    tests = task_tests(
+        recipe=recipe,
+        tasks=models,
+        text=documents,
+        tokenizer=source.tokenizer,
+        source=source,
+        embedded=passages,
+    )
     judged = evaluate_tasks(tests, lambda model: model.swap_in(source))
     depths = source.encoder.depths
     result = SourceResult(
@@ -164,7 +171,14 @@ def evaluate_language(
         after=learned.vocabulary,
     )
     passages = load_source_passages(source_evaluation, source, models) if source_evaluation else {}
-    tests = task_tests(recipe, models, documents, pieces, source, passages)
+    tests = task_tests(
+        recipe=recipe,
+        tasks=models,
+        text=documents,
+        tokenizer=pieces,
+        source=source,
+        embedded=passages,
+    )
     over = mini_of(source, step, mini)
     if not step.fresh_layers:
         over = source.encoder  # whose bottom the mini-model is: one pass scores both

@@ -45,7 +45,7 @@ def main(folder: Path) -> int:
     def watch(point: TrainingMetrics) -> None:
         _report(folder, {"point": point})
 
-    on_skipped_step(partial(_report, folder, {"left_out": True}))
+    on_skipped_step(partial(_report, folder, {"skipped": True}))
     try:
         with explain_device_errors():
             validate_call(_STAGES[call["stage"]])(**call["arguments"], watch=watch)

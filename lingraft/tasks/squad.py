@@ -34,13 +34,13 @@ class _QuestionEntry(BaseModel):
     answers: list[_AnswerEntry]
 
 
-class _Paragraph(BaseModel):
+class _SquadParagraph(BaseModel):
     context: _NotBlank
     qas: list[Any]
 
 
 class _Article(BaseModel):
-    paragraphs: list[_Paragraph]
+    paragraphs: list[_SquadParagraph]
 
 
 class _File(BaseModel):
@@ -52,7 +52,7 @@ class _AnswerColumns(BaseModel):
     answer_start: list[Any]
 
 
-class _Row(_QuestionEntry):
+class _SquadRow(_QuestionEntry):
     context: _NotBlank
 
 
@@ -114,7 +114,7 @@ def questions_of_rows(rows: Iterable[Mapping[str, Any]], origin: str) -> Iterato
         answers = row.get("answers")
         if isinstance(answers, Mapping):
             row = {**row, "answers": _pair_answers(answers, place)}
-        entry = _validate(_Row, row, place, _ROW_LAYOUT)
+        entry = _validate(_SquadRow, row, place, _ROW_LAYOUT)
         yield _question(entry, entry.context, place)
 
 

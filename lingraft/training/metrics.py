@@ -18,7 +18,7 @@ PORT = "LINGRAFT_METRICS_PORT"
 """Environment variable: port at which Prometheus asks; unset: nothing is served."""
 SKIPPED = "left_out_steps_total"
 HELP = {
-    "point_timestamp_seconds": "When training began, or told the last point of its learning curve",
+    "point_timestamp_seconds": "When training began, or reported the last point of its learning curve",
     "step": "Optimizer steps so far",
     "tokens": "Tokens so far",
     "loss": "Mean since the point before",

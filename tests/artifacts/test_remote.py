@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from lingraft.data.shards import ShardCache
 from lingraft.data.shuffling import ShuffledIndices
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
+from lingraft.retry import backoff
 from tests.data.test_shards import T, flip_a_bit, packed
 from tests.fixtures import forked
 from tests.workshop import Workshop
@@ -30,7 +32,8 @@ SHARD_BYTES = 10 * T * 2
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(object_storage, "RETRY_AFTER_S", (0.01, 0.02))
+    monkeypatch.setattr(object_storage, "FETCH_ATTEMPTS", 3)
+    monkeypatch.setattr(object_storage, "backoff", partial(backoff, first_s=0.01))
     monkeypatch.setenv("LINGRAFT_CACHE", str(tmp_path / "cache"))
 
 

@@ -16,8 +16,7 @@ KILLS = 2
     "stage",
     [
         "pretrain",
-        *(pytest.param(stage, marks=pytest.mark.integration) for stage in ("adapt", "finetune")),
-        pytest.param("mini", marks=pytest.mark.nightly),  # which is killed below
+        *(pytest.param(stage, marks=pytest.mark.integration) for stage in ("mini", "adapt", "finetune")),
     ],
 )
 def test_a_stage_that_is_killed_goes_on_to_the_same_weights(project: Project, tmp_path: Path, stage: str) -> None:

@@ -246,15 +246,15 @@ def _require_lines(lines: Iterable[str]) -> Iterator[str]:
         empty = False
         yield line
     if empty:
-        raise TokenizerError("the training split has no lines of text to train a tokenizer on. Bring more text.")
+        raise TokenizerError("the training split has no lines of text to train a tokenizer on. Give more text.")
 
 
 def _training_error(vocabulary: int, message: str) -> TokenizerError:
     """Return an error that explains SentencePiece's message in terms of the recipe."""
     start = f"a vocabulary of {vocabulary} pieces cannot be trained on this text: "
     if too_high := re.search(r"too high.* a value <= (\d+)", message):
-        way_out = "Lower tokenizer.vocabulary (of `add-language`: --vocabulary) to that, or bring more text."
-        return TooManyPiecesError(f"{start}it supports {too_high[1]} at most. {way_out}", int(too_high[1]))
+        remedy = "Lower tokenizer.vocabulary (of `add-language`: --vocabulary) to that, or give more text."
+        return TooManyPiecesError(f"{start}it supports {too_high[1]} at most. {remedy}", int(too_high[1]))
     if too_low := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return TokenizerError(
             f"{start}its characters and the special tokens alone are {too_low[1]}. "

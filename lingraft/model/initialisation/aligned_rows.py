@@ -106,7 +106,14 @@ def align_rows(
                 f"rows, more than {MOST_ADDED_LOSS}. Check that the pairs of {resource} are each other's translations."
             )
             resource, table = AlignmentResource.TEXT, None
-    start, alignment = _best_alignment(source_pieces, target_pieces, source_vectors, target_vectors, seed, table)
+    start, alignment = _best_alignment(
+        source_pieces=source_pieces,
+        target_pieces=target_pieces,
+        source=source_vectors,
+        target=target_vectors,
+        seed=seed,
+        table=table,
+    )
     succeeded = alignment.succeeded
     of_neighbours = 0.0
     if succeeded:

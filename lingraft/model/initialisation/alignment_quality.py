@@ -41,8 +41,8 @@ class AlignmentQuality:
     def summary(self) -> str:
         """One line for people."""
         losses = {"masked loss": self.added_loss, "of translations alone": self.translations_added_loss}
-        told = [f", {name} {added:+.2f}" for name, added in losses.items() if added is not None]
-        loss = f"{''.join(told)} beside fitted rows" if told else ""
+        parts = [f", {name} {added:+.2f}" for name, added in losses.items() if added is not None]
+        loss = f"{''.join(parts)} beside fitted rows" if parts else ""
         of = f"from {self.resource} ({self.known_pairs:,} {self.start}, agreement {self.agreement:.2f}{loss})"
         rest = f"{self.translated:,} from translations, {self.copied_of_shared:,} of {self.shared:,} shared ones copied"
         if self.succeeded:

@@ -74,7 +74,15 @@ def initialise_rows(
         case Initialisation.OVERLAP:
             shared = shared_pieces(source_pieces, target_pieces)
         case Initialisation.FITTED:
-            draw_fitted_rows(table_VD, bias_V, source_VD, source_V, source_pieces, target_pieces, generator)
+            draw_fitted_rows(
+                table_VD=table_VD,
+                bias_V=bias_V,
+                source_table_VD=source_VD,
+                source_bias_V=source_V,
+                source_pieces=source_pieces,
+                target_pieces=target_pieces,
+                generator=generator,
+            )
             shared = shared_pieces(source_pieces, target_pieces)
         case unhandled:
             assert_never(unhandled)
@@ -82,8 +90,14 @@ def initialise_rows(
     targets, sources = torch.tensor([*shared]), torch.tensor([*shared.values()])
     table_VD[targets], bias_V[targets] = source_VD[sources], source_V[sources]
     classes = classes_of(target_pieces)
-    copied = Counter(classes[index] for index in shared)
-    return InitialRows(table_VD, bias_V, len(shared), copied, Counter(classes), target_pieces.special)
+    return InitialRows(
+        table_VD=table_VD,
+        bias_V=bias_V,
+        copied=len(shared),
+        copied_by_class=Counter(classes[index] for index in shared),
+        pieces_by_class=Counter(classes),
+        special=target_pieces.special,
+    )
 
 
 def shared_pieces(source_pieces: Pieces, target_pieces: Pieces) -> dict[int, int]:

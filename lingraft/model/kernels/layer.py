@@ -35,11 +35,11 @@ def training_layer(
     kernel: LayerKernel, settings: LayerSettings, attention: AttentionSettings, hidden_BTD: Tensor, weights: Any
 ) -> Tensor:
     """Hidden states (B, T, D) after a layer; weights, of the kernel's kind, get gradients where they need them."""
-    found_BTD: Tensor = _Layer.apply(kernel, settings, attention, hidden_BTD, *weights)  # type: ignore[no-untyped-call]
+    found_BTD: Tensor = _FusedLayer.apply(kernel, settings, attention, hidden_BTD, *weights)  # type: ignore[no-untyped-call]
     return found_BTD
 
 
-class _Layer(torch.autograd.Function):
+class _FusedLayer(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,

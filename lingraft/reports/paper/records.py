@@ -1,6 +1,7 @@
 """Records of the paper's comparison: one per system, depth, language, task and pretraining seed.
 
-Scores are shares, 0 to 1. A run that failed leaves a record that says why, so that it is a hole in a table and no more.
+Scores are shares, 0 to 1. A run that failed leaves a record that says why, so that only its cell is
+missing from the tables.
 """
 
 from collections.abc import Callable
@@ -101,7 +102,7 @@ class PaperRecords(Result):
     layers: int = Field(description="Layers of the primary.")
     depth: int = Field(description="Depth of BL_SMALL and the mini-models in tables that are not by depth.")
     pretraining_seed: int = Field(description="The pretraining run that all tables but A5 show.")
-    systems: tuple[System, ...] = Field(description="Systems planned; a cell of theirs that is missing is a hole.")
+    systems: tuple[System, ...] = Field(description="Systems planned.")
     tasks: tuple[TaskFacts, ...]
     languages: tuple[LanguageFacts, ...] = ()
     cells: tuple[Cell, ...]

@@ -169,8 +169,6 @@ def report_sections(results: ResultsTable) -> list[ReportSection]:
             ],
             [drawing for task in tasks for drawing in language_curves(results, task)],
         ),
-        ReportSection(
-            "What failed, and why", "By the numbers of the holes in the tables above.", failures_table(results)
-        ),
+        ReportSection("What failed, and why", "By the numbers in the tables above.", failures_table(results)),
     ]
     return [section for section in sections if section.tables]

@@ -173,5 +173,5 @@ def failures_table(results: ResultsTable) -> list[ReportTable]:
         rows.append(TableRow(missing_mark(number), (str(len(failed)), ", ".join(systems), ", ".join(languages))))
     # On one line, so that Markdown keeps a reason in one paragraph.
     notes = [f"{missing_mark(number)}: {' '.join(reason.reason.split())}." for number, reason, _ in numbered]
-    head = ("hole", "cells", "systems", "languages")
+    head = ("number", "cells", "systems", "languages")
     return [ReportTable("", "Cells that failed, by reason", head, tuple(rows), tuple(notes))] if rows else []

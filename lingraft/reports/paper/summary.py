@@ -99,8 +99,8 @@ def basis(results: ResultsTable) -> list[str]:
         f"of {counted(records.depth, 'shared layer')} where no other depth is named. "
         f"Pretraining seed {records.pretraining_seed}; finetuning seeds per score: {finetuned}.",
         "A V100 is taken to do 30 TFLOP/s, as in the paper, so that its time is another word for FLOPs. A dash with a "
-        "number is a hole; the same number is the same reason, which stands in short under the table, and of what "
-        "failed, in full at the end. Means leave out what is marked, and where they are "
+        "number is a missing value; the same number is the same reason, which stands in short under the table, and of "
+        "what failed, in full at the end. Means leave out what is marked, and where they are "
         "not over all languages, say over how many.",
         *([f"Seconds were measured on {records.machine}."] if records.machine else []),
         *records.notes,

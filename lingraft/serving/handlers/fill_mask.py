@@ -138,6 +138,6 @@ FILL_MASK = TaskHandler(
     _encode,
     {
         TRUNCATE: TRUNCATE_PARAMETER,
-        _TOP_K: RequestParameter(5, "pieces told for each mask", minimum=1, maximum=100),
+        _TOP_K: RequestParameter(5, "pieces returned for each mask", minimum=1, maximum=100),
     },
 )

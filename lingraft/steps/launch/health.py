@@ -119,5 +119,5 @@ def _silent_nodes(pods: Sequence[Any], now: datetime.datetime) -> Iterator[str]:
         )
 
 
-def _words(told: Any) -> str:
-    return ": ".join(filter(None, (told.reason, told.message)))
+def _words(condition: Any) -> str:
+    return ": ".join(filter(None, (condition.reason, condition.message)))

@@ -164,21 +164,25 @@ class Workloads:
         """Choose the kind and the namespace."""
         self._objects = client.CustomObjectsApi(api)
         self._kind = kind
-        self._namespace = namespace
-        self._where = kind.group, kind.version, namespace, kind.plural
+        self._where = {
+            "group": kind.group,
+            "version": kind.version,
+            "namespace": namespace,
+            "plural": kind.plural,
+        }
 
     def create(self, manifest: Manifest) -> Manifest:
         """Create a workload, and return it."""
-        return dict(self._objects.create_namespaced_custom_object(*self._where, manifest))
+        return dict(self._objects.create_namespaced_custom_object(**self._where, body=manifest))
 
     def of_call(self, key: str) -> list[Manifest]:
         """Return the workloads that were launched for a call, the newest last."""
-        found = self._objects.list_namespaced_custom_object(*self._where, label_selector=f"{LABEL}={key}")
+        found = self._objects.list_namespaced_custom_object(**self._where, label_selector=f"{LABEL}={key}")
         return sorted(found["items"], key=lambda each: int(each["metadata"]["name"].rpartition("-")[2]))
 
     def read(self, name: str) -> Manifest:
         """Return a workload by its name."""
-        return dict(self._objects.get_namespaced_custom_object(*self._where, name, _request_timeout=REQUEST_S))
+        return dict(self._objects.get_namespaced_custom_object(**self._where, name=name, _request_timeout=REQUEST_S))
 
     def delete_expired(self) -> None:
         """Delete launched workloads of all calls that ended a day ago; a TrainJob has no field for that, unlike a Job.
@@ -186,7 +190,7 @@ class Workloads:
         The JobSet's own field does not do: Trainer then makes the JobSet again (kubeflow/trainer#3779).
         """
         if self._kind is TRAIN_JOB:
-            found = self._objects.list_namespaced_custom_object(*self._where, label_selector=LABEL)
+            found = self._objects.list_namespaced_custom_object(**self._where, label_selector=LABEL)
             now = datetime.datetime.now(datetime.UTC)
             for each in found["items"]:
                 if (ended := _ended_at(each)) and now - ended > datetime.timedelta(seconds=_KEPT_S):
@@ -198,7 +202,7 @@ class Workloads:
 
     def delete(self, name: str) -> None:
         """Delete a workload; Kubernetes then deletes its pods."""
-        self._objects.delete_namespaced_custom_object(*self._where, name, propagation_policy="Background")
+        self._objects.delete_namespaced_custom_object(**self._where, name=name, propagation_policy="Background")
 
 
 def state_of(workload: Manifest) -> WorkloadState:

@@ -47,7 +47,7 @@ def download_source(client: RetryingClient, recipe: Recipe, out: SourceDirs) -> 
         _download_vectors(client, champion, recipe, out.vectors)
 
 
-def bring_source(client: RetryingClient, project: str, out: Path) -> None:
+def download_project(client: RetryingClient, project: str, out: Path) -> None:
     """Download a project's source to a new folder, and beside it the recipe that registered it.
 
     Raises:

@@ -35,6 +35,10 @@ from lingraft.training.schedule import MetricsCallback, TrainingMetrics
 
 CALL_FILE, EVENTS_FILE = "call.json", "news.jsonl"
 _WORKER = "lingraft.stages.worker"
+_ERRORS = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, LingraftError)
+}
+"""Errors that a process may report, by name."""
 _POLL_S = 0.2
 _CHECKPOINT_S = 25
 _ENDED_FILE = "ended"
@@ -202,7 +206,7 @@ def _follow_events(path: Path, watch: MetricsCallback, ended: threading.Event) -
                 event = json.loads(line)
                 if "point" in event:
                     watch(TrainingMetrics(*event["point"]))
-                elif "left_out" in event:
+                elif "skipped" in event:
                     report_skipped_step()
                 else:
                     error = error or _error_of(event)
@@ -220,5 +224,5 @@ def _whole_line(lines: Any) -> str:
 
 
 def _error_of(event: Mapping[str, str]) -> LingraftError:
-    kind: type[LingraftError] = getattr(errors, event["error"])
+    kind = _ERRORS[event["error"]]
     return kind.__new__(kind, event["message"])  # some make their message from other arguments
