@@ -42,6 +42,7 @@ def speed_page(found: dict[str, Any], family: str = "roberta") -> str:
         ("serving", lambda found: serving.page(Told(**found)), "benchmarks"),
         ("serving-soak", soaking.page, "benchmarks"),
         ("training-speed", speed_page, "benchmarks"),
+        ("training-speed-amd", speed_page, "benchmarks"),
         ("training-speed-modern", partial(speed_page, family="modern"), "benchmarks"),
     ],
 )
