@@ -24,8 +24,8 @@ from lingraft.retry import backoff
 
 Result = TypeVar("Result")
 
-FETCH_ATTEMPTS = 5
-"""Attempts to fetch a file; a failure of the last one is an error."""
+FETCH_ATTEMPTS = 6
+"""Attempts to fetch a file, over a quarter of a minute; a failure of the last one is an error."""
 STALL_S = 120.0
 """Seconds without a byte after which a fetch fails."""
 _LOCK_POLL_S = 0.1

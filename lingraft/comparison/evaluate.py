@@ -43,10 +43,7 @@ from lingraft.jobs.job import Job
 from lingraft.jobs.training import CHECKPOINTS, EMBEDDINGS
 from lingraft.model.loading import load_embeddings
 from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
-from lingraft.stages.alignment_probe import (
-    PART,
-    reference_tensors,
-)
+from lingraft.stages.alignment_probe import PART, reference_tensors
 from lingraft.stages.results import SeedScores
 from lingraft.tasks.item_counts import ItemCounts
 from lingraft.training import precision

@@ -4,10 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from lingraft.artifacts.failures import (
-    InputFailedError,
-    failure_reason,
-)
+from lingraft.artifacts.failures import InputFailedError, failure_reason
 from lingraft.comparison.plan import FinetuningRun, PlannedPrimary
 from lingraft.config.tasks import Task
 from lingraft.model.loading import Primary, load_primary

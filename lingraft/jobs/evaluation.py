@@ -43,12 +43,10 @@ class SourceDirs(NamedTuple):
         )
 
 
-class SourceEvaluationJob(Job, frozen=True):
-    """Evaluates a primary and its finetuned tasks on the source language's test split."""
+class _StageEvaluation(Job, frozen=True):
+    """An evaluation of a primary's finetuned tasks in one language."""
 
     kind = Kind.EVALUATION
-    name_format = "evaluate-source"
-    title_format = "evaluation of the source language"
     sections = _OF_EVALUATION
     primary: Input
     tasks: InputList = ()
@@ -59,7 +57,17 @@ class SourceEvaluationJob(Job, frozen=True):
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        return {"tasks": _evaluated_tasks(self.recipe), **super().settings}
+        # Neither questions to an endpoint nor names for people change a score.
+        irrelevant: Any = {"examples": True, "label_names": True, "finetuning": True}
+        tasks = [task.model_dump(mode="json", exclude=irrelevant) for task in self.recipe.tasks]
+        return {"tasks": tasks, **super().settings}
+
+
+class SourceEvaluationJob(_StageEvaluation, frozen=True):
+    """Evaluates a primary and its finetuned tasks on the source language's test split."""
+
+    name_format = "evaluate-source"
+    title_format = "evaluation of the source language"
 
     @override
     def outside(self) -> Mapping[str, Any]:
@@ -79,20 +87,13 @@ class SourceEvaluationJob(Job, frozen=True):
         )
 
 
-class LanguageEvaluationJob(LanguageJob, frozen=True):
+class LanguageEvaluationJob(_StageEvaluation, LanguageJob, frozen=True):
     """Evaluates a language's embeddings on its test split: masked accuracy, alignment and zero-shot scores."""
 
-    kind = Kind.EVALUATION
     name_format = "evaluate-{job.tag}-{job.depth}"
     title_format = "evaluation of {job.tag!r}"
-    sections = _OF_EVALUATION
     tagged_input = "embeddings"
-    primary: Input
     embeddings: Input
-    tasks: InputList = ()
-    """One folder for each task and seed."""
-    text: Input
-    blocks: Input
     mini: OptionalInput = None
     initial: OptionalInput = None
     source_evaluation: OptionalInput = None
@@ -102,11 +103,6 @@ class LanguageEvaluationJob(LanguageJob, frozen=True):
     def depth(self) -> int:
         """Bottom layers of the primary that the embeddings were learned over."""
         return int(read_manifest(self.embeddings).detail("depth", int))
-
-    @property
-    @override
-    def settings(self) -> Mapping[str, Any]:
-        return {"tasks": _evaluated_tasks(self.recipe), **super().settings}
 
     @override
     def outside(self) -> Mapping[str, Any]:
@@ -128,12 +124,6 @@ class LanguageEvaluationJob(LanguageJob, frozen=True):
             initial=none_if_empty(self.initial),
             source_evaluation=none_if_empty(self.source_evaluation),
         )
-
-
-def _evaluated_tasks(recipe: Recipe) -> list[dict[str, Any]]:
-    """Return the settings of tasks that scores depend on: neither questions to an endpoint nor names for people."""
-    irrelevant: Any = {"examples": True, "label_names": True, "finetuning": True}
-    return [task.model_dump(mode="json", exclude=irrelevant) for task in recipe.tasks]
 
 
 def _test_marks(recipe: Recipe, language: str) -> dict[str, Any]:

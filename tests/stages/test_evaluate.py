@@ -13,6 +13,7 @@ from lingraft.data.blocks import open_split
 from lingraft.data.text import load_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
+from lingraft.model.encoder import Vocabulary
 from lingraft.model.flops import step_flops
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import make_vocabulary, swap
@@ -56,6 +57,19 @@ def topic(result: LanguageResult | SourceResult) -> TaskScores:
     (scores,) = result.tasks
     assert (scores.name, scores.metric) == ("topic", "accuracy")
     return scores
+
+
+def judged_by_hand(workshop: Workshop, vocabulary: Vocabulary) -> dict[int, float]:
+    """Scores by seed of the workshop's only task with a German vocabulary."""
+    pieces = Tokenizer.load(workshop.tokenizers["de"])
+    documents = documents_as_examples(load_split(Artifact.load(workshop.texts["de"], Kind.TEXT), "test"))
+    found = {}
+    for seed, folder in workshop.tasks.items():
+        task = load_task(folder)
+        swap(task.net.encoder, vocabulary)
+        data = task.kind.prepare(documents, task.labels, pieces, task.shape)
+        found[seed] = task.kind.judge(task.net, data, "de").score
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -115,27 +129,15 @@ def test_as_initialised_means_a_freshly_initialised_table(workshop: Workshop, ge
     masked = masked_lm.accuracy(primary.encoder, blocks_NT, (german.depth, german.layers))
     assert (german.masked.mini_initial, german.masked.primary_initial) == (masked[1], masked[3])
     assert german.overlap == rows.copied
-    documents = documents_as_examples(load_split(Artifact.load(workshop.texts["de"], Kind.TEXT), "test"))
     assert german.masked.mini != german.masked.mini_initial
     initial = topic(german).initial
     assert initial
-    for seed, folder in workshop.tasks.items():
-        task = load_task(folder)
-        swap(task.net.encoder, fresh)
-        data = task.kind.prepare(documents, task.labels, pieces, task.shape)
-        assert initial.by_seed[seed] == task.kind.judge(task.net, data, "de").score
+    assert initial.by_seed == judged_by_hand(workshop, fresh)
 
 
 def test_a_task_is_judged_with_the_embeddings_as_learned(workshop: Workshop, german: LanguageResult) -> None:
     learned = load_embeddings(workshop.embeddings["de"])
-    documents = documents_as_examples(load_split(Artifact.load(workshop.texts["de"], Kind.TEXT), "test"))
-    found = {}
-    for seed, folder in workshop.tasks.items():
-        task = load_task(folder)
-        task.swap_in(learned)
-        data = task.kind.prepare(documents, task.labels, learned.tokenizer, task.shape)
-        found[seed] = task.kind.judge(task.net, data, "de").score
-    assert topic(german).score.by_seed == found
+    assert topic(german).score.by_seed == judged_by_hand(workshop, learned.vocabulary)
     assert topic(german).initial != topic(german).score
 
 

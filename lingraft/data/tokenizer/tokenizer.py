@@ -260,6 +260,4 @@ def _training_error(vocabulary: int, message: str) -> TokenizerError:
             f"{start}its characters and the special tokens alone are {too_low[1]}. "
             "Raise tokenizer.vocabulary to that or more, or lower tokenizer.character_coverage."
         )
-    return TokenizerError(
-        f"{start}SentencePiece can make nothing of it ({message.strip()}). Bring other text, or more."
-    )
+    return TokenizerError(f"{start}SentencePiece can make nothing of it ({message.strip()}). Give other text, or more.")
