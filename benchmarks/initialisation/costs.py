@@ -96,3 +96,9 @@ def reference_start(records: Sequence[Record]) -> Start | None:
     """Return the start that all are compared with: the paper's, if BL_BASE has it; None: each start with itself."""
     starts = {record["start"] for record in records if record["system"] == System.BL_BASE}
     return Start.OVERLAP if Start.OVERLAP in starts else None
+
+
+def tasks_with_curves(records: Sequence[Record]) -> list[str]:
+    """Return the tasks that were judged at every checkpoint, not before and after adaptation only."""
+    found = (task for one in records for task, scores in one["scores"].items() if len(scores) == len(one["steps"]))
+    return [*dict.fromkeys(found)]

@@ -79,19 +79,24 @@ def shares_of_base(scores: Mapping[str, Scores]) -> dict[str, Interval]:
 
 
 def mean_over(values: Mapping[tuple[str, int], float]) -> Interval | None:
-    """Mean by language and seed, over the seeds that all languages have, resampled over both; None without one."""
+    """Mean by language and seed, over the seeds that all languages have, resampled over both; None without one.
+
+    Args:
+        values: NaN is left out of the mean, as the paper leaves out what a system never reaches (table A1).
+    """
     languages = sorted({language for language, _ in values})
     seeds = sorted({seed for _, seed in values if all((language, seed) in values for language in languages)})
-    if not seeds:
-        return None
     table_LS = np.array([[values[language, seed] for seed in seeds] for language in languages])
+    if not np.isfinite(table_LS).any():
+        return None
     random = np.random.default_rng(_SEED)
-    found_R = np.empty(1 + RESAMPLES)
-    found_R[0] = table_LS.mean()
-    for number in range(1, 1 + RESAMPLES):
+    found = [np.nanmean(table_LS)]
+    while len(found) <= RESAMPLES:
         rows, columns = (random.integers(size, size=size) for size in table_LS.shape)
-        found_R[number] = table_LS[np.ix_(rows, columns)].mean()
-    return Interval.of(found_R)
+        drawn_LS = table_LS[np.ix_(rows, columns)]
+        if np.isfinite(drawn_LS).any():
+            found.append(np.nanmean(drawn_LS))
+    return Interval.of(np.array(found))
 
 
 def _times(items: int, random: np.random.Generator) -> NDArray[np.int64]:

@@ -7,8 +7,9 @@ from typing import Any
 
 from benchmarks.initialisation.arms import SYSTEMS, Start
 from benchmarks.initialisation.budgets import at_equal_cost
-from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record, reference_start
+from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record, reference_start, tasks_with_curves
 from benchmarks.initialisation.intervals import Interval
+from benchmarks.initialisation.overview import sections
 from benchmarks.pages import markdown
 from lingraft.comparison.plan import ALIGNMENT, MASKED
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
@@ -35,6 +36,8 @@ def page(found: dict[str, Any], picture: str) -> str:
         head += ["than its whole run"]
         parts += [f"![Learning curves by start and system]({picture})", _PICTURE]
         parts += ["## Least compute to 95%", _SUMMARY, markdown(head, summary, left=3)]
+    for section in sections(found):
+        parts += [f"## {section.title[0].upper()}{section.title[1:]}: means over languages", _MEANS, section.table()]
     parts += _tables(records, reference)
     if equal := [*_at_equal_cost(records)]:
         head = ["task", "rows start as", "system", "% at equal compute", "% at equal seconds", "times less to a score"]
@@ -81,7 +84,9 @@ def _facts(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _primary(one: dict[str, Any], tasks: Sequence[str]) -> list[str]:
-    losses = ", ".join(f"{int(step):,}: {loss}" for step, loss in one["loss"].items())
+    losses = ", ".join(
+        f"{step:,}: {loss}" for step, loss in sorted((int(at), loss) for at, loss in one["loss"].items())
+    )
     scores = [_share(one["scores"].get(task)) for task in tasks]
     return [", ".join(one["systems"]), str(one["layers"]), str(one["seed"]), *scores, losses]
 
@@ -134,6 +139,10 @@ _PICTURE = (
 _SUMMARY = (
     "The system that is there with the least compute, by means over seeds; and how many times less that is than what "
     "standard adaptation needs for the same score, and than its whole run."
+)
+_MEANS = (
+    "Final scores, shares of BL_BASE's from the same rows, and how many times less compute they take to "
+    f"{NEAR_MAXIMAL:.0%} of that one's final score, where it is reached; in parentheses 95% intervals."
 )
 _EQUAL = (
     "Means over languages and seeds, with 95% intervals by bootstrap over both; alignments are included. Equal compute "
@@ -226,12 +235,6 @@ def _interval(found: Interval | None, times: float, form: str) -> str:
     if found is None:
         return _UNKNOWN
     return f"{times * found.value:{form}} ({times * found.low:{form}} to {times * found.high:{form}})"
-
-
-def tasks_with_curves(records: Sequence[Record]) -> list[str]:
-    """Return the tasks that were judged at every checkpoint, not before and after adaptation only."""
-    found = (task for one in records for task, scores in one["scores"].items() if len(scores) == len(one["steps"]))
-    return [*dict.fromkeys(found)]
 
 
 def finetuned_tasks(records: Sequence[Record]) -> list[str]:

@@ -14,10 +14,11 @@ from benchmarks.initialisation.__main__ import main
 from benchmarks.initialisation.arms import PROGRESSIVE, Start
 from benchmarks.initialisation.budgets import at_equal_cost
 from benchmarks.initialisation.costs import Costs, reference_start
+from benchmarks.initialisation.overview import sections
 from benchmarks.initialisation.page import page
 from benchmarks.initialisation.resources import dictionary, write_lines
 from benchmarks.initialisation.summary import main as write_summary
-from benchmarks.initialisation.summary import sections, summary
+from benchmarks.initialisation.summary import summary
 from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.artifacts.files import write_text
 from lingraft.config.tasks import Task, TaskFile
@@ -66,7 +67,7 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     write_text(out / "page-reading.md", "What it means.")
     write_summary([str(out / RECORDS), "--page", str(out / "page.md")])
     shown = (out / "page.md").read_text(encoding="utf-8")
-    assert shown == summary(sections({"initialisation.md": found}), "page.png", "What it means.")
+    assert shown == summary({"initialisation.md": found}, "page.png", "What it means.")
     assert "What it means." in shown
     with pytest.raises(LingraftError, match="must be in the folder of --page"):
         write_summary([str(out / RECORDS), "--page", str(tmp_path / "page.md")])
@@ -261,6 +262,8 @@ def test_a_mean_over_languages_and_seeds_is_as_sure_as_they_agree() -> None:
     assert apart == (2, 1, 3)
     assert intervals.mean_over({("de", 1): 1.0, ("tr", 1): 3.0, ("de", 2): 9.0}) == (2, 1, 3)
     assert intervals.mean_over({("de", 2): 1.0, ("tr", 1): 3.0}) is None
+    assert intervals.mean_over({("de", 1): 1.0, ("tr", 1): math.nan}) == (1, 1, 1)
+    assert intervals.mean_over({("de", 1): math.nan, ("tr", 1): math.nan}) is None
 
 
 def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> None:
@@ -283,16 +286,32 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
         for language, score in (("de", 0.7), ("tr", 0.9))
     ]
     found = {"records": records, "sizes": sizes, "ceilings": ceilings}
-    text = summary(sections({"all.md": found}), "curves.png", "")
-    rows = {cells[1].strip(): cells[2].strip() for line in text.splitlines() if len(cells := line.split("|")) > 2}
-    assert rows["system"] == "parts of speech (de, tr; 1 seed)"
-    assert rows["BL_BASE"] == "60.0% (60.0 to 60.0); 1.0x (1.0 to 1.0)"
-    assert rows["MINIJOINT"] == "60.0% (60.0 to 60.0); 100% (100 to 100); 1.8x (1.8 to 1.8)"
-    assert rows["MINIPOST"] == "30.0% (30.0 to 30.0); 50% (50 to 50); never reached in 2 of 2"
-    assert rows["*BL_BASE, finetuned by labels of the language*"] == "80.0%"
-    assert "hardly better than the trivial answer: parts of speech in ar." in text
-    two_seeds = {**found, "records": [each for each in records if each["system"] != "MINIPOST"]}
-    wider = summary(sections({"all.md": two_seeds}), "curves.png", "")
-    assert "| parts of speech (de, tr; 2 seeds) |" in wider
-    assert "| *BL_BASE, finetuned by labels of the language* | 80.0% |" in wider  # of the seed that has it
+    text, [section] = summary({"all.md": found}, "curves.png", ""), sections(found)
+    details = section.table()
     assert "(all.md)" in text
+    rows = {cells[1].strip(): cells[2].strip() for line in text.splitlines() if len(cells := line.split("|")) > 2}
+    assert rows["system"] == "parts of speech"
+    assert rows["**A modern encoder, rows copied by overlap**"] == "de, tr; 1 seed"
+    assert rows["BL_BASE"] == "60.0% (60.0 to 60.0)"
+    assert rows["MINIJOINT"] == "60.0% (60.0 to 60.0)<br>100% (100 to 100)<br>1.8x (1.8 to 1.8)"
+    assert rows["MINIPOST"] == "30.0% (30.0 to 30.0)<br>50% (50 to 50)<br>never reached in 2 of 2"
+    assert "| system | parts of speech (de, tr; 1 seed) |" in details
+    assert "| *BL_BASE, finetuned by labels of the language* | 80.0% |" in details
+    assert "hardly better than the trivial answer: parts of speech in ar." in details
+    two_seeds = {**found, "records": [each for each in records if each["system"] != "MINIPOST"]}
+    assert "| de, tr; 2 seeds |" in summary({"all.md": two_seeds}, "curves.png", "")
+    wider = sections(two_seeds)[0].table()
+    assert "| *BL_BASE, finetuned by labels of the language* | 80.0% |" in wider  # of the seed that has it
+
+
+def test_what_is_never_reached_is_left_out_of_the_mean_and_told() -> None:
+    def one(system: str, language: str, scores: list[float]) -> dict[str, Any]:
+        named = {"language": language, "trivial": {"pos": 0.2}, "scores": {"pos": scores}}
+        return record("overlap", system, [0.1]) | named | {"items": {"pos": {"found": [6] * 30, "out_of": [10] * 30}}}
+
+    records = [one("BL_BASE", language, [0.2, 0.5, 0.6]) for language in ("de", "tr")]
+    records += [one("MINIJOINT", "de", [0.2, 0.6, 0.6]), one("MINIJOINT", "tr", [0.2, 0.4, 0.5])]
+    text = summary(
+        {"all.md": {"records": records, "sizes": {"layers": 6, "depth": 2, "family": "modern"}}}, "a.png", ""
+    )
+    assert "<br>1.8x (1.8 to 1.8), never reached in 1 of 2 |" in text

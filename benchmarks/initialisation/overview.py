@@ -1,0 +1,238 @@
+"""Means over languages: what each system ends with in each task, and what it takes to get there."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import nan
+from statistics import mean
+from typing import Any, NamedTuple
+
+from benchmarks.initialisation.arms import SYSTEMS, Start
+from benchmarks.initialisation.costs import TASK_NAMES, Costs, Record, tasks_with_curves
+from benchmarks.initialisation.intervals import FinalScores, Interval, final_scores, mean_over, shares_of_base
+from benchmarks.pages import markdown
+from lingraft.config.systems import System
+from lingraft.reports.paper.efficiency import informative
+from lingraft.tables import counted
+
+UNKNOWN = "–"
+_TRIVIAL, _INITIAL = "*trivial answer*", "*BL_BASE, as initialised*"
+_CEILING, _SOURCE = "*BL_BASE, finetuned by labels of the language*", "*BL_BASE, in the source language*"
+_ROWS = {
+    Start.OVERLAP: "copied by overlap",
+    Start.FITTED: "fitted",
+    Start.TEXT: "aligned from text alone",
+    Start.DICTIONARY: "aligned by a dictionary",
+    Start.PAIRS: "aligned by sentence pairs",
+}
+"""Starts as titles name them."""
+_FAMILIES = {"modern": "a modern encoder", "roberta": "RoBERTa's encoder"}
+_NOTHING = "Nothing can be compared yet: there are no scores of `BL_BASE` from these rows above the trivial answer."
+
+
+class Column(NamedTuple):
+    """A task over the languages and seeds that all systems have, and in which it says something."""
+
+    task: str
+    records: list[Record]
+    scores: FinalScores
+    shares: dict[str, Interval]
+    times: dict[str, str]
+    """How many times less compute each system takes than `BL_BASE`; only of what has curves."""
+
+    @property
+    def name(self) -> str:
+        """Task in words."""
+        return TASK_NAMES.get(self.task, self.task)
+
+    @property
+    def counts(self) -> str:
+        """Languages and seeds that it is of."""
+        return f"{', '.join(self.scores.languages)}; {counted(len(self.scores.seeds), 'seed')}"
+
+    def mean(self, values: Mapping[tuple[str, int], float]) -> str:
+        """Mean over the languages, and over the seeds of which it is known in all of these."""
+        by_seed = [[(language, seed) for language in self.scores.languages] for seed in self.scores.seeds]
+        known = [values[place] for places in by_seed if values.keys() >= {*places} for place in places]
+        return f"{100 * mean(known):.1f}%" if known else UNKNOWN
+
+
+def _cell(column: Column, system: str, between: str) -> str:
+    """Score of a system, its share of BL_BASE's, and how many times less compute it takes."""
+    if system not in column.shares:
+        return UNKNOWN
+    numbers = [_percent(Interval.of(column.scores.by_system[system]), ".1f")]
+    if system != System.BL_BASE:
+        numbers += [_percent(column.shares[system], ".0f")]
+        numbers += [column.times[system]] if system in column.times else []
+    return between.join(numbers)
+
+
+class Section(NamedTuple):
+    """The adaptations of one shape from one start."""
+
+    found: Mapping[str, Any]
+    """Contents of the JSON."""
+    records: Sequence[Record]
+    title: str
+    columns: Sequence[Column]
+    """Tasks that count in some language."""
+
+    @property
+    def by_task(self) -> dict[str, Sequence[Record]]:
+        """Records that each column is of."""
+        return {column.task: column.records for column in self.columns}
+
+    def rows(self, tasks: Sequence[str], between: str) -> list[list[str]]:
+        """Return a row for the trivial answer, for the start, and for every system.
+
+        Args:
+            tasks: a cell each; unknown, where a task is none of the columns.
+            between: what stands between the numbers of a cell.
+        """
+        trivial, initial = ({task: self._of_base(task, name) for task in tasks} for name in ("trivial", "scores"))
+        cells: dict[str, Callable[[Column], str]] = {
+            _TRIVIAL: lambda column: column.mean(trivial[column.task]),
+            _INITIAL: lambda column: column.mean(initial[column.task]),
+            **{str(system): partial(_cell, system=str(system), between=between) for system in SYSTEMS},
+        }
+        return self._known_rows(tasks, cells)
+
+    def _known_rows(self, tasks: Sequence[str], cells: Mapping[str, Callable[[Column], str]]) -> list[list[str]]:
+        """Return a row by its title, from what its cells are by column, where one of them is known."""
+        columns = {column.task: column for column in self.columns}
+        rows = [
+            [title, *(cell(columns[task]) if task in columns else UNKNOWN for task in tasks)]
+            for title, cell in cells.items()
+        ]
+        return [row for row in rows if {*row[1:]} != {UNKNOWN}]
+
+    def table(self) -> str:
+        """Every task that counts, with ceilings and the source language, and the languages that do not."""
+        if not self.columns:
+            return _NOTHING
+        tasks = [column.task for column in self.columns]
+        rows = self.rows(tasks, "; ")
+        rows += self._known_rows(
+            tasks,
+            {
+                _CEILING: lambda column: column.mean(self._ceilings(column.task)),
+                _SOURCE: lambda column: column.mean(self._in_source(column)),
+            },
+        )
+        head = ["system", *(f"{column.name} ({column.counts})" for column in self.columns)]
+        left_out = "; ".join(self._left_out())
+        why = (
+            f"\n\nNot counted, since `BL_BASE` is hardly better than the trivial answer: {left_out}."
+            if left_out
+            else ""
+        )
+        return markdown(head, rows, left=len(head)) + why
+
+    def _of_base(self, task: str, name: str) -> dict[tuple[str, int], float]:
+        """BL_BASE's trivial answer, or its first score, by language and seed."""
+        ones = [one for one in self.records if one["system"] == System.BL_BASE and task in one.get(name, {})]
+        values = {(one["language"], one["seed"]): one[name][task] for one in ones}
+        return {place: value[0] if isinstance(value, list) else value for place, value in values.items()}
+
+    def _ceilings(self, task: str) -> dict[tuple[str, int], float]:
+        of = (task, self.records[0]["start"])
+        ones = [one for one in self.found.get("ceilings", []) if (one["task"], one["start"]) == of]
+        return {(one["language"], one["seed"]): one["score"] for one in ones}
+
+    def _in_source(self, column: Column) -> dict[tuple[str, int], float]:
+        """Scores of BL_BASE's primaries in the source language, the same for every language."""
+        ones = [one for one in self.found.get("primaries", []) if System.BL_BASE in one["systems"]]
+        scores = {one["seed"]: one["scores"][column.task] for one in ones if column.task in one["scores"]}
+        return {(language, seed): score for seed, score in scores.items() for language in column.scores.languages}
+
+    def _left_out(self) -> Iterator[str]:
+        references = [record for record in self.records if record["system"] == System.BL_BASE]
+        for task in _tasks(self.records):
+            languages = _informative(self.records, task)
+            judged = dict.fromkeys(record["language"] for record in references if task in record["scores"])
+            if absent := [language for language in judged if language not in languages]:
+                yield f"{TASK_NAMES.get(task, task)} in {', '.join(absent)}"
+
+
+def sections(found: Mapping[str, Any]) -> list[Section]:
+    """Group records by start; those without the counts of test items have none.
+
+    Args:
+        found: what the JSON of the benchmark holds.
+    """
+    return [
+        Section(
+            found=found,
+            records=its,
+            title=f"{family(found)}, rows {_ROWS[start]}",
+            columns=[column for task in _tasks(its) if (column := _column(its, task))],
+        )
+        for start in Start
+        if (its := [record for record in found["records"] if record["start"] == start and "items" in record])
+    ]
+
+
+def family(found: Mapping[str, Any]) -> str:
+    """Return the encoder in words."""
+    name = found["sizes"]["family"]
+    return _FAMILIES.get(name, name)
+
+
+def _tasks(records: Sequence[Record]) -> list[str]:
+    """Tasks with items, those with curves first."""
+    found, curves = {task for record in records for task in record["items"]}, tasks_with_curves(records)
+    order = [*TASK_NAMES, *sorted(found - TASK_NAMES.keys())]
+    return sorted(found, key=lambda task: (task not in curves, order.index(task)))
+
+
+def _informative(its: Sequence[Record], task: str) -> list[str]:
+    """Languages in which the standard way, from the same start and with every seed, learns what the task shows."""
+    found: dict[str, bool] = {}
+    for record in its:
+        if record["system"] == System.BL_BASE and task in record["scores"] and task in record.get("trivial", {}):
+            says = informative(record["scores"][task][-1], record["trivial"][task])
+            found[record["language"]] = found.get(record["language"], True) and says
+    return [language for language, says in found.items() if says]
+
+
+def _column(its: Sequence[Record], task: str) -> Column | None:
+    languages = _informative(its, task)
+    scores = final_scores([record for record in its if record["language"] in languages], task)
+    if System.BL_BASE not in scores.by_system:
+        return None
+    compared = [one for one in its if one["language"] in scores.languages and one["seed"] in scores.seeds]
+    return Column(
+        task=task,
+        records=compared,
+        scores=scores,
+        shares=shares_of_base(scores.by_system),
+        times=_times(compared, task),
+    )
+
+
+def _times(its: Sequence[Record], task: str) -> dict[str, str]:
+    """Mean of how many times less compute each system takes, and why there is no such number in how many cases."""
+    costs = {
+        language: Costs([record for record in its if record["language"] == language], task)
+        for language in {record["language"] for record in its}
+    }
+    found = {}
+    for system in dict.fromkeys(record["system"] for record in its):
+        ratios = {
+            (one["language"], one["seed"]): costs[one["language"]].speed_up(one)
+            for one in its
+            if one["system"] == system
+        }
+        if any(ratio is None for ratio in ratios.values()):
+            continue
+        reasons = [ratio for ratio in ratios.values() if isinstance(ratio, str)]
+        known = mean_over({place: ratio if isinstance(ratio, float) else nan for place, ratio in ratios.items()})
+        words = [f"{known.value:.1f}x ({known.low:.1f} to {known.high:.1f})"] if known else []
+        words += [f"{reason} in {reasons.count(reason)} of {len(ratios)}" for reason in sorted({*reasons})]
+        found[system] = ", ".join(words)
+    return found
+
+
+def _percent(interval: Interval, form: str) -> str:
+    value, low, high = (f"{100 * each:{form}}" for each in interval)
+    return f"{value}% ({low} to {high})"
