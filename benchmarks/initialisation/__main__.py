@@ -23,8 +23,9 @@ from typing import Any
 from benchmarks.initialisation import facts, table
 from benchmarks.initialisation.arms import SYSTEMS, WHOLE, WITHOUT_CURVES, Resources, Start, compared
 from benchmarks.initialisation.ceilings import ceilings
+from benchmarks.initialisation.costs import tasks_with_curves
 from benchmarks.initialisation.data import on_data
-from benchmarks.initialisation.page import page, tasks_with_curves
+from benchmarks.initialisation.page import page
 from benchmarks.initialisation.picture import by_start, drawing
 from benchmarks.initialisation.resources import dictionary, write_lines, write_pairs
 from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_picture, write_record

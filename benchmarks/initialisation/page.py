@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.initialisation.arms import SYSTEMS, Start
+from benchmarks.initialisation.arms import SYSTEMS, WHOLE, Start
 from benchmarks.initialisation.budgets import at_equal_cost
 from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record, reference_start, tasks_with_curves
 from benchmarks.initialisation.intervals import Interval
@@ -142,7 +142,9 @@ _SUMMARY = (
 )
 _MEANS = (
     "Final scores, shares of BL_BASE's from the same rows, and how many times less compute they take to "
-    f"{NEAR_MAXIMAL:.0%} of that one's final score, where it is reached; in parentheses 95% intervals."
+    f"{NEAR_MAXIMAL:.0%} of that one's final score, where it is reached; in parentheses 95% intervals. *{WHOLE}* adapts "
+    "MINIJOINT's primary over all layers: what it is apart from BL_BASE is due to its second head, and what MINIJOINT is "
+    "apart from it, to the mini-model."
 )
 _EQUAL = (
     "Means over languages and seeds, with 95% intervals by bootstrap over both; alignments are included. Equal compute "

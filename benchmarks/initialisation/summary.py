@@ -16,6 +16,7 @@ from benchmarks.initialisation.overview import UNKNOWN, Section, family, section
 from benchmarks.initialisation.picture import drawing
 from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_picture
 from lingraft.artifacts.files import write_text
+from lingraft.config.systems import System
 from lingraft.errors import LingraftError
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     reading = given.page.with_stem(f"{given.page.stem}-reading")
     words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
     write_text(given.page, summary(found, picture.name, words))
-    shown = [section for one in found.values() for section in sections(one)]
+    shown = _sections(found)
     if tasks := _tasks(shown):
         columns = {section.title: section.by_task for section in shown}
         write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=False).png())
@@ -52,7 +53,7 @@ def summary(found: Mapping[str, dict[str, Any]], picture: str, reading: str) -> 
         picture: name of the file of its learning curves.
         reading: what it means, as a person wrote it.
     """
-    shown = [section for one in found.values() for section in sections(one)]
+    shown = _sections(found)
     sizes = next(iter(found.values()))["sizes"]
     languages = sorted({record["language"] for section in shown for record in section.records})
     links = ", ".join(f"[{family(one)}]({page})" for page, one in found.items())
@@ -76,8 +77,7 @@ def summary(found: Mapping[str, dict[str, Any]], picture: str, reading: str) -> 
 
 _PICTURE = (
     "Means over the languages that a task counts in; bands are from the lowest to the highest pretraining seed, and a "
-    "curve begins behind what its alignment cost. *MINIJOINT, whole* adapts MINIJOINT's primary over all layers: what "
-    "it is apart from BL_BASE is due to its second head, and what MINIJOINT is apart from it, to the mini-model."
+    "curve begins behind what its alignment cost."
 )
 _LEGEND = (
     "In each cell: the final score; its share of `BL_BASE`'s from the same rows; and how many times less compute than "
@@ -86,6 +86,15 @@ _LEGEND = (
     "over languages and seeds. All are means over the languages that a task counts in, those in which `BL_BASE` is 5 "
     "points above the trivial answer; with one seed or few, intervals are too narrow."
 )
+
+
+def _sections(found: Mapping[str, dict[str, Any]]) -> list[Section]:
+    """Return what the page shows: the paper's four systems, from every start."""
+    ours = [
+        one | {"records": [record for record in one["records"] if record["system"] in [*System]]}
+        for one in found.values()
+    ]
+    return [section for one in ours for section in sections(one)]
 
 
 def _tasks(shown: Sequence[Section]) -> list[str]:
