@@ -142,9 +142,9 @@ _SUMMARY = (
 )
 _MEANS = (
     "Final scores, shares of BL_BASE's from the same rows, and how many times less compute they take to "
-    f"{NEAR_MAXIMAL:.0%} of that one's final score, where it is reached; in parentheses 95% intervals. *{WHOLE}* adapts "
-    "MINIJOINT's primary over all layers: what it is apart from BL_BASE is due to its second head, and what MINIJOINT is "
-    "apart from it, to the mini-model."
+    f"{NEAR_MAXIMAL:.0%} of that one's final score, where it is reached; in parentheses 95% intervals. *{WHOLE}* "
+    "adapts MINIJOINT's primary over all layers: what it is apart from BL_BASE is due to its second head, and what "
+    "MINIJOINT is apart from it, to the mini-model."
 )
 _EQUAL = (
     "Means over languages and seeds, with 95% intervals by bootstrap over both; alignments are included. Equal compute "
