@@ -23,12 +23,11 @@ from typing import Any
 from benchmarks.initialisation import facts, table
 from benchmarks.initialisation.arms import SYSTEMS, WHOLE, WITHOUT_CURVES, Resources, Start, compared
 from benchmarks.initialisation.ceilings import ceilings
-from benchmarks.initialisation.costs import tasks_with_curves
 from benchmarks.initialisation.data import on_data
 from benchmarks.initialisation.page import page
-from benchmarks.initialisation.picture import by_start, drawing
+from benchmarks.initialisation.page import write as write_page
 from benchmarks.initialisation.resources import dictionary, write_lines, write_pairs
-from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_picture, write_record
+from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_record
 from benchmarks.quick import quick
 from benchmarks.speed.machine import commit, described
 from lingraft.artifacts import sync
@@ -67,7 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         without_curves=given.without_curves,
     )
     json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
-    picture = markdown.with_suffix(".png")
     sizes = _sizes(comparison, given.lines)
     earlier = table.read(json, sizes)
     run = {
@@ -86,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             **facts_at_end,
         }
         write_record(json, table.merge(earlier, run, new, sizes))
-        write_text(markdown, page(read_record(json), picture.name))
+        write_text(markdown, page(read_record(json), markdown.with_suffix(".png").name))
 
     write_results()
     written_at = time.monotonic()
@@ -98,9 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.labels:
         facts_at_end["ceilings"] = [*ceilings(comparison, out, given.labels.resolve())]
     write_results()
-    made = read_record(json)["records"]
-    if tasks := tasks_with_curves(made):
-        write_picture(picture, drawing(by_start(made, tasks), tasks, picture.stem).png())
+    write_page(read_record(json), markdown)
     print(markdown)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
@@ -10,13 +11,28 @@ from benchmarks.initialisation.budgets import at_equal_cost
 from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record, reference_start, tasks_with_curves
 from benchmarks.initialisation.intervals import Interval
 from benchmarks.initialisation.overview import sections
-from benchmarks.pages import markdown
+from benchmarks.initialisation.picture import by_start, drawing
+from benchmarks.pages import markdown, write_picture
+from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import ALIGNMENT, MASKED
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
 
 _TERA = 1e12
 _NOT_REACHED = "not reached"
 _UNKNOWN = "–"
+
+
+def write(found: dict[str, Any], place: Path) -> None:
+    """Write the page, and its learning curves beside it.
+
+    Args:
+        found: what the JSON of the benchmark holds.
+        place: the page's file.
+    """
+    picture, records = place.with_suffix(".png"), found["records"]
+    write_text(place, page(found, picture.name))
+    if tasks := tasks_with_curves(records):
+        write_picture(picture, drawing(by_start(records, tasks), tasks, picture.stem).png())
 
 
 def page(found: dict[str, Any], picture: str) -> str:

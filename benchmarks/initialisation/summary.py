@@ -2,7 +2,7 @@
 
 It has the question, a picture and a table; what they mean is read from a page that a person writes beside it
 (`PAGE` with `-reading` before its ending). Records are those of `benchmarks.initialisation --items`; of each, the page
-`RECORD` with the ending .md has every task and number.
+`RECORD` with the ending .md, which has every task and number, is written anew, too.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.initialisation.costs import TASK_NAMES, tasks_with_curves
 from benchmarks.initialisation.overview import UNKNOWN, Section, family, sections
+from benchmarks.initialisation.page import write as write_page
 from benchmarks.initialisation.picture import drawing
 from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_picture
 from lingraft.artifacts.files import write_text
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if elsewhere := [path for path in given.records if path.resolve().parent != given.page.resolve().parent]:
         raise LingraftError(f"{elsewhere[0]} must be in the folder of --page {given.page}, which links what it shows.")
     found = {path.name.removesuffix(RECORD_SUFFIX) + ".md": read_record(path) for path in given.records}
+    for name, one in found.items():
+        write_page(one, given.page.with_name(name))
     picture = given.page.with_suffix(".png")
     reading = given.page.with_stem(f"{given.page.stem}-reading")
     words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
