@@ -30,7 +30,10 @@ from lingraft.model.initialisation.vector_alignment import CLEAR_AGREEMENT, Alig
 _NEIGHBOURS, _TEMPERATURE = 10, 0.05
 """Source pieces that a row is the mean of, and the softmax over their cosines that weighs them."""
 MOST_ADDED_LOSS = 0.4
-"""Nats that aligned rows may add to the masked loss of fitted rows; beyond it, they are refused."""
+"""Nats that rows may add to the masked loss of fitted ones; beyond it, means of translations are refused, and rows that
+were aligned without any."""
+_TRANSLATIONS = "translations and shared pieces"
+"""What an alignment starts from, where a table of translations is given."""
 _ROWS_AT_ONCE = 512
 _WORDS = {PieceClass.INITIAL, PieceClass.CONTINUATION}
 
@@ -121,7 +124,8 @@ def align_rows(
         elsewhere_TT = scipy.sparse.diags_array(elsewhere_T.astype(np.float32), format="csr")
         near, near_copied = rows_of((translations_TS + elsewhere_TT @ neighbours_TS).tocsr())
         of_neighbours = loss_added(near)
-        succeeded = of_neighbours <= MOST_ADDED_LOSS + min(of_translations, 0.0)
+        # Halves of known translations that agree are evidence enough: such rows carry meaning at any masked loss.
+        succeeded = start == _TRANSLATIONS or of_neighbours <= MOST_ADDED_LOSS + min(of_translations, 0.0)
         if succeeded:
             rows, copied, mapped = near, near_copied, int((_filled(neighbours_TS) & elsewhere_T).sum())
     quality = AlignmentQuality(
@@ -158,7 +162,7 @@ def _best_alignment(
     tried: list[tuple[str, AlignedVectors]] = []
     if table:
         known = shared_pieces(source_pieces, target_pieces) | _likeliest(table)
-        tried.append(("translations and shared pieces", align(source, target, PiecePairs.from_ids(known), seed)))
+        tried.append((_TRANSLATIONS, align(source, target, PiecePairs.from_ids(known), seed)))
         if tried[-1][1].succeeded:
             return tried[-1]
     for name, known_pairs in seed_pairs(source_pieces, target_pieces, source, target):
