@@ -433,6 +433,13 @@ MUTATIONS = (
         ("model/initialisation/test_aligned_rows.py",),
     ),
     Mutation(
+        "rows that known translations aligned are refused by the masked loss, too",
+        "lingraft/model/initialisation/aligned_rows.py",
+        "        succeeded = start == _TRANSLATIONS or of_neighbours <= ",
+        "        succeeded = of_neighbours <= ",
+        ("model/initialisation/test_aligned_rows.py",),
+    ),
+    Mutation(
         "special pieces are left out of what aligned rows count as copied",
         "lingraft/model/initialisation/aligned_rows.py",
         "return _mix_rows(fitted, source, weights_TS, copied | special, classes), len(copied)",
