@@ -433,10 +433,17 @@ MUTATIONS = (
         ("model/initialisation/test_aligned_rows.py",),
     ),
     Mutation(
-        "rows that known translations aligned are refused by the masked loss, too",
+        "rows that a dictionary aligned are refused by the masked loss, too",
         "lingraft/model/initialisation/aligned_rows.py",
-        "        succeeded = start == _TRANSLATIONS or of_neighbours <= ",
+        "        succeeded = is_known or of_neighbours <= ",
         "        succeeded = of_neighbours <= ",
+        ("model/initialisation/test_aligned_rows.py",),
+    ),
+    Mutation(
+        "shared pieces pass for a dictionary that aligned them",
+        "lingraft/model/initialisation/aligned_rows.py",
+        "            and 2 * _with_vectors(translations, source_vectors, target_vectors) > alignment.known_pairs\n",
+        "",
         ("model/initialisation/test_aligned_rows.py",),
     ),
     Mutation(

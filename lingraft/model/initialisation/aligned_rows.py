@@ -30,8 +30,7 @@ from lingraft.model.initialisation.vector_alignment import CLEAR_AGREEMENT, Alig
 _NEIGHBOURS, _TEMPERATURE = 10, 0.05
 """Source pieces that a row is the mean of, and the softmax over their cosines that weighs them."""
 MOST_ADDED_LOSS = 0.4
-"""Nats that rows may add to the masked loss of fitted ones; beyond it, means of translations are refused, and rows that
-were aligned without any."""
+"""Nats that aligned rows may add to the masked loss of fitted rows; beyond it, they are refused."""
 _TRANSLATIONS = "translations and shared pieces"
 """What an alignment starts from, where a table of translations is given."""
 _ROWS_AT_ONCE = 512
@@ -109,13 +108,14 @@ def align_rows(
                 f"rows, more than {MOST_ADDED_LOSS}. Check that the pairs of {resource} are each other's translations."
             )
             resource, table = AlignmentResource.TEXT, None
+    translations = _likeliest(table) if table else {}
     start, alignment = _best_alignment(
         source_pieces=source_pieces,
         target_pieces=target_pieces,
         source=source_vectors,
         target=target_vectors,
         seed=seed,
-        table=table,
+        translations=translations,
     )
     succeeded = alignment.succeeded
     of_neighbours = 0.0
@@ -124,8 +124,13 @@ def align_rows(
         elsewhere_TT = scipy.sparse.diags_array(elsewhere_T.astype(np.float32), format="csr")
         near, near_copied = rows_of((translations_TS + elsewhere_TT @ neighbours_TS).tocsr())
         of_neighbours = loss_added(near)
-        # Halves of known translations that agree are evidence enough: such rows carry meaning at any masked loss.
-        succeeded = start == _TRANSLATIONS or of_neighbours <= MOST_ADDED_LOSS + min(of_translations, 0.0)
+        # Where two halves of a dictionary agree, rows carry meaning that masked loss does not see: decision 20.
+        is_known = (
+            resource is AlignmentResource.DICTIONARY
+            and start == _TRANSLATIONS
+            and 2 * _with_vectors(translations, source_vectors, target_vectors) > alignment.known_pairs
+        )
+        succeeded = is_known or of_neighbours <= MOST_ADDED_LOSS + min(of_translations, 0.0)
         if succeeded:
             rows, copied, mapped = near, near_copied, int((_filled(neighbours_TS) & elsewhere_T).sum())
     quality = AlignmentQuality(
@@ -152,7 +157,7 @@ def _best_alignment(
     source: StaticVectors,
     target: StaticVectors,
     seed: int,
-    table: TranslationTable | None,
+    translations: dict[int, int],
 ) -> tuple[str, AlignedVectors]:
     """The alignment from translations if it succeeds, else the best from text alone.
 
@@ -160,8 +165,8 @@ def _best_alignment(
     halves agree most. Once a start succeeds clearly, no other is tried: each takes some seconds.
     """
     tried: list[tuple[str, AlignedVectors]] = []
-    if table:
-        known = shared_pieces(source_pieces, target_pieces) | _likeliest(table)
+    if translations:
+        known = shared_pieces(source_pieces, target_pieces) | translations
         tried.append((_TRANSLATIONS, align(source, target, PiecePairs.from_ids(known), seed)))
         if tried[-1][1].succeeded:
             return tried[-1]
@@ -184,6 +189,12 @@ def _likeliest(table: TranslationTable) -> dict[int, int]:
     filled_T = np.flatnonzero(_filled(probabilities_TS))
     best_T = probabilities_TS.argmax(axis=1)
     return dict(zip(filled_T.tolist(), np.asarray(best_T).ravel()[filled_T].tolist(), strict=True))
+
+
+def _with_vectors(translations: dict[int, int], source: StaticVectors, target: StaticVectors) -> int:
+    """Number of the pairs of pieces that both have a vector."""
+    pairs = PiecePairs.from_ids(translations)
+    return int((source.known[pairs.source_P] & target.known[pairs.target_P]).sum())
 
 
 def _neighbours(alignment: AlignedVectors) -> scipy.sparse.csr_array:

@@ -195,12 +195,13 @@ def losses(
     ("of_translated", "of_others", "translated", "mapped"),
     [
         pytest.param(0.3, 0.3, 2, PIECES - 2, id="both are kept"),
-        pytest.param(-0.3, 1.5, 2, PIECES - 2, id="neighbours are known by translations"),
+        pytest.param(0.3, 0.5, 2, 0, id="neighbours add too much to fitted rows"),
+        pytest.param(-0.3, 0.2, 2, 0, id="neighbours add too much to translations"),
         pytest.param(0.5, 0.3, 0, PIECES, id="translations are refused"),
         pytest.param(0.5, 0.5, 0, 0, id="both are refused"),
     ],
 )
-def test_translations_are_compared_with_fitted_rows_and_neighbours_only_where_no_translation_showed_them(
+def test_rows_from_translations_and_from_neighbours_are_each_compared_with_fitted_ones(
     source: Vocabulary,
     text: tuple[StaticVectors, StaticVectors],
     capsys: pytest.CaptureFixture[str],
@@ -269,18 +270,31 @@ def test_a_dictionary_that_starts_no_alignment_leaves_the_other_starts(
     assert (found.succeeded, found.start) == (True, "shared pieces and cognates")
 
 
+@pytest.mark.parametrize(
+    ("words", "resource", "kept"),
+    [
+        (60, AlignmentResource.DICTIONARY, True),
+        (1, AlignmentResource.DICTIONARY, False),  # the shared pieces are what agrees
+        (0, AlignmentResource.DICTIONARY, False),
+        (60, AlignmentResource.PARALLEL, False),
+    ],
+)
 def test_rows_that_a_dictionary_aligned_are_kept_at_any_masked_loss(
-    source: Vocabulary, text: tuple[StaticVectors, StaticVectors]
+    source: Vocabulary,
+    text: tuple[StaticVectors, StaticVectors],
+    words: int,
+    resource: AlignmentResource,
+    kept: bool,
 ) -> None:
+    translated = {int(IDS[FIRST + number]): {FIRST + number: 1.0} for number in range(50, 50 + words)}
     expected = fitted(source)
 
     def loss(rows: InitialRows) -> float:
-        return 7.0 if torch.equal(rows.table_VD, expected.table_VD) else 8.5
+        is_fitted = (rows.table_VD == expected.table_VD).all(1)
+        return 7.0 if is_fitted.sum() >= SIZE - len(translated) else 8.5
 
-    known = table({int(IDS[FIRST + number]): {FIRST + number: 1.0} for number in range(50, 70)})
-    found = align_rows(source, HERE, THERE, *text, 1, AlignmentResource.DICTIONARY, known, loss).quality
-    assert (found.succeeded, found.added_loss, found.mapped) == (True, 1.5, PIECES)
-    assert not align_rows(source, HERE, THERE, *text, seed=1, loss=loss).quality.succeeded
+    found = align_rows(source, HERE, THERE, *text, 1, resource, table(translated), loss).quality
+    assert (found.succeeded, found.added_loss, found.mapped > 0) == (kept, 1.5, kept)
 
 
 def test_unrelated_text_gives_fitted_rows(
