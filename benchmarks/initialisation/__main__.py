@@ -2,9 +2,9 @@
 
 Languages are learned by BL_BASE, BL_SMALL, MINIPOST, MINIJOINT and progressively, with rows that start as the
 paper's, or aligned by text alone, by FreeDict's dictionaries or by sentence pairs. Everything is made under `--out`,
-once: stopped at any moment, the same command goes on, also with more languages, starts, systems or seeds. JSON and page
-are written anew twice a minute. What the JSON of `--json` already holds of other languages, starts, systems or seeds
-stays in it, so that a table may be gathered on several machines.
+once: stopped at any moment, the same command goes on, also with more languages, starts, systems or seeds. The JSON is
+written anew twice a minute, the page at the end. What the JSON of `--json` already holds of other languages, starts,
+systems or seeds stays in it, so that a table may be gathered on several machines.
 
 Without `--data`, the text is the recipe's: LibreOffice's help, of which parallel paragraphs of the training split are
 the sentence pairs. `--data` has the text and examples that a recipe of kind 'folder' names, such as
@@ -24,14 +24,12 @@ from benchmarks.initialisation import facts, table
 from benchmarks.initialisation.arms import SYSTEMS, WHOLE, WITHOUT_CURVES, Resources, Start, compared
 from benchmarks.initialisation.ceilings import ceilings
 from benchmarks.initialisation.data import on_data
-from benchmarks.initialisation.page import page
 from benchmarks.initialisation.page import write as write_page
 from benchmarks.initialisation.resources import dictionary, write_lines, write_pairs
 from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_record
 from benchmarks.quick import quick
 from benchmarks.speed.machine import commit, described
 from lingraft.artifacts import sync
-from lingraft.artifacts.files import write_text
 from lingraft.artifacts.manifest import Kind
 from lingraft.comparison.plan import Comparison
 from lingraft.comparison.runner import comparison_jobs, run_jobs
@@ -84,7 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             **facts_at_end,
         }
         write_record(json, table.merge(earlier, run, new, sizes))
-        write_text(markdown, page(read_record(json), markdown.with_suffix(".png").name))
 
     write_results()
     written_at = time.monotonic()

@@ -26,7 +26,7 @@ _ROWS = {
 }
 """Starts as titles name them."""
 _FAMILIES = {"modern": "a modern encoder", "roberta": "RoBERTa's encoder"}
-_NOTHING = "Nothing can be compared yet: there are no scores of `BL_BASE` from these rows above the trivial answer."
+NOTHING = "Nothing can be compared yet: there are no scores of `BL_BASE` from these rows above the trivial answer."
 
 
 class Column(NamedTuple):
@@ -49,6 +49,21 @@ class Column(NamedTuple):
         """Languages and seeds that it is of."""
         return f"{', '.join(self.scores.languages)}; {counted(len(self.scores.seeds), 'seed')}"
 
+    def cell(self, system: str, between: str) -> str:
+        """Score of a system, its share of BL_BASE's, and how many times less compute it takes.
+
+        Args:
+            system: one that may have no scores.
+            between: what stands between the numbers.
+        """
+        if system not in self.shares:
+            return UNKNOWN
+        numbers = [_percent(Interval.of(self.scores.by_system[system]), ".1f")]
+        if system != System.BL_BASE:
+            numbers += [_percent(self.shares[system], ".0f")]
+            numbers += [self.times[system]] if system in self.times else []
+        return between.join(numbers)
+
     def mean(self, values: Mapping[tuple[str, int], float]) -> str:
         """Mean over the languages, and over the seeds of which it is known in all of these."""
         by_seed = [[(language, seed) for language in self.scores.languages] for seed in self.scores.seeds]
@@ -56,23 +71,14 @@ class Column(NamedTuple):
         return f"{100 * mean(known):.1f}%" if known else UNKNOWN
 
 
-def _cell(column: Column, system: str, between: str) -> str:
-    """Score of a system, its share of BL_BASE's, and how many times less compute it takes."""
-    if system not in column.shares:
-        return UNKNOWN
-    numbers = [_percent(Interval.of(column.scores.by_system[system]), ".1f")]
-    if system != System.BL_BASE:
-        numbers += [_percent(column.shares[system], ".0f")]
-        numbers += [column.times[system]] if system in column.times else []
-    return between.join(numbers)
-
-
 class Section(NamedTuple):
-    """The adaptations of one shape from one start."""
+    """The adaptations of one shape from one start, in languages whose rows start as it says."""
 
     found: Mapping[str, Any]
     """Contents of the JSON."""
     records: Sequence[Record]
+    not_aligned: Sequence[str]
+    """Further languages, whose rows could not be aligned by every system and seed, and are fitted."""
     title: str
     columns: Sequence[Column]
     """Tasks that count in some language."""
@@ -89,11 +95,10 @@ class Section(NamedTuple):
             tasks: a cell each; unknown, where a task is none of the columns.
             between: what stands between the numbers of a cell.
         """
-        trivial, initial = ({task: self._of_base(task, name) for task in tasks} for name in ("trivial", "scores"))
         cells: dict[str, Callable[[Column], str]] = {
-            _TRIVIAL: lambda column: column.mean(trivial[column.task]),
-            _INITIAL: lambda column: column.mean(initial[column.task]),
-            **{str(system): partial(_cell, system=str(system), between=between) for system in SYSTEMS},
+            _TRIVIAL: lambda column: column.mean(self._trivial(column.task)),
+            _INITIAL: lambda column: column.mean(self._initial(column.task)),
+            **{str(system): partial(Column.cell, system=str(system), between=between) for system in SYSTEMS},
         }
         return self._known_rows(tasks, cells)
 
@@ -104,12 +109,12 @@ class Section(NamedTuple):
             [title, *(cell(columns[task]) if task in columns else UNKNOWN for task in tasks)]
             for title, cell in cells.items()
         ]
-        return [row for row in rows if {*row[1:]} != {UNKNOWN}]
+        return [row for row in rows if any(cell != UNKNOWN for cell in row[1:])]
 
     def table(self) -> str:
         """Every task that counts, with ceilings and the source language, and the languages that do not."""
         if not self.columns:
-            return _NOTHING
+            return NOTHING
         tasks = [column.task for column in self.columns]
         rows = self.rows(tasks, "; ")
         rows += self._known_rows(
@@ -120,19 +125,22 @@ class Section(NamedTuple):
             },
         )
         head = ["system", *(f"{column.name} ({column.counts})" for column in self.columns)]
-        left_out = "; ".join(self._left_out())
-        why = (
-            f"\n\nNot counted, since `BL_BASE` is hardly better than the trivial answer: {left_out}."
-            if left_out
-            else ""
-        )
-        return markdown(head, rows, left=len(head)) + why
+        parts = [markdown(head, rows, left=len(head))]
+        if left_out := [*self._left_out()]:
+            parts += [f"Not counted, since `BL_BASE` is hardly better than the trivial answer: {'; '.join(left_out)}."]
+        if self.not_aligned:
+            parts += [f"Not counted, since rows could not be aligned, and are fitted: {', '.join(self.not_aligned)}."]
+        return "\n\n".join(parts)
 
-    def _of_base(self, task: str, name: str) -> dict[tuple[str, int], float]:
-        """BL_BASE's trivial answer, or its first score, by language and seed."""
-        ones = [one for one in self.records if one["system"] == System.BL_BASE and task in one.get(name, {})]
-        values = {(one["language"], one["seed"]): one[name][task] for one in ones}
-        return {place: value[0] if isinstance(value, list) else value for place, value in values.items()}
+    def _trivial(self, task: str) -> dict[tuple[str, int], float]:
+        """Scores of the trivial answer, by language and seed."""
+        ones = [one for one in self.records if one["system"] == System.BL_BASE and task in one.get("trivial", {})]
+        return {(one["language"], one["seed"]): one["trivial"][task] for one in ones}
+
+    def _initial(self, task: str) -> dict[tuple[str, int], float]:
+        """Scores of BL_BASE's rows as they start, by language and seed."""
+        ones = [one for one in self.records if one["system"] == System.BL_BASE and task in one["scores"]]
+        return {(one["language"], one["seed"]): one["scores"][task][0] for one in ones}
 
     def _ceilings(self, task: str) -> dict[tuple[str, int], float]:
         of = (task, self.records[0]["start"])
@@ -160,16 +168,23 @@ def sections(found: Mapping[str, Any]) -> list[Section]:
     Args:
         found: what the JSON of the benchmark holds.
     """
-    return [
-        Section(
-            found=found,
-            records=its,
-            title=f"{family(found)}, rows {_ROWS[start]}",
-            columns=[column for task in _tasks(its) if (column := _column(its, task))],
+    made = []
+    for start in Start:
+        if not (its := [one for one in found["records"] if one["start"] == start and "items" in one]):
+            continue
+        failed = {one["language"] for one in its if not one.get("quality", {}).get("succeeded", True)}
+        aligned = [one for one in its if one["language"] not in failed]
+        name = family(found)
+        made.append(
+            Section(
+                found=found,
+                records=aligned,
+                not_aligned=sorted(failed),
+                title=f"{name[0].upper()}{name[1:]}, rows {_ROWS[start]}",
+                columns=[column for task in _tasks(aligned) if (column := _column(aligned, task))],
+            )
         )
-        for start in Start
-        if (its := [record for record in found["records"] if record["start"] == start and "items" in record])
-    ]
+    return made
 
 
 def family(found: Mapping[str, Any]) -> str:
@@ -227,7 +242,9 @@ def _times(its: Sequence[Record], task: str) -> dict[str, str]:
             continue
         reasons = [ratio for ratio in ratios.values() if isinstance(ratio, str)]
         known = mean_over({place: ratio if isinstance(ratio, float) else nan for place, ratio in ratios.items()})
-        words = [f"{known.value:.1f}x ({known.low:.1f} to {known.high:.1f})"] if known else []
+        # Of a single ratio there is no interval.
+        spread = f" ({known.low:.1f} to {known.high:.1f})" if known and len(ratios) - len(reasons) > 1 else ""
+        words = [f"{known.value:.1f}x{spread}"] if known else []
         words += [f"{reason} in {reasons.count(reason)} of {len(ratios)}" for reason in sorted({*reasons})]
         found[system] = ", ".join(words)
     return found

@@ -10,7 +10,7 @@ from benchmarks.initialisation.arms import SYSTEMS, WHOLE, Start
 from benchmarks.initialisation.budgets import at_equal_cost
 from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record, reference_start, tasks_with_curves
 from benchmarks.initialisation.intervals import Interval
-from benchmarks.initialisation.overview import sections
+from benchmarks.initialisation.overview import UNKNOWN, sections
 from benchmarks.initialisation.picture import by_start, drawing
 from benchmarks.pages import markdown, write_picture
 from lingraft.artifacts.files import write_text
@@ -19,7 +19,6 @@ from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
 
 _TERA = 1e12
 _NOT_REACHED = "not reached"
-_UNKNOWN = "–"
 
 
 def write(found: dict[str, Any], place: Path) -> None:
@@ -52,8 +51,11 @@ def page(found: dict[str, Any], picture: str) -> str:
         head += ["than its whole run"]
         parts += [f"![Learning curves by start and system]({picture})", _PICTURE]
         parts += ["## Least compute to 95%", _SUMMARY, markdown(head, summary, left=3)]
-    for section in sections(found):
-        parts += [f"## {section.title[0].upper()}{section.title[1:]}: means over languages", _MEANS, section.table()]
+    if shown := sections(found):
+        parts += ["## Means over languages", _MEANS]
+        parts += [_WHOLE] if any(record["system"] == WHOLE for record in records) else []
+    for section in shown:
+        parts += [f"### {section.title}", section.table()]
     parts += _tables(records, reference)
     if equal := [*_at_equal_cost(records)]:
         head = ["task", "rows start as", "system", "% at equal compute", "% at equal seconds", "times less to a score"]
@@ -108,7 +110,7 @@ def _primary(one: dict[str, Any], tasks: Sequence[str]) -> list[str]:
 
 
 def _share(value: float | None) -> str:
-    return _UNKNOWN if value is None else f"{100 * value:.1f}"
+    return UNKNOWN if value is None else f"{100 * value:.1f}"
 
 
 def _in_words(values: dict[str, Any]) -> str:
@@ -158,9 +160,11 @@ _SUMMARY = (
 )
 _MEANS = (
     "Final scores, shares of BL_BASE's from the same rows, and how many times less compute they take to "
-    f"{NEAR_MAXIMAL:.0%} of that one's final score, where it is reached; in parentheses 95% intervals. *{WHOLE}* "
-    "adapts MINIJOINT's primary over all layers: what it is apart from BL_BASE is due to its second head, and what "
-    "MINIJOINT is apart from it, to the mini-model."
+    f"{NEAR_MAXIMAL:.0%} of BL_BASE's final score, in the cases that reach it; in parentheses 95% intervals."
+)
+_WHOLE = (
+    f"*{WHOLE}* adapts MINIJOINT's primary over all layers: what it is apart from BL_BASE is due to its second head, "
+    "and what MINIJOINT is apart from it, to the mini-model."
 )
 _EQUAL = (
     "Means over languages and seeds, with 95% intervals by bootstrap over both; alignments are included. Equal compute "
@@ -186,7 +190,7 @@ def _summary(records: Sequence[Record], reference: Start | None) -> Iterator[lis
                 spent_flops, ratio = _flops_and_times(arms[best], costs)
                 of_whole = _mean([costs.times_less_than_whole(one) for one in arms[best]]) if there else None
                 row = [language, task, NAMES[start], spent_flops if there else _NOT_REACHED, there, ratio]
-                yield [*row, f"{of_whole:.1f}" if of_whole else _UNKNOWN]
+                yield [*row, f"{of_whole:.1f}" if of_whole else UNKNOWN]
 
 
 def _tables(records: Sequence[Record], reference: Start | None) -> Iterator[str]:
@@ -217,7 +221,7 @@ def _whole_cost(records: Sequence[Record], costs: Costs) -> list[str]:
 
 def _near_maximal(records: Sequence[Record], costs: Costs) -> str:
     spent, ratio = _flops_and_times(records, costs)
-    return spent if ratio == _UNKNOWN else f"{spent}; {ratio}x"
+    return spent if ratio == UNKNOWN else f"{spent}; {ratio}x"
 
 
 def _quality(records: Sequence[Record]) -> Iterator[list[str]]:
@@ -245,13 +249,13 @@ def _at_equal_cost(records: Sequence[Record]) -> Iterator[list[str]]:
                 if one := found.get(system):
                     scores = [_interval(score, 100, ".1f") for score in (one.score_at_flops, one.score_at_seconds)]
                     times = _interval(one.times_less_to_common, 1, ".1f")
-                    if {*scores, times} != {_UNKNOWN}:
+                    if {*scores, times} != {UNKNOWN}:
                         yield [TASK_NAMES.get(task, task), NAMES[start], system, *scores, times]
 
 
 def _interval(found: Interval | None, times: float, form: str) -> str:
     if found is None:
-        return _UNKNOWN
+        return UNKNOWN
     return f"{times * found.value:{form}} ({times * found.low:{form}} to {times * found.high:{form}})"
 
 
@@ -280,7 +284,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _scores(records: Sequence[Record], task: str) -> str:
     found = [record["scores"][task] for record in records if task in record["scores"]]
     if not found:
-        return _UNKNOWN
+        return UNKNOWN
     last = [100 * scores[-1] for scores in found]
     spread = f" ± {stdev(last):.1f}" if len(last) > 1 else ""
     return f"{100 * mean(scores[0] for scores in found):.1f} → {mean(last):.1f}{spread}"
@@ -290,9 +294,9 @@ def _flops_and_times(records: Sequence[Record], costs: Costs) -> tuple[str, str]
     """Means over seeds, if all of them got there; else how many did not."""
     spent = [flops for record in records if (flops := costs.reached(record)) is not None]
     if not spent:
-        return _UNKNOWN, _UNKNOWN
+        return UNKNOWN, UNKNOWN
     if missed := sum(map(math.isinf, spent)):
         seeds = f" by {missed} of {len(spent)} seeds" if len(spent) > 1 else ""
-        return _NOT_REACHED + seeds, _UNKNOWN
+        return _NOT_REACHED + seeds, UNKNOWN
     ratio = _mean([costs.times_less(record) for record in records])
-    return f"{mean(spent) / _TERA:.3g}", _UNKNOWN if ratio is None else f"{ratio:.1f}"
+    return f"{mean(spent) / _TERA:.3g}", UNKNOWN if ratio is None else f"{ratio:.1f}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.initialisation.costs import TASK_NAMES, tasks_with_curves
-from benchmarks.initialisation.overview import UNKNOWN, Section, family, sections
+from benchmarks.initialisation.overview import NOTHING, UNKNOWN, Section, family, sections
 from benchmarks.initialisation.page import write as write_page
 from benchmarks.initialisation.picture import drawing
 from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_picture
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
     write_text(given.page, summary(found, picture.name, words))
     shown = _sections(found)
-    if tasks := _tasks(shown):
+    if tasks := _shown_tasks(shown):
         columns = {section.title: section.by_task for section in shown}
         write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=False).png())
     print(given.page)
@@ -68,10 +68,13 @@ def summary(found: Mapping[str, dict[str, Any]], picture: str, reading: str) -> 
         "bottom, with a head of their own since pretraining; `MINIPOST`: these and fresh ones, built afterwards). With "
         "them the finetuned model is tested in that language, in which it has seen no labels. "
         f"`BL_SMALL` is a model of {sizes['depth']} layers throughout. Languages: {', '.join(languages)}.",
-        f"![Score over compute, by task and system]({picture})",
-        _PICTURE,
-        _table(shown),
-        _LEGEND,
+        "Rows of its table start as the source's rows of pieces in both vocabularies (`overlap`, the paper's), or "
+        "*aligned*: as means of the source's rows with the same meaning, found in text alone or by a dictionary "
+        "([how](../guides/alignment.md)). Translations are found if the English one of an XNLI sentence has the most "
+        "similar hidden states; help topics are those of LibreOffice's pages. The trivial answer is the most frequent "
+        "label.",
+        *([f"![Score over compute, by task and system]({picture})", _PICTURE] if _shown_tasks(shown) else []),
+        *([_table(shown), _LEGEND + _not_aligned(shown)] if _shown_tasks(shown) else [NOTHING]),
         *filter(None, [reading]),
         f"All tasks, every number and all settings: {links}.",
     ]
@@ -80,14 +83,14 @@ def summary(found: Mapping[str, dict[str, Any]], picture: str, reading: str) -> 
 
 _PICTURE = (
     "Means over the languages that a task counts in; bands are from the lowest to the highest pretraining seed, and a "
-    "curve begins behind what its alignment cost."
+    "curve starts at the compute that its alignment took."
 )
 _LEGEND = (
     "In each cell: the final score; its share of `BL_BASE`'s from the same rows; and how many times less compute than "
-    f"`BL_BASE` it takes to {NEAR_MAXIMAL:.0%} of that one's final score, alignments included, where it gets there. In "
-    "parentheses 95% intervals: of scores and shares by bootstrap over pretraining seeds and test items, of compute "
-    "over languages and seeds. All are means over the languages that a task counts in, those in which `BL_BASE` is 5 "
-    "points above the trivial answer; with one seed or few, intervals are too narrow."
+    f"`BL_BASE` it takes to {NEAR_MAXIMAL:.0%} of `BL_BASE`'s final score, alignments included, in the cases that get "
+    "there. In parentheses 95% intervals: of scores and shares by bootstrap over pretraining seeds and test items, of "
+    "compute over languages and seeds. All are means over the languages that a task counts in, those in which "
+    "`BL_BASE` is 5 points above the trivial answer; with one seed or few, intervals are too narrow."
 )
 
 
@@ -100,18 +103,23 @@ def _sections(found: Mapping[str, dict[str, Any]]) -> list[Section]:
     return [section for one in ours for section in sections(one)]
 
 
-def _tasks(shown: Sequence[Section]) -> list[str]:
+def _shown_tasks(shown: Sequence[Section]) -> list[str]:
     """Tasks with learning curves that count somewhere: the picture and the table are of these."""
     curves = {task for section in shown for task in tasks_with_curves(section.records)}
     return list(dict.fromkeys(each.task for section in shown for each in section.columns if each.task in curves))
 
 
+def _not_aligned(shown: Sequence[Section]) -> str:
+    """Languages that start from other rows than a section's title says."""
+    told = [f" {', '.join(one.not_aligned)} ({one.title.split(', ')[-1]})" for one in shown if one.not_aligned]
+    return f" Not counted, since rows could not be aligned, and are fitted:{';'.join(told)}." if told else ""
+
+
 def _table(shown: Sequence[Section]) -> str:
-    tasks, rows = _tasks(shown), []
+    tasks, rows = _shown_tasks(shown), []
     for section in shown:
         counts = {column.task: column.counts for column in section.columns}
-        title = f"**{section.title[0].upper()}{section.title[1:]}**"
-        rows += [[title, *(counts.get(task, UNKNOWN) for task in tasks)], *section.rows(tasks, "<br>")]
+        rows += [[f"**{section.title}**", *(counts.get(task, UNKNOWN) for task in tasks)], *section.rows(tasks, "<br>")]
     return markdown(["system", *(TASK_NAMES.get(task, task) for task in tasks)], rows, left=1 + len(tasks))
 
 

@@ -316,4 +316,19 @@ def test_what_is_never_reached_is_left_out_of_the_mean_and_told() -> None:
     text = summary(
         {"all.md": {"records": records, "sizes": {"layers": 6, "depth": 2, "family": "modern"}}}, "a.png", ""
     )
-    assert "<br>1.8x (1.8 to 1.8), never reached in 1 of 2 |" in text
+    assert "<br>1.8x, never reached in 1 of 2 |" in text
+
+
+def test_languages_whose_rows_could_not_be_aligned_do_not_count_among_aligned_ones() -> None:
+    def one(language: str, succeeded: bool) -> dict[str, Any]:
+        named = {"language": language, "trivial": {"pos": 0.2}, "scores": {"pos": [0.2, 0.5, 0.6]}}
+        named |= {"items": {"pos": {"found": [6] * 30, "out_of": [10] * 30}}, "quality": {"succeeded": succeeded}}
+        return record("text", "BL_BASE", [0.1]) | named
+
+    sizes = {"layers": 6, "depth": 2, "family": "modern"}
+    [section] = sections({"records": [one("de", True), one("ru", False)], "sizes": sizes})
+    assert section.table().endswith("Not counted, since rows could not be aligned, and are fitted: ru.")
+    assert "| parts of speech (de; 1 seed) |" in section.table()
+    nothing = summary({"all.md": {"records": [one("ru", False)], "sizes": sizes}}, "a.png", "")
+    assert "Nothing can be compared yet" in nothing
+    assert "a.png" not in nothing
