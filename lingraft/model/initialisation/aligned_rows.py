@@ -32,7 +32,7 @@ _NEIGHBOURS, _TEMPERATURE = 10, 0.05
 MOST_ADDED_LOSS = 0.4
 """Nats that aligned rows may add to the masked loss of fitted rows; beyond it, they are refused."""
 _TRANSLATIONS = "translations and shared pieces"
-"""What an alignment starts from, where a table of translations is given."""
+"""The start of an alignment that a table of translations is given for."""
 _ROWS_AT_ONCE = 512
 _WORDS = {PieceClass.INITIAL, PieceClass.CONTINUATION}
 
