@@ -40,23 +40,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     picture = given.page.with_suffix(".png")
     reading = given.page.with_stem(f"{given.page.stem}-reading")
     words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
-    write_text(given.page, summary(found, picture.name, words))
-    shown = _sections(found)
+    shown = compared_systems(found)
+    write_text(given.page, summary(found, shown, picture.name, words))
     if tasks := _shown_tasks(shown):
         columns = {section.title: section.by_task for section in shown}
         write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=False).png())
     print(given.page)
 
 
-def summary(found: Mapping[str, dict[str, Any]], picture: str, reading: str) -> str:
+def compared_systems(found: Mapping[str, dict[str, Any]]) -> list[Section]:
+    """Return what the page shows: the paper's four systems, from every start.
+
+    Args:
+        found: what each JSON of the benchmark holds, with items, by the name of its page.
+    """
+    ours = [
+        one | {"records": [record for record in one["records"] if record["system"] in [*System]]}
+        for one in found.values()
+    ]
+    return [section for one in ours for section in sections(one)]
+
+
+def summary(found: Mapping[str, dict[str, Any]], shown: Sequence[Section], picture: str, reading: str) -> str:
     """Write the page.
 
     Args:
         found: what each JSON of the benchmark holds, with items, by the name of its page.
+        shown: its sections, from `compared_systems`.
         picture: name of the file of its learning curves.
         reading: what it means, as a person wrote it.
     """
-    shown = _sections(found)
+    tasks = _shown_tasks(shown)
     sizes = next(iter(found.values()))["sizes"]
     languages = sorted({record["language"] for section in shown for record in section.records})
     links = ", ".join(f"[{family(one)}]({page})" for page, one in found.items())
@@ -73,8 +87,8 @@ def summary(found: Mapping[str, dict[str, Any]], picture: str, reading: str) -> 
         "([how](../guides/alignment.md)). Translations are found if the English one of an XNLI sentence has the most "
         "similar hidden states; help topics are those of LibreOffice's pages. The trivial answer is the most frequent "
         "label.",
-        *([f"![Score over compute, by task and system]({picture})", _PICTURE] if _shown_tasks(shown) else []),
-        *([_table(shown), _LEGEND + _not_aligned(shown)] if _shown_tasks(shown) else [NOTHING]),
+        *([f"![Score over compute, by task and system]({picture})", _PICTURE, _table(shown, tasks)] if tasks else []),
+        _LEGEND + _not_aligned(shown) if tasks else NOTHING,
         *filter(None, [reading]),
         f"All tasks, every number and all settings: {links}.",
     ]
@@ -94,15 +108,6 @@ _LEGEND = (
 )
 
 
-def _sections(found: Mapping[str, dict[str, Any]]) -> list[Section]:
-    """Return what the page shows: the paper's four systems, from every start."""
-    ours = [
-        one | {"records": [record for record in one["records"] if record["system"] in [*System]]}
-        for one in found.values()
-    ]
-    return [section for one in ours for section in sections(one)]
-
-
 def _shown_tasks(shown: Sequence[Section]) -> list[str]:
     """Tasks with learning curves that count somewhere: the picture and the table are of these."""
     curves = {task for section in shown for task in tasks_with_curves(section.records)}
@@ -115,8 +120,8 @@ def _not_aligned(shown: Sequence[Section]) -> str:
     return f" Not counted, since rows could not be aligned, and are fitted:{';'.join(told)}." if told else ""
 
 
-def _table(shown: Sequence[Section]) -> str:
-    tasks, rows = _shown_tasks(shown), []
+def _table(shown: Sequence[Section], tasks: Sequence[str]) -> str:
+    rows = []
     for section in shown:
         counts = {column.task: column.counts for column in section.columns}
         rows += [[f"**{section.title}**", *(counts.get(task, UNKNOWN) for task in tasks)], *section.rows(tasks, "<br>")]

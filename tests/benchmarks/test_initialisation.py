@@ -17,8 +17,8 @@ from benchmarks.initialisation.costs import Costs, reference_start
 from benchmarks.initialisation.overview import sections
 from benchmarks.initialisation.page import page
 from benchmarks.initialisation.resources import dictionary, write_lines
+from benchmarks.initialisation.summary import compared_systems, summary
 from benchmarks.initialisation.summary import main as write_summary
-from benchmarks.initialisation.summary import summary
 from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.artifacts.files import write_text
 from lingraft.config.tasks import Task, TaskFile
@@ -31,6 +31,10 @@ _DOCS, _RECIPES = (Path(__file__).parents[2] / name for name in ("docs", "recipe
 
 def found_in(out: Path) -> list[dict[str, Any]]:
     return list(read_record(out / RECORDS)["records"])
+
+
+def summary_of(found: dict[str, Any], picture: str, reading: str) -> str:
+    return summary(found, compared_systems(found), picture, reading)
 
 
 def trained_in(out: Path) -> dict[Path, int]:
@@ -69,7 +73,7 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     write_summary([str(out / RECORDS), "--page", str(out / "page.md")])
     assert (out / "initialisation.md").read_text(encoding="utf-8") == page(found, "initialisation.png")
     shown = (out / "page.md").read_text(encoding="utf-8")
-    assert shown == summary({"initialisation.md": found}, "page.png", "What it means.")
+    assert shown == summary_of({"initialisation.md": found}, "page.png", "What it means.")
     assert "What it means." in shown
     with pytest.raises(LingraftError, match="must be in the folder of --page"):
         write_summary([str(out / RECORDS), "--page", str(tmp_path / "page.md")])
@@ -288,7 +292,7 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
         for language, score in (("de", 0.7), ("tr", 0.9))
     ]
     found = {"records": records, "sizes": sizes, "ceilings": ceilings}
-    text, [section] = summary({"all.md": found}, "curves.png", ""), sections(found)
+    text, [section] = summary_of({"all.md": found}, "curves.png", ""), sections(found)
     details = section.table()
     assert "(all.md)" in text
     rows = {cells[1].strip(): cells[2].strip() for line in text.splitlines() if len(cells := line.split("|")) > 2}
@@ -301,7 +305,7 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     assert "| *BL_BASE, finetuned by labels of the language* | 80.0% |" in details
     assert "hardly better than the trivial answer: parts of speech in ar." in details
     two_seeds = {**found, "records": [each for each in records if each["system"] != "MINIPOST"]}
-    assert "| de, tr; 2 seeds |" in summary({"all.md": two_seeds}, "curves.png", "")
+    assert "| de, tr; 2 seeds |" in summary_of({"all.md": two_seeds}, "curves.png", "")
     wider = sections(two_seeds)[0].table()
     assert "| *BL_BASE, finetuned by labels of the language* | 80.0% |" in wider  # of the seed that has it
 
@@ -313,7 +317,7 @@ def test_what_is_never_reached_is_left_out_of_the_mean_and_told() -> None:
 
     records = [one("BL_BASE", language, [0.2, 0.5, 0.6]) for language in ("de", "tr")]
     records += [one("MINIJOINT", "de", [0.2, 0.6, 0.6]), one("MINIJOINT", "tr", [0.2, 0.4, 0.5])]
-    text = summary(
+    text = summary_of(
         {"all.md": {"records": records, "sizes": {"layers": 6, "depth": 2, "family": "modern"}}}, "a.png", ""
     )
     assert "<br>1.8x, never reached in 1 of 2 |" in text
@@ -329,6 +333,6 @@ def test_languages_whose_rows_could_not_be_aligned_do_not_count_among_aligned_on
     [section] = sections({"records": [one("de", True), one("ru", False)], "sizes": sizes})
     assert section.table().endswith("Not counted, since rows could not be aligned, and are fitted: ru.")
     assert "| parts of speech (de; 1 seed) |" in section.table()
-    nothing = summary({"all.md": {"records": [one("ru", False)], "sizes": sizes}}, "a.png", "")
+    nothing = summary_of({"all.md": {"records": [one("ru", False)], "sizes": sizes}}, "a.png", "")
     assert "Nothing can be compared yet" in nothing
     assert "a.png" not in nothing

@@ -12,7 +12,7 @@ from benchmarks import data_page, depth_search_page, objectives
 from benchmarks.embedding_model import page as embedding_models
 from benchmarks.gpu import page as gpu
 from benchmarks.initialisation import page as initialisation
-from benchmarks.initialisation.summary import summary
+from benchmarks.initialisation.summary import compared_systems, summary
 from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_page
 from benchmarks.progressive import page as progressive
 from benchmarks.serving import page as serving
@@ -59,7 +59,9 @@ def test_the_comparison_on_tasks_that_cross_languages_is_what_its_records_and_it
         details = initialisation.page(found[f"{name}.md"], f"{name}.png")
         assert (results / f"{name}.md").read_text(encoding="utf-8") == details
     reading = (results / "transfer-reading.md").read_text(encoding="utf-8").strip()
-    assert (results / "transfer.md").read_text(encoding="utf-8") == summary(found, "transfer.png", reading)
+    assert (results / "transfer.md").read_text(encoding="utf-8") == summary(
+        found, compared_systems(found), "transfer.png", reading
+    )
 
 
 def test_the_page_of_data_shows_its_record() -> None:

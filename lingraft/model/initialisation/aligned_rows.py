@@ -125,10 +125,11 @@ def align_rows(
         near, near_copied = rows_of((translations_TS + elsewhere_TT @ neighbours_TS).tocsr())
         of_neighbours = loss_added(near)
         # Where two halves of a dictionary agree, rows carry meaning that masked loss does not see: decision 20.
+        translated_P = PiecePairs.from_ids(translations).with_vectors(source_vectors, target_vectors).target_P
         is_known = (
             resource is AlignmentResource.DICTIONARY
             and start == _TRANSLATIONS
-            and 2 * _with_vectors(translations, source_vectors, target_vectors) > alignment.known_pairs
+            and 2 * len(translated_P) > alignment.known_pairs
         )
         succeeded = is_known or of_neighbours <= MOST_ADDED_LOSS + min(of_translations, 0.0)
         if succeeded:
@@ -189,12 +190,6 @@ def _likeliest(table: TranslationTable) -> dict[int, int]:
     filled_T = np.flatnonzero(_filled(probabilities_TS))
     best_T = probabilities_TS.argmax(axis=1)
     return dict(zip(filled_T.tolist(), np.asarray(best_T).ravel()[filled_T].tolist(), strict=True))
-
-
-def _with_vectors(translations: dict[int, int], source: StaticVectors, target: StaticVectors) -> int:
-    """Number of the pairs of pieces that both have a vector."""
-    pairs = PiecePairs.from_ids(translations)
-    return int((source.known[pairs.source_P] & target.known[pairs.target_P]).sum())
 
 
 def _neighbours(alignment: AlignedVectors) -> scipy.sparse.csr_array:

@@ -56,6 +56,10 @@ class PiecePairs(NamedTuple):
         """Some of the pairs, by index or mask."""
         return type(self)(self.source_P[which], self.target_P[which])
 
+    def with_vectors(self, source: StaticVectors, target: StaticVectors) -> Self:
+        """Leave the pairs of which both pieces have a vector."""
+        return self.select(source.known[self.source_P] & target.known[self.target_P])
+
 
 @dataclass(frozen=True)
 class AlignedVectors:
@@ -90,7 +94,7 @@ def align(source: StaticVectors, target: StaticVectors, known: PiecePairs, seed:
 
     Fewer than two known pairs, or two pieces with a vector, give an alignment that has failed.
     """
-    known = known.select(source.known[known.source_P] & target.known[known.target_P])
+    known = known.with_vectors(source, target)
     count = len(known.source_P)
     with single_threaded():
         spaces = _Spaces(*(normalise_vectors(each.vectors_VW, each.known) for each in (source, target)))
