@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +120,13 @@ def cache_folder(name: str) -> Path:
 
 
 def require_new(folder: Path) -> None:
-    """Refuse an output before long work instead of after it.
+    """Refuse an output before long work instead of after it; nothing is made.
 
     Raises:
         ArtifactError: `folder` holds something, or cannot be written.
     """
-    _temporary_sibling(folder).rmdir()
+    _refuse_content(folder)
+    _try_writing(folder, folder.absolute().parents)
 
 
 def require_writable(folder: Path) -> None:
@@ -134,15 +135,26 @@ def require_writable(folder: Path) -> None:
     Raises:
         ArtifactError: no file can be written where it is or would be.
     """
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    with _explain_errors(folder, _NO_PLACE), tempfile.TemporaryFile(dir=there) as stream:
-        stream.write(b"\0")
+    _try_writing(folder, (folder, *folder.absolute().parents))
 
 
-def _temporary_sibling(folder: Path) -> Path:
+def _try_writing(folder: Path, places: Iterable[Path]) -> None:
+    """Write a file without a name, which no process that clears up can take away, in the first place that exists."""
+    with _explain_errors(folder, _NO_PLACE):
+        there = next(path for path in places if path.exists())
+        with tempfile.TemporaryFile(dir=there) as stream:
+            stream.write(b"\0")
+
+
+def _refuse_content(folder: Path) -> None:
     with _explain_errors(folder, _NO_PLACE):
         if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
             raise ArtifactError(f"{folder} exists already. Choose another output, or remove it first.")
+
+
+def _temporary_sibling(folder: Path) -> Path:
+    _refuse_content(folder)
+    with _explain_errors(folder, _NO_PLACE):
         folder.parent.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
 

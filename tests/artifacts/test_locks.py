@@ -1,8 +1,11 @@
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from lingraft.artifacts.files import require_new
 from lingraft.artifacts.locks import folder_lock, remove_partial_writes
 from lingraft.errors import ArtifactError
 from tests.fixtures import forked
@@ -38,6 +41,23 @@ def test_only_what_a_killed_writer_left_of_this_very_folder_is_removed(tmp_path:
     remove_partial_writes(tmp_path / "out")
     left = {".out-2-abcdefgh", ".out-abcdefghi", "out-abcdefgh", ".other-abcdefgh", "out"}
     assert {place.name for place in tmp_path.iterdir()} == left
+
+
+def test_an_output_can_be_tried_while_another_process_clears_up_beside_it(tmp_path: Path) -> None:
+    tried = threading.Event()
+
+    def clear_up() -> None:
+        while not tried.is_set():
+            remove_partial_writes(tmp_path / "out")
+
+    with ThreadPoolExecutor() as pool:
+        cleared = pool.submit(clear_up)
+        try:
+            for _ in range(2000):  # of a named file or folder, about one in 150 was cleared up
+                require_new(tmp_path / "out")
+        finally:
+            tried.set()
+        cleared.result()
 
 
 def hold(folder: Path) -> None:
