@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         seeds=given.seeds,
         resources=_resources(recipe, given, out),
         without_curves=given.without_curves,
+        depths=given.depths,
     )
     json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
     sizes = _sizes(comparison, given.lines)
@@ -130,6 +131,14 @@ def _parser() -> argparse.ArgumentParser:
         default=[system for system in SYSTEMS if system != WHOLE],
         metavar="SYSTEM",
         help=f"some of {'; '.join(SYSTEMS)}; all but the last if absent",
+    )
+    parser.add_argument(
+        "--depths",
+        nargs="+",
+        type=int,
+        default=[],
+        metavar="LAYERS",
+        help="further depths of MINIJOINT, each over a primary with its lower head there (figure 4)",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="of pretraining and adaptation")
     parser.add_argument("--steps", type=int, help="updates from aligned rows; the recipe's if absent")

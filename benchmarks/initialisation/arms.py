@@ -12,12 +12,14 @@ from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.training import Adaptation, MiniBuilding
+from lingraft.errors import RecipeError
 
 PROGRESSIVE = "progressive"
 WHOLE = "MINIJOINT, whole"
 """MINIJOINT's primary, adapted over all of its layers: what is lost to its further head, not to the mini-model."""
 SYSTEMS = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT, PROGRESSIVE, WHOLE)
-"""Names of what can be compared."""
+"""Names of what can be compared, beside MINIJOINT at further depths."""
+_OVER = " over "
 WITHOUT_CURVES = (MASKED, ALIGNMENT)
 """Tasks that are evaluated before and after adaptation only, unless others are asked for."""
 _EARLY = (0.02, 0.06, 0.16)
@@ -60,6 +62,7 @@ def compared(
     seeds: Sequence[int],
     resources: Resources,
     without_curves: Iterable[str] = WITHOUT_CURVES,
+    depths: Sequence[int] = (),
 ) -> Comparison:
     """Plan the comparison.
 
@@ -70,14 +73,24 @@ def compared(
         seeds: of pretraining and adaptation; each pretrains primaries of its own.
         resources: dictionaries and sentence pairs.
         without_curves: tasks that are evaluated before and after adaptation only.
+        depths: further ones of MINIJOINT, with a primary each whose lower head is there (figure 4).
+
+    Raises:
+        RecipeError: a depth is the recipe's own, or no depth of a mini-model.
     """
+    layers, own = recipe.encoder.layers, recipe.adaptation.depth
+    if wrong := [depth for depth in depths if not 0 < depth < layers or depth == own]:
+        raise RecipeError(f"further depths are {wrong}, but must be from 1 to {layers - 1}, and not the recipe's {own}")
     sized = _with_mini(recipe)
     arms = [
-        Arm(_recipe_of(found, name, seed), start)
+        Arm(made, start)
         for seed in seeds
         for start in starts
         if (found := _starting(sized, start, resources)) is not None
-        for name in systems
+        for made in (
+            *(_recipe_of(found, name, seed) for name in systems),
+            *(_recipe_of(_with_depth(found, depth), System.MINIJOINT, seed) for depth in depths),
+        )
     ]
     made = comparison_of_arms(sized, arms)
     primaries = tuple(replace(one, task_layers=(one.layers,)) for one in made.primaries)
@@ -135,12 +148,30 @@ def _scheduled(adaptation: Adaptation, start: Start) -> Adaptation:
     return adaptation.model_copy(update=changes)
 
 
-def system_of(arm: Arm) -> str:
-    """Return the name, of `SYSTEMS`, of what an arm compares."""
+def system_of(arm: Arm, comparison: Comparison) -> str:
+    """Return the name of what an arm compares: one of `SYSTEMS`, or MINIJOINT over so many layers."""
     if arm.recipe.adaptation.progressive:
         return PROGRESSIVE
-    is_whole = arm.system is System.MINIJOINT and arm.depth == arm.recipe.encoder.layers
-    return WHOLE if is_whole else str(arm.system)
+    if arm.system is not System.MINIJOINT or arm.depth == comparison.recipe.adaptation.depth:
+        return str(arm.system)
+    return WHOLE if arm.depth == arm.recipe.encoder.layers else f"{arm.system}{_OVER}{arm.depth}"
+
+
+def in_order(systems: Iterable[str]) -> list[str]:
+    """Sort names of what is compared as `SYSTEMS` are, and MINIJOINT's further depths after it."""
+    return sorted({*systems}, key=lambda name: (SYSTEMS.index(name.partition(_OVER)[0]), name))
+
+
+def is_over_further_depth(system: str) -> bool:
+    """Return whether it is MINIJOINT at another depth than the comparison's."""
+    return _OVER in system
+
+
+def _with_depth(recipe: Recipe, depth: int) -> Recipe:
+    """The recipe with a mini-model, and a lower head, of another depth."""
+    encoder = recipe.encoder.model_copy(update={"mlm_heads": (depth, recipe.encoder.layers)})
+    adaptation = recipe.adaptation.model_copy(update={"depth": depth})
+    return recipe.model_copy(update={"encoder": encoder, "adaptation": adaptation})
 
 
 def _recipe_of(recipe: Recipe, name: str, seed: int) -> Recipe:

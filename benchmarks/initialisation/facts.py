@@ -47,7 +47,7 @@ def primaries(comparison: Comparison, out: Path) -> Iterator[dict[str, Any]]:
     for planned in comparison.primaries:
         if not (curve := read_curve(primary_dir(planned.name, out))):
             continue
-        systems = list(dict.fromkeys(map(system_of, planned.arms)))
+        systems = list(dict.fromkeys(system_of(arm, comparison) for arm in planned.arms))
         found = {"name": planned.name, "systems": systems, "seed": planned.seed, "layers": planned.layers}
         tasks = [MASKED, *(task.name for task in comparison.recipe.tasks)]
         yield found | {"loss": _losses(curve), "scores": _scores(planned, tasks, out)}

@@ -6,7 +6,7 @@ from math import nan
 from statistics import mean
 from typing import Any, NamedTuple
 
-from benchmarks.initialisation.arms import SYSTEMS, Start
+from benchmarks.initialisation.arms import Start, in_order
 from benchmarks.initialisation.costs import TASK_NAMES, Costs, Record, tasks_with_curves
 from benchmarks.initialisation.intervals import FinalScores, Interval, final_scores, mean_over, shares_of_base
 from benchmarks.pages import markdown
@@ -98,7 +98,10 @@ class Section(NamedTuple):
         cells: dict[str, Callable[[Column], str]] = {
             _TRIVIAL: lambda column: column.mean(self._trivial(column.task)),
             _INITIAL: lambda column: column.mean(self._initial(column.task)),
-            **{str(system): partial(Column.cell, system=str(system), between=between) for system in SYSTEMS},
+            **{
+                system: partial(Column.cell, system=system, between=between)
+                for system in in_order(record["system"] for record in self.records)
+            },
         }
         return self._known_rows(tasks, cells)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.initialisation.arms import SYSTEMS, WHOLE, Start
+from benchmarks.initialisation.arms import WHOLE, Start, in_order, is_over_further_depth
 from benchmarks.initialisation.budgets import at_equal_cost
 from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record, reference_start, tasks_with_curves
 from benchmarks.initialisation.intervals import Interval
@@ -15,6 +15,7 @@ from benchmarks.initialisation.picture import by_start, drawing
 from benchmarks.pages import markdown, write_picture
 from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import ALIGNMENT, MASKED
+from lingraft.config.systems import System
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
 
 _TERA = 1e12
@@ -53,7 +54,9 @@ def page(found: dict[str, Any], picture: str) -> str:
         parts += ["## Least compute to 95%", _SUMMARY, markdown(head, summary, left=3)]
     if shown := sections(found):
         parts += ["## Means over languages", _MEANS]
-        parts += [_WHOLE] if any(record["system"] == WHOLE for record in records) else []
+        systems = {record["system"] for record in records}
+        parts += [_WHOLE] if WHOLE in systems else []
+        parts += [_DEPTHS] if any(map(is_over_further_depth, systems)) else []
     for section in shown:
         parts += [f"### {section.title}", section.table()]
     parts += _tables(records, reference)
@@ -166,6 +169,9 @@ _WHOLE = (
     f"*{WHOLE}* adapts MINIJOINT's primary over all layers: what it is apart from BL_BASE is due to its second head, "
     "and what MINIJOINT is apart from it, to the mini-model."
 )
+_DEPTHS = (
+    f"*{System.MINIJOINT} over* further depths (figure 4) has a primary for each, whose lower head is after that layer."
+)
 _EQUAL = (
     "Means over languages and seeds, with 95% intervals by bootstrap over both; alignments are included. Equal compute "
     "is what the cheapest system takes for its whole adaptation, equal seconds what the quickest takes; –: an "
@@ -245,12 +251,12 @@ def _at_equal_cost(records: Sequence[Record]) -> Iterator[list[str]]:
     for task in tasks_with_curves(records):
         for start in _starts(records):
             found = at_equal_cost([one for one in records if one["start"] == start], task)
-            for system in map(str, SYSTEMS):
-                if one := found.get(system):
-                    scores = [_interval(score, 100, ".1f") for score in (one.score_at_flops, one.score_at_seconds)]
-                    times = _interval(one.times_less_to_common, 1, ".1f")
-                    if {*scores, times} != {UNKNOWN}:
-                        yield [TASK_NAMES.get(task, task), NAMES[start], system, *scores, times]
+            for system in in_order(found):
+                one = found[system]
+                scores = [_interval(score, 100, ".1f") for score in (one.score_at_flops, one.score_at_seconds)]
+                times = _interval(one.times_less_to_common, 1, ".1f")
+                if {*scores, times} != {UNKNOWN}:
+                    yield [TASK_NAMES.get(task, task), NAMES[start], system, *scores, times]
 
 
 def _interval(found: Interval | None, times: float, form: str) -> str:
@@ -270,9 +276,9 @@ def _starts(records: Sequence[Record]) -> list[Start]:
 
 
 def _by_system(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Group by system, in the order of `SYSTEMS`."""
-    found = {system: [record for record in records if record["system"] == system] for system in map(str, SYSTEMS)}
-    return {system: ones for system, ones in found.items() if ones}
+    """Group by system, in their order."""
+    systems = in_order(record["system"] for record in records)
+    return {system: [record for record in records if record["system"] == system] for system in systems}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.initialisation.arms import PROGRESSIVE, SYSTEMS, WHOLE, Start
+from benchmarks.initialisation.arms import PROGRESSIVE, WHOLE, Start, in_order, is_over_further_depth
 from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record, reference_start
 from lingraft.reports.paper.curves import SYSTEM_STYLES
-from lingraft.reports.plotting import COLOURS, Drawing, MarkStyle, legend_above, panels, percent_ticks
+from lingraft.reports.plotting import COLOURS, Drawing, MarkStyle, graded_styles, legend_above, panels, percent_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,14 +81,21 @@ def drawing(columns: Columns, tasks: Sequence[str], file: str, shares_costs: boo
 
 
 def _paint(axes: "Axes", records: Sequence[Record], task: str) -> None:
-    for system in SYSTEMS:
+    systems = in_order(record["system"] for record in records)
+    styles = _STYLES | _depth_styles(systems)
+    for system in systems:
         its = [one for one in records if one["system"] == system and len(one["scores"].get(task, ())) > _ENDS]
         if not its:
             continue
-        curve, style = _curve(records, its, task), _STYLES[system]
-        axes.plot(curve.tflops, curve.mean, style.line, color=style.colour, marker=style.marker, label=str(system))
+        curve, style = _curve(records, its, task), styles[system]
+        axes.plot(curve.tflops, curve.mean, style.line, color=style.colour, marker=style.marker, label=system)
         axes.fill_between(curve.tflops, curve.low, curve.high, color=style.colour, alpha=0.15, linewidth=0)
     percent_ticks(axes.yaxis)
+
+
+def _depth_styles(systems: Sequence[str]) -> dict[str, MarkStyle]:
+    further = [system for system in systems if is_over_further_depth(system)]
+    return dict(zip(further, graded_styles(len(further)), strict=True))
 
 
 def _curve(records: Sequence[Record], its: Sequence[Record], task: str) -> _Curve:

@@ -2,7 +2,8 @@
 
 It has the question, a picture and a table; what they mean is read from a page that a person writes beside it
 (`PAGE` with `-reading` before its ending). Records are those of `benchmarks.initialisation --items`; of each, the page
-`RECORD` with the ending .md, which has every task and number, is written anew, too.
+`RECORD` with the ending .md, which has every task and number, is written anew, too. That of a record of further depths
+(`--depths`, which `benchmarks.initialisation` has as well) is linked, but its depths are not in the table.
 """
 
 import argparse
@@ -30,18 +31,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("records", nargs="+", type=Path, metavar="RECORD", help=f"a file *{RECORD_SUFFIX}")
+    parser.add_argument("--depths", type=Path, metavar="RECORD", help="one of MINIJOINT at further depths")
     parser.add_argument("--page", required=True, type=Path, help="written here, in the folder of the records")
     given = parser.parse_args(arguments)
-    if elsewhere := [path for path in given.records if path.resolve().parent != given.page.resolve().parent]:
+    every = [*given.records, *([given.depths] if given.depths else [])]
+    if elsewhere := [path for path in every if path.resolve().parent != given.page.resolve().parent]:
         raise LingraftError(f"{elsewhere[0]} must be in the folder of --page {given.page}, which links what it shows.")
-    found = {path.name.removesuffix(RECORD_SUFFIX) + ".md": read_record(path) for path in given.records}
-    for name, one in found.items():
-        write_page(one, given.page.with_name(name))
+    pages = {path: path.name.removesuffix(RECORD_SUFFIX) + ".md" for path in every}
+    for path, name in pages.items():
+        write_page(read_record(path), given.page.with_name(name))
+    found = {pages[path]: read_record(path) for path in given.records}
     picture = given.page.with_suffix(".png")
     reading = given.page.with_stem(f"{given.page.stem}-reading")
     words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
     shown = compared_systems(found)
-    write_text(given.page, summary(found, shown, picture.name, words))
+    write_text(given.page, summary(found, shown, picture.name, words, pages.get(given.depths)))
     if tasks := _shown_tasks(shown):
         columns = {section.title: section.by_task for section in shown}
         write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=False).png())
@@ -61,7 +65,13 @@ def compared_systems(found: Mapping[str, dict[str, Any]]) -> list[Section]:
     return [section for one in ours for section in sections(one)]
 
 
-def summary(found: Mapping[str, dict[str, Any]], shown: Sequence[Section], picture: str, reading: str) -> str:
+def summary(
+    found: Mapping[str, dict[str, Any]],
+    shown: Sequence[Section],
+    picture: str,
+    reading: str,
+    depths: str | None = None,
+) -> str:
     """Write the page.
 
     Args:
@@ -69,19 +79,20 @@ def summary(found: Mapping[str, dict[str, Any]], shown: Sequence[Section], pictu
         shown: its sections, from `compared_systems`.
         picture: name of the file of its learning curves.
         reading: what it means, as a person wrote it.
+        depths: name of the page of further depths.
     """
     tasks = _shown_tasks(shown)
-    sizes = next(iter(found.values()))["sizes"]
     languages = sorted({record["language"] for section in shown for record in section.records})
-    links = ", ".join(f"[{family(one)}]({page})" for page, one in found.items())
+    links = [f"[{family(one)}]({page})" for page, one in found.items()]
+    links += [f"[mini-models of other depths]({depths})"] if depths else []
     parts = [
         "# Does a mini-model teach a language as well as the whole model?",
-        f"An encoder of {sizes['layers']} layers was pretrained on English and finetuned on English tasks. A new "
-        "language gets embeddings of its own, learned from plain text while all layers are frozen: over the whole "
-        f"encoder (`BL_BASE`, the standard way) or over a mini-model (`MINIJOINT`: {sizes['depth']} layers at the "
-        "bottom, with a head of their own since pretraining; `MINIPOST`: these and fresh ones, built afterwards). With "
-        "them the finetuned model is tested in that language, in which it has seen no labels. "
-        f"`BL_SMALL` is a model of {sizes['depth']} layers throughout. Languages: {', '.join(languages)}.",
+        "An encoder was pretrained on English and finetuned on English tasks. A new language gets embeddings of its "
+        "own, learned from plain text while all layers are frozen: over the whole encoder (`BL_BASE`, the standard "
+        "way) or over a mini-model (`MINIJOINT`: its bottom layers, with a head of their own since pretraining; "
+        "`MINIPOST`: these and fresh ones, built afterwards). With them the finetuned model is tested in that "
+        "language, in which it has seen no labels. `BL_SMALL` is a model as shallow as the mini-model throughout. "
+        f"{_shapes(found)} Languages: {', '.join(languages)}.",
         "Rows of its table start as the source's rows of pieces in both vocabularies (`overlap`, the paper's), or "
         "*aligned*: as means of the source's rows with the same meaning, found in text alone or by a dictionary "
         "([how](../guides/alignment.md)). Translations are found if the English one of an XNLI sentence has the most "
@@ -90,9 +101,19 @@ def summary(found: Mapping[str, dict[str, Any]], shown: Sequence[Section], pictu
         *([f"![Score over compute, by task and system]({picture})", _PICTURE, _table(shown, tasks)] if tasks else []),
         _LEGEND + _not_aligned(shown) if tasks else NOTHING,
         *filter(None, [reading]),
-        f"All tasks, every number and all settings: {links}.",
+        f"All tasks, every number and all settings: {', '.join(links)}.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _shapes(found: Mapping[str, dict[str, Any]]) -> str:
+    """How large each encoder is, and its mini-model."""
+    told = []
+    for one in found.values():
+        layers, width, depth = (one["sizes"][name] for name in ("layers", "width", "depth"))
+        told.append(f"{family(one)} has {layers} layers of width {width}, {depth} in the mini-model")
+    text = "; ".join(told)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 _PICTURE = (

@@ -32,7 +32,7 @@ def records(comparison: Comparison, out: Path, items: bool = False) -> Iterator[
             cells = {task: cell for task, found in judged.items() if (cell := _cell(found, task))}
             if MASKED not in cells:
                 continue
-            record = _record(arm, language, cells, out)
+            record = _record(arm, system_of(arm, comparison), language, cells, out)
             record["trivial"] = {task: round(judged[task].baselines[task], _DIGITS) for task in cells}
             if items:
                 record["items"] = {task: _items(evaluation_dir(arm, language, task, out)) for task in cells}
@@ -57,9 +57,9 @@ def _items(folder: Path) -> dict[str, list[int]]:
     return {"found": np.asarray(found_N, int).tolist(), "out_of": np.asarray(out_of_N, int).tolist()}
 
 
-def _record(arm: Arm, language: str, cells: dict[str, Cell], out: Path) -> dict[str, Any]:
+def _record(arm: Arm, system: str, language: str, cells: dict[str, Cell], out: Path) -> dict[str, Any]:
     points = max((cell.points for cell in cells.values()), key=len)
-    record: dict[str, Any] = {"language": language, "start": str(arm.start), "system": system_of(arm), "seed": arm.seed}
+    record: dict[str, Any] = {"language": language, "start": str(arm.start), "system": system, "seed": arm.seed}
     record |= {"depth": arm.depth, "steps": [point.step for point in points]}
     record |= {"flops": [round(point.flops) for point in points]}
     record |= {"elapsed_s": [round(point.elapsed_s, 1) for point in points]}

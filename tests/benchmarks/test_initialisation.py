@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.initialisation import intervals, table
 from benchmarks.initialisation.__main__ import main
-from benchmarks.initialisation.arms import PROGRESSIVE, Start
+from benchmarks.initialisation.arms import PROGRESSIVE, WHOLE, Start, compared, in_order, system_of
 from benchmarks.initialisation.budgets import at_equal_cost
 from benchmarks.initialisation.costs import Costs, reference_start
 from benchmarks.initialisation.overview import sections
@@ -21,8 +21,9 @@ from benchmarks.initialisation.summary import compared_systems, summary
 from benchmarks.initialisation.summary import main as write_summary
 from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.artifacts.files import write_text
+from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task, TaskFile
-from lingraft.errors import LingraftError, TextError
+from lingraft.errors import LingraftError, RecipeError, TextError
 from tests.made_up import write
 
 RECORDS = f"initialisation{RECORD_SUFFIX}"
@@ -75,6 +76,9 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     shown = (out / "page.md").read_text(encoding="utf-8")
     assert shown == summary_of({"initialisation.md": found}, "page.png", "What it means.")
     assert "What it means." in shown
+    further = ["--page", str(out / "page.md"), "--depths", str(out / RECORDS)]
+    write_summary([str(out / RECORDS), *further])
+    assert "[mini-models of other depths](initialisation.md)" in (out / "page.md").read_text(encoding="utf-8")
     with pytest.raises(LingraftError, match="must be in the folder of --page"):
         write_summary([str(out / RECORDS), "--page", str(tmp_path / "page.md")])
 
@@ -110,6 +114,21 @@ def test_labels_of_a_language_give_a_ceiling_and_examples_that_are_cut_are_count
     main(given)
     assert read_record(out / RECORDS)["ceilings"] == [ceiling], "a run without labels leaves them in the record"
     assert "finetuned by labels of the language" in (out / "initialisation.md").read_text(encoding="utf-8")
+
+
+def test_minijoint_at_further_depths_has_primaries_with_lower_heads_there() -> None:
+    recipe = Recipe.load(_RECIPES / "demo.toml")
+    systems, depth = ("BL_BASE", "MINIJOINT"), recipe.adaptation.depth
+    made = compared(recipe, [Start.OVERLAP], systems, [1], {}, depths=[1, 3])
+    found = {system_of(arm, made): (arm.recipe.encoder.mlm_heads, arm.depth) for arm in made.arms}
+    over = {f"MINIJOINT over {layers}": ((layers, 4), layers) for layers in (1, 3)}
+    assert found.items() >= over.items()
+    assert found["MINIJOINT"][1] == depth
+    assert len({arm.primary for arm in made.arms}) == 4
+    assert in_order([*reversed(found), WHOLE]) == ["BL_BASE", "MINIJOINT", *over, WHOLE]
+    for wrong in (0, depth, 4):
+        with pytest.raises(RecipeError, match=rf"further depths are \[{wrong}\], but must be from 1 to 3, and not"):
+            compared(recipe, [Start.OVERLAP], systems, [1], {}, depths=[wrong])
 
 
 def test_results_of_other_sizes_do_not_enter_a_table(tmp_path: Path) -> None:
@@ -286,7 +305,7 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     ]
     records += [one("BL_BASE", "ar", seed, [0.1, 0.2, 0.2]) for seed in (1, 2)]
     records += [one("MINIPOST", language, 1, [0.1, 0.2, 0.3]) for language in ("de", "tr")]
-    sizes = {"layers": 6, "depth": 2, "family": "modern"}
+    sizes = {"layers": 6, "width": 192, "depth": 2, "family": "modern"}
     ceilings = [
         {"language": language, "start": "overlap", "seed": 1, "task": "pos", "score": score}
         for language, score in (("de", 0.7), ("tr", 0.9))
@@ -318,7 +337,9 @@ def test_what_is_never_reached_is_left_out_of_the_mean_and_told() -> None:
     records = [one("BL_BASE", language, [0.2, 0.5, 0.6]) for language in ("de", "tr")]
     records += [one("MINIJOINT", "de", [0.2, 0.6, 0.6]), one("MINIJOINT", "tr", [0.2, 0.4, 0.5])]
     text = summary_of(
-        {"all.md": {"records": records, "sizes": {"layers": 6, "depth": 2, "family": "modern"}}}, "a.png", ""
+        {"all.md": {"records": records, "sizes": {"layers": 6, "width": 192, "depth": 2, "family": "modern"}}},
+        "a.png",
+        "",
     )
     assert "<br>1.8x, never reached in 1 of 2 |" in text
 
@@ -329,7 +350,7 @@ def test_languages_whose_rows_could_not_be_aligned_do_not_count_among_aligned_on
         named |= {"items": {"pos": {"found": [6] * 30, "out_of": [10] * 30}}, "quality": {"succeeded": succeeded}}
         return record("text", "BL_BASE", [0.1]) | named
 
-    sizes = {"layers": 6, "depth": 2, "family": "modern"}
+    sizes = {"layers": 6, "width": 192, "depth": 2, "family": "modern"}
     [section] = sections({"records": [one("de", True), one("ru", False)], "sizes": sizes})
     assert section.table().endswith("Not counted, since rows could not be aligned, and are fitted: ru.")
     assert "| parts of speech (de; 1 seed) |" in section.table()
