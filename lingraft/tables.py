@@ -6,6 +6,11 @@ from collections.abc import Iterable, Sequence
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
 
 
+def capital(words: str) -> str:
+    """Return words as a title begins: with a capital letter, the others as they are."""
+    return words[:1].upper() + words[1:]
+
+
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun: "1 layer", "2 layers"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

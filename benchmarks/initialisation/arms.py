@@ -159,7 +159,12 @@ def system_of(arm: Arm, comparison: Comparison) -> str:
 
 def in_order(systems: Iterable[str]) -> list[str]:
     """Sort names of what is compared as `SYSTEMS` are, and MINIJOINT's further depths after it."""
-    return sorted({*systems}, key=lambda name: (SYSTEMS.index(name.partition(_OVER)[0]), name))
+
+    def place(name: str) -> tuple[int, int]:
+        system, _, depth = name.partition(_OVER)
+        return SYSTEMS.index(system), int(depth or 0)
+
+    return sorted({*systems}, key=place)
 
 
 def is_over_further_depth(system: str) -> bool:

@@ -12,7 +12,7 @@ from benchmarks.initialisation.intervals import FinalScores, Interval, final_sco
 from benchmarks.pages import markdown
 from lingraft.config.systems import System
 from lingraft.reports.paper.efficiency import informative
-from lingraft.tables import counted
+from lingraft.tables import capital, counted
 
 UNKNOWN = "–"
 _TRIVIAL, _INITIAL = "*trivial answer*", "*BL_BASE, as initialised*"
@@ -177,13 +177,12 @@ def sections(found: Mapping[str, Any]) -> list[Section]:
             continue
         failed = {one["language"] for one in its if not one.get("quality", {}).get("succeeded", True)}
         aligned = [one for one in its if one["language"] not in failed]
-        name = family(found)
         made.append(
             Section(
                 found=found,
                 records=aligned,
                 not_aligned=sorted(failed),
-                title=f"{name[0].upper()}{name[1:]}, rows {_ROWS[start]}",
+                title=f"{capital(family(found))}, rows {_ROWS[start]}",
                 columns=[column for task in _tasks(aligned) if (column := _column(aligned, task))],
             )
         )

@@ -21,6 +21,7 @@ from lingraft.artifacts.files import write_text
 from lingraft.config.systems import System
 from lingraft.errors import LingraftError
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
+from lingraft.tables import capital
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -34,13 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--depths", type=Path, metavar="RECORD", help="one of MINIJOINT at further depths")
     parser.add_argument("--page", required=True, type=Path, help="written here, in the folder of the records")
     given = parser.parse_args(arguments)
-    every = [*given.records, *([given.depths] if given.depths else [])]
+    every = [*given.records, *filter(None, [given.depths])]
     if elsewhere := [path for path in every if path.resolve().parent != given.page.resolve().parent]:
         raise LingraftError(f"{elsewhere[0]} must be in the folder of --page {given.page}, which links what it shows.")
     pages = {path: path.name.removesuffix(RECORD_SUFFIX) + ".md" for path in every}
+    read = {path: read_record(path) for path in every}
     for path, name in pages.items():
-        write_page(read_record(path), given.page.with_name(name))
-    found = {pages[path]: read_record(path) for path in given.records}
+        write_page(read[path], given.page.with_name(name))
+    found = {pages[path]: read[path] for path in given.records}
     picture = given.page.with_suffix(".png")
     reading = given.page.with_stem(f"{given.page.stem}-reading")
     words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
@@ -112,8 +114,7 @@ def _shapes(found: Mapping[str, dict[str, Any]]) -> str:
     for one in found.values():
         layers, width, depth = (one["sizes"][name] for name in ("layers", "width", "depth"))
         told.append(f"{family(one)} has {layers} layers of width {width}, {depth} in the mini-model")
-    text = "; ".join(told)
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{capital('; '.join(told))}."
 
 
 _PICTURE = (

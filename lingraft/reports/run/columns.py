@@ -17,7 +17,7 @@ from lingraft.stages.results import (
     TaskScores,
     metric_label,
 )
-from lingraft.tables import flops_unit, percent
+from lingraft.tables import capital, flops_unit, percent
 from lingraft.tasks.class_scores import MACRO_F1
 
 UNKNOWN = "–"
@@ -223,7 +223,7 @@ def cost_group(unit: FlopsUnit) -> Group:
 def task_group(records: RunRecords, task: str) -> Group:
     """Return columns on zero-shot scores on a task; a language that was not tested on it has none."""
     scores = records.scores(task)
-    metric = _capital(metric_label(scores.metric))
+    metric = capital(metric_label(scores.metric))
 
     def of(take: Callable[[TaskScores], _T]) -> Callable[[LanguageResult], _T | None]:
         return lambda result: take(result.task_scores[task]) if task in result.task_scores else None
@@ -231,7 +231,7 @@ def task_group(records: RunRecords, task: str) -> Group:
     def further(name: str) -> Column:
         return Column(
             metric_label(name),
-            _MEANINGS.get(name, f"{_capital(metric_label(name))} with the learned embeddings."),
+            _MEANINGS.get(name, f"{capital(metric_label(name))} with the learned embeddings."),
             of(lambda found: found.others[name].mean if name in found.others else None),
             scores=of(lambda found: found.others.get(name)),
         )
@@ -298,7 +298,3 @@ def baseline_summary(task: TaskScores) -> str:
 
 def _is_classification(task: TaskScores) -> bool:
     return bool(task.confusion)  # a tagger of words has labels and an accuracy, too, but its trivial answer is a tag
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
