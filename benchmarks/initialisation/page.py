@@ -47,10 +47,11 @@ def page(found: dict[str, Any], picture: str) -> str:
     if not records:
         return "\n\n".join([*parts, "Nothing has been measured yet."]) + "\n"
     reference = reference_start(records)
-    if summary := [*_summary(records, reference)]:
+    if tasks_with_curves(records):
+        parts += [f"![Learning curves by start and system]({picture})", _PICTURE]
+    if reference and len(_starts(records)) > 1 and (summary := [*_summary(records, reference)]):
         head = ["language", "task", "rows start as", "least compute", "system", "times less than `BL_BASE`"]
         head += ["than its whole run"]
-        parts += [f"![Learning curves by start and system]({picture})", _PICTURE]
         parts += ["## Least compute to 95%", _SUMMARY, markdown(head, summary, left=3)]
     if shown := sections(found):
         parts += ["## Means over languages", _MEANS]
@@ -59,7 +60,7 @@ def page(found: dict[str, Any], picture: str) -> str:
         parts += [_DEPTHS] if any(map(is_over_further_depth, systems)) else []
     for section in shown:
         parts += [f"### {section.title}", section.table()]
-    parts += _tables(records, reference)
+    parts += ["## Every language", _scores_and_costs(records, reference)]
     if equal := [*_at_equal_cost(records)]:
         head = ["task", "rows start as", "system", "% at equal compute", "% at equal seconds", "times less to a score"]
         parts += ["## Equal cost, and a score that all reach", _EQUAL, markdown(head, equal, left=3)]
@@ -180,7 +181,8 @@ _EQUAL = (
 )
 
 
-def _summary(records: Sequence[Record], reference: Start | None) -> Iterator[list[str]]:
+def _summary(records: Sequence[Record], reference: Start) -> Iterator[list[str]]:
+    """Yield the best system from each start; all starts are compared with one, so that these compare as well."""
     for language in dict.fromkeys(record["language"] for record in records):
         its = [record for record in records if record["language"] == language]
         for task in finetuned_tasks(its):
@@ -199,24 +201,23 @@ def _summary(records: Sequence[Record], reference: Start | None) -> Iterator[lis
                 yield [*row, f"{of_whole:.1f}" if of_whole else UNKNOWN]
 
 
-def _tables(records: Sequence[Record], reference: Start | None) -> Iterator[str]:
-    """Yield a table for each language: a row for each start and system, with scores, cost and near-maximal cost."""
+def _scores_and_costs(records: Sequence[Record], reference: Start | None) -> str:
+    """Return a table with a row for each language, start and system: scores, cost and near-maximal cost."""
     tasks = [*finetuned_tasks(records), ALIGNMENT, MASKED]
     curves = tasks_with_curves(records)
-    head = ["rows start as", "system", *(f"{TASK_NAMES.get(task, task)}, %" for task in tasks)]
+    head = ["language", "rows start as", "system", *(f"{TASK_NAMES.get(task, task)}, %" for task in tasks)]
     head += ["TFLOP", "s (alignment's)"]
     head += [f"TFLOP to {NEAR_MAXIMAL:.0%}, {TASK_NAMES.get(task, task)}" for task in curves]
+    rows = []
     for language in dict.fromkeys(record["language"] for record in records):
         its = [record for record in records if record["language"] == language]
         costs = {task: Costs(its, task, reference) for task in curves or [MASKED]}
-        rows = []
         for start in _starts(its):
             for system, ones in _by_system([record for record in its if record["start"] == start]).items():
-                row = [NAMES[start], system, *(_scores(ones, task) for task in tasks)]
+                row = [language, NAMES[start], system, *(_scores(ones, task) for task in tasks)]
                 row += _whole_cost(ones, next(iter(costs.values())))
                 rows.append([*row, *(_near_maximal(ones, costs[task]) for task in curves)])
-        yield f"## {language}"
-        yield markdown(head, rows, left=2)
+    return markdown(head, rows, left=3)
 
 
 def _whole_cost(records: Sequence[Record], costs: Costs) -> list[str]:
