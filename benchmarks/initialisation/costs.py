@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.initialisation.arms import Start
+from benchmarks.initialisation.arms import Start, is_over_further_depth
 from lingraft.comparison.plan import ALIGNMENT, MASKED
 from lingraft.config.systems import System
 from lingraft.reports.paper.efficiency import LearningCurve, near_maximal, speed_up
@@ -96,6 +96,26 @@ def reference_start(records: Sequence[Record]) -> Start | None:
     """Return the start that all are compared with: the paper's, if BL_BASE has it; None: each start with itself."""
     starts = {record["start"] for record in records if record["system"] == System.BL_BASE}
     return Start.OVERLAP if Start.OVERLAP in starts else None
+
+
+def without_depths(records: Sequence[Record]) -> list[Record]:
+    """Return the records of all systems, but for MINIJOINT's further depths."""
+    return [record for record in records if not is_over_further_depth(record["system"])]
+
+
+def by_depth(records: Sequence[Record]) -> list[Record]:
+    """Return the records of MINIJOINT at all depths and of BL_BASE, where there are further depths (figure 4)."""
+
+    def place(record: Record) -> tuple[str, str, int]:
+        return record["start"], record["language"], record["seed"]
+
+    places = {place(record) for record in records if is_over_further_depth(record["system"])}
+    return [
+        record
+        for record in records
+        if place(record) in places
+        and (record["system"] in (System.BL_BASE, System.MINIJOINT) or is_over_further_depth(record["system"]))
+    ]
 
 
 def tasks_with_curves(records: Sequence[Record]) -> list[str]:

@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from benchmarks.initialisation.arms import Start, in_order
-from benchmarks.initialisation.costs import TASK_NAMES, Costs, Record, tasks_with_curves
+from benchmarks.initialisation.costs import TASK_NAMES, Costs, Record, by_depth, tasks_with_curves, without_depths
 from benchmarks.initialisation.intervals import FinalScores, Interval, final_scores, mean_over, shares_of_base
 from benchmarks.pages import markdown
 from lingraft.config.systems import System
@@ -166,27 +166,31 @@ class Section(NamedTuple):
 
 
 def sections(found: Mapping[str, Any]) -> list[Section]:
-    """Group records by start; those without the counts of test items have none.
+    """Group records by start, and those of depths; those without the counts of test items have none.
 
     Args:
         found: what the JSON of the benchmark holds.
     """
     made = []
     for start in Start:
-        if not (its := [one for one in found["records"] if one["start"] == start and "items" in one]):
+        if not (of_start := [one for one in found["records"] if one["start"] == start and "items" in one]):
             continue
-        failed = {one["language"] for one in its if not one.get("quality", {}).get("succeeded", True)}
-        aligned = [one for one in its if one["language"] not in failed]
-        made.append(
-            Section(
-                found=found,
-                records=aligned,
-                not_aligned=sorted(failed),
-                title=f"{capital(family(found))}, rows {_ROWS[start]}",
-                columns=[column for task in _tasks(aligned) if (column := _column(aligned, task))],
-            )
-        )
+        title = f"{capital(family(found))}, rows {_ROWS[start]}"
+        groups = {title: without_depths(of_start), f"{title}, by depth": by_depth(of_start)}
+        made += [_section(found, its, title) for title, its in groups.items() if its]
     return made
+
+
+def _section(found: Mapping[str, Any], its: Sequence[Record], title: str) -> Section:
+    failed = {one["language"] for one in its if not one.get("quality", {}).get("succeeded", True)}
+    aligned = [one for one in its if one["language"] not in failed]
+    return Section(
+        found=found,
+        records=aligned,
+        not_aligned=sorted(failed),
+        title=title,
+        columns=[column for task in _tasks(aligned) if (column := _column(aligned, task))],
+    )
 
 
 def family(found: Mapping[str, Any]) -> str:

@@ -6,9 +6,18 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.initialisation.arms import WHOLE, Start, in_order, is_over_further_depth
+from benchmarks.initialisation.arms import WHOLE, Start, in_order
 from benchmarks.initialisation.budgets import at_equal_cost
-from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record, reference_start, tasks_with_curves
+from benchmarks.initialisation.costs import (
+    NAMES,
+    TASK_NAMES,
+    Costs,
+    Record,
+    by_depth,
+    reference_start,
+    tasks_with_curves,
+    without_depths,
+)
 from benchmarks.initialisation.intervals import Interval
 from benchmarks.initialisation.overview import UNKNOWN, sections
 from benchmarks.initialisation.picture import by_start, drawing
@@ -46,22 +55,21 @@ def page(found: dict[str, Any], picture: str) -> str:
     parts = ["# How soon each system is near its final score, by what rows start from", *_introduction(found)]
     if not records:
         return "\n\n".join([*parts, "Nothing has been measured yet."]) + "\n"
-    reference = reference_start(records)
+    systems, reference = without_depths(records), reference_start(records)
     if tasks_with_curves(records):
         parts += [f"![Learning curves by start and system]({picture})", _PICTURE]
-    if reference and len(_starts(records)) > 1 and (summary := [*_summary(records, reference)]):
+    if reference and len(_starts(records)) > 1 and (summary := [*_summary(systems, reference)]):
         head = ["language", "task", "rows start as", "least compute", "system", "times less than `BL_BASE`"]
         head += ["than its whole run"]
         parts += ["## Least compute to 95%", _SUMMARY, markdown(head, summary, left=3)]
     if shown := sections(found):
         parts += ["## Means over languages", _MEANS]
-        systems = {record["system"] for record in records}
-        parts += [_WHOLE] if WHOLE in systems else []
-        parts += [_DEPTHS] if any(map(is_over_further_depth, systems)) else []
+        parts += [_WHOLE] if any(record["system"] == WHOLE for record in records) else []
+        parts += [_DEPTHS] if by_depth(records) else []
     for section in shown:
         parts += [f"### {section.title}", section.table()]
     parts += ["## Every language", _scores_and_costs(records, reference)]
-    if equal := [*_at_equal_cost(records)]:
+    if equal := [*_at_equal_cost(systems)]:
         head = ["task", "rows start as", "system", "% at equal compute", "% at equal seconds", "times less to a score"]
         parts += ["## Equal cost, and a score that all reach", _EQUAL, markdown(head, equal, left=3)]
     quality = [*_quality(records)]
@@ -171,7 +179,8 @@ _WHOLE = (
     "and what MINIJOINT is apart from it, to the mini-model."
 )
 _DEPTHS = (
-    f"*{System.MINIJOINT} over* further depths (figure 4) has a primary for each, whose lower head is after that layer."
+    f"*{System.MINIJOINT} over* further depths (figure 4) has a primary for each, whose lower head is there. "
+    "They are compared in the languages and seeds that all of them have."
 )
 _EQUAL = (
     "Means over languages and seeds, with 95% intervals by bootstrap over both; alignments are included. Equal compute "

@@ -5,7 +5,15 @@ from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.initialisation.arms import PROGRESSIVE, WHOLE, Start, in_order, is_over_further_depth
-from benchmarks.initialisation.costs import NAMES, TASK_NAMES, Costs, Record, reference_start
+from benchmarks.initialisation.costs import (
+    NAMES,
+    TASK_NAMES,
+    Costs,
+    Record,
+    by_depth,
+    reference_start,
+    without_depths,
+)
 from lingraft.reports.paper.curves import SYSTEM_STYLES
 from lingraft.reports.plotting import COLOURS, Drawing, MarkStyle, graded_styles, legend_above, panels, percent_ticks
 
@@ -39,8 +47,11 @@ Columns = Mapping[str, Mapping[str, Sequence[Record]]]
 
 
 def by_start(records: Sequence[Record], tasks: Sequence[str]) -> Columns:
-    """Group records by their start, in the order of `Start`; every task is shown over all of them."""
-    found = {NAMES[start].replace("`", ""): [one for one in records if one["start"] == start] for start in Start}
+    """Group records by their start, in the order of `Start`, and those of depths; each shows every task."""
+    found = {}
+    for start in Start:
+        its, title = [one for one in records if one["start"] == start], NAMES[start].replace("`", "")
+        found |= {title: without_depths(its), f"{title}, by depth": by_depth(its)}
     return {title: dict.fromkeys(tasks, its) for title, its in found.items() if its}
 
 

@@ -2,8 +2,7 @@
 
 It has the question, a picture and a table; what they mean is read from a page that a person writes beside it
 (`PAGE` with `-reading` before its ending). Records are those of `benchmarks.initialisation --items`; of each, the page
-`RECORD` with the ending .md, which has every task and number, is written anew, too. That of a record of further depths
-(`--depths`, which `benchmarks.initialisation` has as well) is linked, but its depths are not in the table.
+`RECORD` with the ending .md, which has every task, depth and number, is written anew, too.
 """
 
 import argparse
@@ -32,22 +31,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("records", nargs="+", type=Path, metavar="RECORD", help=f"a file *{RECORD_SUFFIX}")
-    parser.add_argument("--depths", type=Path, metavar="RECORD", help="one of MINIJOINT at further depths")
     parser.add_argument("--page", required=True, type=Path, help="written here, in the folder of the records")
     given = parser.parse_args(arguments)
-    every = [*given.records, *filter(None, [given.depths])]
-    if elsewhere := [path for path in every if path.resolve().parent != given.page.resolve().parent]:
+    if elsewhere := [path for path in given.records if path.resolve().parent != given.page.resolve().parent]:
         raise LingraftError(f"{elsewhere[0]} must be in the folder of --page {given.page}, which links what it shows.")
-    pages = {path: path.name.removesuffix(RECORD_SUFFIX) + ".md" for path in every}
-    read = {path: read_record(path) for path in every}
-    for path, name in pages.items():
-        write_page(read[path], given.page.with_name(name))
-    found = {pages[path]: read[path] for path in given.records}
+    found = {path.name.removesuffix(RECORD_SUFFIX) + ".md": read_record(path) for path in given.records}
+    for name, one in found.items():
+        write_page(one, given.page.with_name(name))
     picture = given.page.with_suffix(".png")
     reading = given.page.with_stem(f"{given.page.stem}-reading")
     words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
     shown = compared_systems(found)
-    write_text(given.page, summary(found, shown, picture.name, words, pages.get(given.depths)))
+    write_text(given.page, summary(found, shown, picture.name, words))
     if tasks := _shown_tasks(shown):
         columns = {section.title: section.by_task for section in shown}
         write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=False).png())
@@ -72,7 +67,6 @@ def summary(
     shown: Sequence[Section],
     picture: str,
     reading: str,
-    depths: str | None = None,
 ) -> str:
     """Write the page.
 
@@ -81,12 +75,10 @@ def summary(
         shown: its sections, from `compared_systems`.
         picture: name of the file of its learning curves.
         reading: what it means, as a person wrote it.
-        depths: name of the page of further depths.
     """
     tasks = _shown_tasks(shown)
     languages = sorted({record["language"] for section in shown for record in section.records})
     links = [f"[{family(one)}]({page})" for page, one in found.items()]
-    links += [f"[mini-models of other depths]({depths})"] if depths else []
     parts = [
         "# Does a mini-model teach a language as well as the whole model?",
         "An encoder was pretrained on English and finetuned on English tasks. A new language gets embeddings of its "
@@ -103,7 +95,7 @@ def summary(
         *([f"![Score over compute, by task and system]({picture})", _PICTURE, _table(shown, tasks)] if tasks else []),
         _LEGEND + _not_aligned(shown) if tasks else NOTHING,
         *filter(None, [reading]),
-        f"All tasks, every number and all settings: {', '.join(links)}.",
+        f"All tasks, depths, numbers and settings: {', '.join(links)}.",
     ]
     return "\n\n".join(parts) + "\n"
 

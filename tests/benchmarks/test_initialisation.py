@@ -76,9 +76,6 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     shown = (out / "page.md").read_text(encoding="utf-8")
     assert shown == summary_of({"initialisation.md": found}, "page.png", "What it means.")
     assert "What it means." in shown
-    further = ["--page", str(out / "page.md"), "--depths", str(out / RECORDS)]
-    write_summary([str(out / RECORDS), *further])
-    assert "[mini-models of other depths](initialisation.md)" in (out / "page.md").read_text(encoding="utf-8")
     with pytest.raises(LingraftError, match="must be in the folder of --page"):
         write_summary([str(out / RECORDS), "--page", str(tmp_path / "page.md")])
 
@@ -325,6 +322,15 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     assert "| system | parts of speech (de, tr; 1 seed) |" in details
     assert "| *BL_BASE, finetuned by labels of the language* | 80.0% |" in details
     assert "hardly better than the trivial answer: parts of speech in ar." in details
+    assert "by depth" not in details
+    deeper = one("MINIJOINT over 4", "de", 1, [0.2, 0.7, 0.9])
+    [same, depths] = sections({**found, "records": [*records, deeper]})
+    assert same.table() == details, "other systems are compared in all of their languages"
+    assert depths.title == "A modern encoder, rows copied by overlap, by depth"
+    assert "| parts of speech (de; 1 seed) |" in depths.table()
+    assert "| MINIJOINT over 4 | 90.0% (90.0 to 90.0); 150% (150 to 150); " in depths.table()
+    assert "MINIPOST" not in depths.table()
+    assert summary_of({"all.md": {**found, "records": [*records, deeper]}}, "curves.png", "") == text
     two_seeds = {**found, "records": [each for each in records if each["system"] != "MINIPOST"]}
     assert "| de, tr; 2 seeds |" in summary_of({"all.md": two_seeds}, "curves.png", "")
     wider = sections(two_seeds)[0].table()
