@@ -79,9 +79,21 @@ class Section(NamedTuple):
     records: Sequence[Record]
     not_aligned: Sequence[str]
     """Further languages, whose rows could not be aligned by every system and seed, and are fitted."""
-    title: str
+    start: Start
+    is_by_depth: bool
+    """Whether it compares depths of the mini-model, not systems."""
     columns: Sequence[Column]
     """Tasks that count in some language."""
+
+    @property
+    def rows_start(self) -> str:
+        """How rows start, in words."""
+        return _ROWS[self.start]
+
+    @property
+    def title(self) -> str:
+        """Encoder and start in words."""
+        return f"{capital(family(self.found))}, rows {self.rows_start}" + (", by depth" if self.is_by_depth else "")
 
     @property
     def by_task(self) -> dict[str, Sequence[Record]]:
@@ -146,7 +158,7 @@ class Section(NamedTuple):
         return {(one["language"], one["seed"]): one["scores"][task][0] for one in ones}
 
     def _ceilings(self, task: str) -> dict[tuple[str, int], float]:
-        of = (task, self.records[0]["start"])
+        of = (task, self.start)
         ones = [one for one in self.found.get("ceilings", []) if (one["task"], one["start"]) == of]
         return {(one["language"], one["seed"]): one["score"] for one in ones}
 
@@ -175,20 +187,21 @@ def sections(found: Mapping[str, Any]) -> list[Section]:
     for start in Start:
         if not (of_start := [one for one in found["records"] if one["start"] == start and "items" in one]):
             continue
-        title = f"{capital(family(found))}, rows {_ROWS[start]}"
-        groups = {title: without_depths(of_start), f"{title}, by depth": by_depth(of_start)}
-        made += [_section(found, its, title) for title, its in groups.items() if its]
+        made.append(_section(found, without_depths(of_start), start))
+        if depths := by_depth(of_start):
+            made.append(_section(found, depths, start, is_by_depth=True))
     return made
 
 
-def _section(found: Mapping[str, Any], its: Sequence[Record], title: str) -> Section:
+def _section(found: Mapping[str, Any], its: Sequence[Record], start: Start, is_by_depth: bool = False) -> Section:
     failed = {one["language"] for one in its if not one.get("quality", {}).get("succeeded", True)}
     aligned = [one for one in its if one["language"] not in failed]
     return Section(
         found=found,
         records=aligned,
         not_aligned=sorted(failed),
-        title=title,
+        start=start,
+        is_by_depth=is_by_depth,
         columns=[column for task in _tasks(aligned) if (column := _column(aligned, task))],
     )
 

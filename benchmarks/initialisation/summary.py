@@ -130,7 +130,7 @@ def _shown_tasks(shown: Sequence[Section]) -> list[str]:
 
 def _not_aligned(shown: Sequence[Section]) -> str:
     """Languages that start from other rows than a section's title says."""
-    told = [f" {', '.join(one.not_aligned)} ({one.title.split(', ')[-1]})" for one in shown if one.not_aligned]
+    told = [f" {', '.join(one.not_aligned)} (rows {one.rows_start})" for one in shown if one.not_aligned]
     return f" Not counted, since rows could not be aligned, and are fitted:{';'.join(told)}." if told else ""
 
 
