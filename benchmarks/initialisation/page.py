@@ -19,7 +19,7 @@ from benchmarks.initialisation.costs import (
     without_depths,
 )
 from benchmarks.initialisation.intervals import Interval
-from benchmarks.initialisation.overview import UNKNOWN, sections
+from benchmarks.initialisation.overview import UNKNOWN, Section, sections
 from benchmarks.initialisation.picture import by_start, drawing
 from benchmarks.pages import markdown, write_picture
 from lingraft.artifacts.files import write_text
@@ -69,7 +69,7 @@ def page(found: dict[str, Any], picture: str) -> str:
     for section in shown:
         parts += [f"### {section.title}", section.table()]
     parts += ["## Every language", _scores_and_costs(records, reference)]
-    if equal := [*_at_equal_cost(systems)]:
+    if equal := [*_at_equal_cost(systems, shown)]:
         head = ["task", "rows start as", "system", "% at equal compute", "% at equal seconds", "times less to a score"]
         parts += ["## Equal cost, and a score that all reach", _EQUAL, markdown(head, equal, left=3)]
     quality = [*_quality(records)]
@@ -183,10 +183,10 @@ _DEPTHS = (
     "They are compared in the languages and seeds that all of them have."
 )
 _EQUAL = (
-    "Means over languages and seeds, with 95% intervals by bootstrap over both; alignments are included. Equal compute "
-    "is what the cheapest system takes for its whole adaptation, equal seconds what the quickest takes; –: an "
-    "alignment alone takes more. The score to reach is the lowest final one of all systems, so that all reach it; it "
-    "is compared with BL_BASE from the same rows."
+    "Means over seeds and languages that count, with 95% intervals by bootstrap over both; alignments are included. "
+    "Equal compute is what the cheapest system takes for its whole adaptation, equal seconds what the quickest takes; "
+    "–: an alignment alone takes more. The score to reach is the lowest final one of all systems, so that all reach "
+    "it; it is compared with BL_BASE from the same rows."
 )
 
 
@@ -257,10 +257,13 @@ def _quality(records: Sequence[Record]) -> Iterator[list[str]]:
         yield [language, qualities[0]["resource"], qualities[0]["start"], agreement, *numbers, f"{seconds:.0f}"]
 
 
-def _at_equal_cost(records: Sequence[Record]) -> Iterator[list[str]]:
+def _at_equal_cost(records: Sequence[Record], shown: Sequence[Section]) -> Iterator[list[str]]:
+    """Yield a row a task, start and system, over the languages that count; all do where no items were kept."""
+    counted = {(one.start, task): its for one in shown if not one.is_by_depth for task, its in one.by_task.items()}
+    every = {start: [one for one in records if one["start"] == start] for start in _starts(records)}
     for task in tasks_with_curves(records):
-        for start in _starts(records):
-            found = at_equal_cost([one for one in records if one["start"] == start], task)
+        for start, its in every.items():
+            found = at_equal_cost(counted.get((start, task), ()) if shown else its, task)
             for system in in_order(found):
                 one = found[system]
                 scores = [_interval(score, 100, ".1f") for score in (one.score_at_flops, one.score_at_seconds)]

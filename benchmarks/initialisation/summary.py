@@ -84,14 +84,15 @@ def summary(
         "An encoder was pretrained on English and finetuned on English tasks. A new language gets embeddings of its "
         "own, learned from plain text while all layers are frozen: over the whole encoder (`BL_BASE`, the standard "
         "way) or over a mini-model (`MINIJOINT`: its bottom layers, with a head of their own since pretraining; "
-        "`MINIPOST`: these and fresh ones, built afterwards). With them the finetuned model is tested in that "
-        "language, in which it has seen no labels. `BL_SMALL` is a model as shallow as the mini-model throughout. "
+        "`MINIPOST`: these and fresh ones, built afterwards). The finetuned model is then tested with these "
+        "embeddings, without having seen a label of that language. `BL_SMALL` has only as many layers as the "
+        "mini-model in pretraining, finetuning and tests. "
         f"{_shapes(found)} Languages: {', '.join(languages)}.",
-        "Rows of its table start as the source's rows of pieces in both vocabularies (`overlap`, the paper's), or "
-        "*aligned*: as means of the source's rows with the same meaning, found in text alone or by a dictionary "
-        "([how](../guides/alignment.md)). Translations are found if the English one of an XNLI sentence has the most "
-        "similar hidden states; help topics are those of LibreOffice's pages. The trivial answer is the most frequent "
-        "label.",
+        "An embedding starts in one of two ways: by `overlap`, the paper's, pieces that are in both vocabularies keep "
+        "the source's rows; *aligned*, a row is the mean of source rows with the same meaning, matched from text alone "
+        "or by a dictionary ([how](../guides/alignment.md)). Help topics are those of LibreOffice's pages. A "
+        "translation is found if, of all English XNLI sentences of the test, the right one has the most similar hidden "
+        "states. The trivial answer is the most frequent label, or a guess.",
         *([f"![Score over compute, by task and system]({picture})", _PICTURE, _table(shown, tasks)] if tasks else []),
         _LEGEND + _not_aligned(shown) if tasks else NOTHING,
         *filter(None, [reading]),
@@ -114,11 +115,11 @@ _PICTURE = (
     "curve starts at the compute that its alignment took."
 )
 _LEGEND = (
-    "In each cell: the final score; its share of `BL_BASE`'s from the same rows; and how many times less compute than "
-    f"`BL_BASE` it takes to {NEAR_MAXIMAL:.0%} of `BL_BASE`'s final score, alignments included, in the cases that get "
-    "there. In parentheses 95% intervals: of scores and shares by bootstrap over pretraining seeds and test items, of "
-    "compute over languages and seeds. All are means over the languages that a task counts in, those in which "
-    "`BL_BASE` is 5 points above the trivial answer; with one seed or few, intervals are too narrow."
+    "Each cell has the final score; its share of `BL_BASE`'s from the same rows; and how many times less compute than "
+    f"`BL_BASE` it takes to {NEAR_MAXIMAL:.0%} of `BL_BASE`'s final score (below 1: more), alignments included, in the "
+    "cases that get there. In parentheses are 95% intervals: of scores and shares by bootstrap over pretraining seeds "
+    "and test items, of compute over languages and seeds; of so few seeds they are too narrow. A task counts in the "
+    "languages in which `BL_BASE` is 5 points above the trivial answer with every seed."
 )
 
 
