@@ -77,7 +77,7 @@ def summary(
         reading: what it means, as a person wrote it.
     """
     tasks = _shown_tasks(shown)
-    languages = sorted({record["language"] for section in shown for record in section.records})
+    languages = sorted({record["language"] for one in found.values() for record in one["records"]})
     links = [f"[{family(one)}]({page})" for page, one in found.items()]
     parts = [
         "# Does a mini-model teach a language as well as the whole model?",
