@@ -223,6 +223,21 @@ def test_systems_are_compared_at_the_cost_of_the_cheapest_and_by_a_score_that_al
     assert at_equal_cost([whole, mini, other_language], "topic") == found, "only one system has it"
 
 
+def test_equal_cost_is_over_the_languages_that_count() -> None:
+    def one(system: str, language: str, scores: list[float]) -> dict[str, Any]:
+        named = {"language": language, "trivial": {"pos": 0.2}, "scores": {"pos": scores}}
+        return record("overlap", system, [0.1]) | named | {"items": {"pos": {"found": [6] * 30, "out_of": [10] * 30}}}
+
+    informative = [one(system, "de", [0.2, 0.5, 0.6]) for system in ("BL_BASE", "MINIJOINT")]
+    trivial = [one(system, "ar", [0.1, 0.2, 0.2]) for system in ("BL_BASE", "MINIJOINT")]
+    facts = read_record(_DOCS / "results" / f"transfer-roberta{RECORD_SUFFIX}")
+    shown = page(facts | {"records": [*informative, *trivial]}, "curves.png")
+    assert "| parts of speech | `overlap` | MINIJOINT | 60.0 (60.0 to 60.0) |" in shown
+    without_items = [{name: each[name] for name in each if name != "items"} for each in [*informative, *trivial]]
+    shown = page(facts | {"records": without_items}, "curves.png")
+    assert "| parts of speech | `overlap` | MINIJOINT | 40.0 (20.0 to 60.0) |" in shown
+
+
 def test_lines_are_the_first_texts_of_examples_that_are_translations_row_by_row(tmp_path: Path) -> None:
     rows = {"en": ("two ships", "two ships", "a garden"), "de": ("zwei Schiffe", "zwei Schiffe", "ein Garten")}
     for language, texts in rows.items():
