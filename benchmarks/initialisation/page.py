@@ -13,7 +13,6 @@ from benchmarks.initialisation.costs import (
     TASK_NAMES,
     Costs,
     Record,
-    by_depth,
     reference_start,
     tasks_with_curves,
     without_depths,
@@ -65,7 +64,7 @@ def page(found: dict[str, Any], picture: str) -> str:
     if shown := sections(found):
         parts += ["## Means over languages", _MEANS]
         parts += [_WHOLE] if any(record["system"] == WHOLE for record in records) else []
-        parts += [_DEPTHS] if by_depth(records) else []
+        parts += [_DEPTHS] if any(section.is_by_depth for section in shown) else []
     for section in shown:
         parts += [f"### {section.title}", section.table()]
     parts += ["## Every language", _scores_and_costs(records, reference)]

@@ -62,12 +62,7 @@ def compared_systems(found: Mapping[str, dict[str, Any]]) -> list[Section]:
     return [section for one in ours for section in sections(one)]
 
 
-def summary(
-    found: Mapping[str, dict[str, Any]],
-    shown: Sequence[Section],
-    picture: str,
-    reading: str,
-) -> str:
+def summary(found: Mapping[str, dict[str, Any]], shown: Sequence[Section], picture: str, reading: str) -> str:
     """Write the page.
 
     Args:

@@ -173,6 +173,11 @@ def record(start: str, system: str, scores: list[float], alignment_s: float = 0.
     return named | spent | {"scores": {"masked": scores, "topic": scores}}
 
 
+def tagged(system: str, language: str, scores: list[float]) -> dict[str, Any]:
+    named = {"language": language, "trivial": {"pos": 0.2}, "scores": {"pos": scores}}
+    return record("overlap", system, [0.1]) | named | {"items": {"pos": {"found": [6] * 30, "out_of": [10] * 30}}}
+
+
 def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_checkpoints() -> None:
     reference = record("overlap", "BL_BASE", [0.30, 0.40, 0.50])  # 0.475 is near-maximal: 1.75 TFLOP
     aligned = record("text", "MINIJOINT", [0.48, 0.50, 0.50], alignment_s=5.0)
@@ -224,12 +229,8 @@ def test_systems_are_compared_at_the_cost_of_the_cheapest_and_by_a_score_that_al
 
 
 def test_equal_cost_is_over_the_languages_that_count() -> None:
-    def one(system: str, language: str, scores: list[float]) -> dict[str, Any]:
-        named = {"language": language, "trivial": {"pos": 0.2}, "scores": {"pos": scores}}
-        return record("overlap", system, [0.1]) | named | {"items": {"pos": {"found": [6] * 30, "out_of": [10] * 30}}}
-
-    informative = [one(system, "de", [0.2, 0.5, 0.6]) for system in ("BL_BASE", "MINIJOINT")]
-    trivial = [one(system, "ar", [0.1, 0.2, 0.2]) for system in ("BL_BASE", "MINIJOINT")]
+    informative = [tagged(system, "de", [0.2, 0.5, 0.6]) for system in ("BL_BASE", "MINIJOINT")]
+    trivial = [tagged(system, "ar", [0.1, 0.2, 0.2]) for system in ("BL_BASE", "MINIJOINT")]
     facts = read_record(_DOCS / "results" / f"transfer-roberta{RECORD_SUFFIX}")
     shown = page(facts | {"records": [*informative, *trivial]}, "curves.png")
     assert "| parts of speech | `overlap` | MINIJOINT | 60.0 (60.0 to 60.0) |" in shown
@@ -353,12 +354,8 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
 
 
 def test_what_is_never_reached_is_left_out_of_the_mean_and_told() -> None:
-    def one(system: str, language: str, scores: list[float]) -> dict[str, Any]:
-        named = {"language": language, "trivial": {"pos": 0.2}, "scores": {"pos": scores}}
-        return record("overlap", system, [0.1]) | named | {"items": {"pos": {"found": [6] * 30, "out_of": [10] * 30}}}
-
-    records = [one("BL_BASE", language, [0.2, 0.5, 0.6]) for language in ("de", "tr")]
-    records += [one("MINIJOINT", "de", [0.2, 0.6, 0.6]), one("MINIJOINT", "tr", [0.2, 0.4, 0.5])]
+    records = [tagged("BL_BASE", language, [0.2, 0.5, 0.6]) for language in ("de", "tr")]
+    records += [tagged("MINIJOINT", "de", [0.2, 0.6, 0.6]), tagged("MINIJOINT", "tr", [0.2, 0.4, 0.5])]
     text = summary_of(
         {"all.md": {"records": records, "sizes": {"layers": 6, "width": 192, "depth": 2, "family": "modern"}}},
         "a.png",
