@@ -98,13 +98,15 @@ def choose_precision(
     Returns:
         The format, and a sentence that says why.
     """
+    lacks_bf16 = device().type == "cpu" and torch.backends.cpu.get_cpu_capability() == _WITHOUT_BF16
     if wanted != "auto":
-        return wanted, f"precision {wanted}, as set"
+        slow = f"; this CPU has no bfloat16 instructions ({_WITHOUT_BF16}), and is many times as fast in fp32"
+        return wanted, f"precision {wanted}, as set" + (slow if lacks_bf16 and wanted == "bf16" else "")
     if device().type == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return "bf16", "precision bf16: this GPU has units for bfloat16"
         return "fp32", "precision fp32: this GPU has no units for bfloat16"
-    if torch.backends.cpu.get_cpu_capability() == _WITHOUT_BF16:
+    if lacks_bf16:
         return "fp32", f"precision fp32: this CPU has no bfloat16 instructions ({_WITHOUT_BF16})"
     rates, took_s = _steps_per_s(loss_of)
     for parameter in parameters:

@@ -23,11 +23,17 @@ def test_a_format_is_the_one_in_which_products_are_computed() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["fp32", "bf16"])
-def test_what_the_recipe_says_is_taken_without_a_probe(wanted: str) -> None:
-    calls: list[int] = []
-    found, reason = precision.choose_precision(wanted, lambda: calls.append(1) or torch.zeros(()), [])
-    assert (found, calls) == (wanted, [])
-    assert reason == f"precision {wanted}, as set"
+@pytest.mark.parametrize("capability", ["AVX2", "AVX512"])
+def test_what_the_recipe_says_is_taken_without_a_probe(
+    monkeypatch: pytest.MonkeyPatch, capability: str, wanted: str
+) -> None:
+    monkeypatch.setattr(precision, "device", lambda: torch.device("cpu"))
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: capability)
+    found, reason = precision.choose_precision(wanted, lambda: pytest.fail("probed"), [])
+    assert found == wanted
+    is_slow = (capability, wanted) == ("AVX2", "bf16")
+    slow = "; this CPU has no bfloat16 instructions (AVX2), and is many times as fast in fp32" if is_slow else ""
+    assert reason == f"precision {wanted}, as set{slow}"
 
 
 @pytest.mark.parametrize(("bf16_s", "fp32_s", "faster"), [(1.0, 3.0, "bf16"), (3.0, 1.0, "fp32")])
