@@ -28,6 +28,8 @@ POINTS_BELOW_STANDARD = 0.02
 """Mean over languages. Seeds of adaptation differ by two to four points a language (decision 5)."""
 RIGHT_ANSWER = "scalc"
 """Label of the recipe's question, which is about spreadsheets in every language."""
+TABLE_FILE = "compare.json"
+"""Results of `benchmarks.demo_compare`, in the demo's folder."""
 MOST_SECONDS = 300
 """Aim for `make demo` on two idle cores; it is shown, and not checked."""
 TIMES_INITIAL_MASKED, SHARE_OF_STANDARD_MASKED, SHARE_OF_STANDARD_FLOPS = 1.3, 0.88, 0.70
@@ -160,6 +162,14 @@ def _earlier_comparison(recipe: Path) -> list[str]:
     return ["compared before, by the same recipe and code:", *(each for each in record.checks if "standard" in each)]
 
 
+def _table(out: Path) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Read the results of `benchmarks.demo_compare`."""
+    if not (file := out / TABLE_FILE).is_file():
+        raise LingraftError(f"there is no {file}. Run `make demo-compare` first.")
+    found: dict[str, dict[str, dict[str, float | None]]] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
 def main() -> None:
     """Print every check, and fail if one does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -174,6 +184,7 @@ def main() -> None:
         compared = arguments.record or is_compared(rows, recipe.targets)
         found = list(checks(rows, recipe.targets, recipe.adaptation.depth, task, compared))
         found += answer_checks(records.answers, recipe.languages, task)
+        table = _table(arguments.out) if arguments.record else {}
     except LingraftError as error:
         sys.exit(f"error: {error}")
     print(*found, time_line(arguments.out), sep="\n")
@@ -182,7 +193,8 @@ def main() -> None:
     if failed := sum(not check.holds for check in found):
         sys.exit(f"{failed} of {len(found)} checks failed")
     if arguments.record:
-        demo_record.Record(demo_record.fingerprint(arguments.recipe), [str(check) for check in found]).write()
+        told = [str(check) for check in found]
+        demo_record.Record(demo_record.fingerprint(arguments.recipe), told, table).write()
 
 
 if __name__ == "__main__":

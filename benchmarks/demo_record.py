@@ -1,24 +1,23 @@
 """`python -m benchmarks.demo_record`: fail unless the demo was compared with standard adaptation as the tree has it.
 
 The comparison trains for minutes and says the same until the recipe, the code that trains, the checks or a dependency
-change. What was checked is kept with a fingerprint of these, in docs/benchmarks/demo-compare.json; `make demo-record`
-writes it anew.
+change. What was checked and found is kept with a fingerprint of these, in docs/benchmarks/demo-compare.json.xz;
+`make demo-record` writes it anew.
 """
 
 import argparse
 import ast
 import hashlib
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from lingraft.artifacts.files import write_text
+from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.errors import LingraftError
 
 ROOT = Path(__file__).parents[1]
-RECORD = ROOT / "docs" / "benchmarks" / "demo-compare.json"
+RECORD = ROOT / "docs" / "benchmarks" / f"demo-compare{RECORD_SUFFIX}"
 RECIPE = ROOT / "recipes" / "demo.toml"
 _TRAINS = (
     "lingraft.data.text",
@@ -43,6 +42,8 @@ class Record(NamedTuple):
 
     fingerprint: str
     checks: list[str]
+    table: dict[str, dict[str, dict[str, float | None]]]
+    """Scores by system and language, as `benchmarks.demo_compare` found them."""
 
     @classmethod
     def load(cls, file: Path = RECORD) -> "Record":
@@ -53,11 +54,11 @@ class Record(NamedTuple):
         """
         if not file.exists():
             raise LingraftError(f"there is no {file}. Run `make demo demo-compare demo-record`.")
-        return cls(**json.loads(file.read_text(encoding="utf-8")))
+        return cls(**read_record(file))
 
     def write(self, file: Path = RECORD) -> None:
         """Write it in place of the last one."""
-        write_text(file, json.dumps(self._asdict(), indent=2) + "\n")
+        write_record(file, self._asdict())
 
 
 def fingerprint(recipe: Path = RECIPE, root: Path = ROOT) -> str:

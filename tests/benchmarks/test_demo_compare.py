@@ -49,4 +49,4 @@ def test_halves_whose_rows_add_to_the_masked_loss_fall_back_as_in_production(
     scores = Demo(workshop.recipe, work).halves("de")
     assert found[0].quality.added_loss is not None
     assert not found[0].quality.succeeded
-    assert 0 <= scores.masked_before <= 1
+    assert 0 <= scores.masked_initial <= 1

@@ -59,7 +59,7 @@ def test_a_record_is_taken_only_while_it_is_of_the_tree_as_it_is(
     shutil.copy(ROOT / "recipes" / "demo.toml", recipe)
     with pytest.raises(LingraftError, match=r"no .*record\.json.*make demo demo-compare demo-record"):
         require_current(recipe, file)
-    Record(fingerprint(recipe), ["a check ok"]).write(file)
+    Record(fingerprint(recipe), ["a check ok"], {}).write(file)
     assert require_current(recipe, file).checks == ["a check ok"]
     recipe.write_text("")
     with pytest.raises(LingraftError, match=r"has changed since .*record\.json was written"):
