@@ -24,6 +24,7 @@ from benchmarks.initialisation import facts, table
 from benchmarks.initialisation.arms import SYSTEMS, WHOLE, WITHOUT_CURVES, Resources, Start, compared
 from benchmarks.initialisation.ceilings import ceilings
 from benchmarks.initialisation.data import on_data
+from benchmarks.initialisation.overview import sections
 from benchmarks.initialisation.page import write as write_page
 from benchmarks.initialisation.resources import dictionary, write_lines, write_pairs
 from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_record
@@ -94,7 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.labels:
         facts_at_end["ceilings"] = [*ceilings(comparison, out, given.labels.resolve())]
     write_results()
-    write_page(read_record(json), markdown)
+    found = read_record(json)
+    write_page(found, sections(found), markdown)
     print(markdown)
 
 

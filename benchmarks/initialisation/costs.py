@@ -1,6 +1,6 @@
 """Compute that an adaptation spent until it was near-maximal, with that of its alignment."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.initialisation.arms import Start, is_over_further_depth
@@ -48,6 +48,10 @@ class Costs:
         seconds = measured["elapsed_s"][-1]
         return float(record["alignment_s"] * measured["flops"][-1] / seconds) if seconds else 0.0
 
+    def whole(self, record: Record) -> float:
+        """FLOPs of a whole adaptation, with its alignment."""
+        return float(record["flops"][-1] + self.alignment_flops(record))
+
     def curve(self, record: Record, seconds: bool = False) -> LearningCurve | None:
         """Return scores over FLOPs, or seconds; None of what is judged before and after the adaptation only."""
         scores = record["scores"].get(self._task, ())
@@ -68,14 +72,17 @@ class Costs:
     def times_less(self, record: Record) -> float | None:
         """How many times less that is than what standard adaptation spent until there.
 
-        0 where it was not reached; None where it is not known.
+        0 where it was not reached; None where it is not known, or one of them spent nothing.
         """
-        spent, theirs = self._both_reached(record)
-        return None if theirs is None or not spent else theirs / spent
+        spent, theirs = self._both(self.reached, record)
+        return theirs / spent if spent and theirs else None
 
     def speed_up(self, record: Record) -> float | str | None:
-        """Return how many times less that is, or why there is no such number; None where it is not known."""
-        spent, theirs = self._both_reached(record)
+        """Return how many times less that is, or why there is no such number; None where it is not known.
+
+        Of what is there before any update there is none: only its alignment was paid, by seconds of a clock.
+        """
+        spent, theirs = self._both(self._reached_by_updates, record)
         return None if spent is None or theirs is None else speed_up(spent, theirs)
 
     def times_less_than_whole(self, record: Record) -> float | None:
@@ -86,10 +93,18 @@ class Costs:
     def _reference(self, record: Record) -> Record | None:
         return self._references.get((self._start or record["start"], record["seed"]))
 
-    def _both_reached(self, record: Record) -> tuple[float | None, float | None]:
-        """FLOPs to the near-maximal score, of a record and of its reference."""
+    def needs_no_update(self, record: Record) -> bool:
+        """Return whether the near-maximal score is there before any update."""
+        return self.reached(record) == self.alignment_flops(record)
+
+    def _reached_by_updates(self, record: Record) -> float | None:
+        """FLOPs to the near-maximal score as `reached`; 0 where it is there before any update."""
+        return 0.0 if self.needs_no_update(record) else self.reached(record)
+
+    def _both(self, spent: Callable[[Record], float | None], record: Record) -> tuple[float | None, float | None]:
+        """FLOPs of a record and of its reference."""
         reference = self._reference(record)
-        return self.reached(record), self.reached(reference) if reference else None
+        return spent(record), spent(reference) if reference else None
 
 
 def reference_start(records: Sequence[Record]) -> Start | None:

@@ -90,13 +90,10 @@ def mean_over(values: Mapping[tuple[str, int], float]) -> Interval | None:
     if not np.isfinite(table_LS).any():
         return None
     random = np.random.default_rng(_SEED)
-    found = [np.nanmean(table_LS)]
-    while len(found) <= RESAMPLES:
-        rows, columns = (random.integers(size, size=size) for size in table_LS.shape)
-        drawn_LS = table_LS[np.ix_(rows, columns)]
-        if np.isfinite(drawn_LS).any():
-            found.append(np.nanmean(drawn_LS))
-    return Interval.of(np.array(found))
+    rows_RL, columns_RS = (random.integers(size, size=(RESAMPLES, size)) for size in table_LS.shape)
+    drawn_RLS = table_LS[rows_RL[:, :, None], columns_RS[:, None, :]]
+    drawn_RLS = drawn_RLS[np.isfinite(drawn_RLS).any(axis=(1, 2))]
+    return Interval.of(np.concatenate([[np.nanmean(table_LS)], np.nanmean(drawn_RLS, axis=(1, 2))]))
 
 
 def _times(items: int, random: np.random.Generator) -> NDArray[np.int64]:

@@ -38,6 +38,8 @@ class Column(NamedTuple):
     shares: dict[str, Interval]
     times: dict[str, str]
     """How many times less compute each system takes than `BL_BASE`; only of what has curves."""
+    costs: dict[str, Costs]
+    """Costs by language."""
 
     @property
     def name(self) -> str:
@@ -60,9 +62,20 @@ class Column(NamedTuple):
             return UNKNOWN
         numbers = [_percent(Interval.of(self.scores.by_system[system]), ".1f")]
         if system != System.BL_BASE:
-            numbers += [_percent(self.shares[system], ".0f")]
+            numbers += [_percent(self.shares[system], ".0f", " of BL_BASE's")]
             numbers += [self.times[system]] if system in self.times else []
         return between.join(numbers)
+
+    def of(self, system: str) -> list[Record]:
+        """Records of one system."""
+        return [one for one in self.records if one["system"] == system]
+
+    def compute(self, system: str) -> float:
+        """Share of BL_BASE's compute that a system's whole adaptations take, alignments included."""
+        own, base = (
+            sum(self.costs[one["language"]].whole(one) for one in self.of(name)) for name in (system, System.BL_BASE)
+        )
+        return own / base
 
     def mean(self, values: Mapping[tuple[str, int], float]) -> str:
         """Mean over the languages, and over the seeds of which it is known in all of these."""
@@ -101,7 +114,7 @@ class Section(NamedTuple):
         return {column.task: column.records for column in self.columns}
 
     def rows(self, tasks: Sequence[str], between: str) -> list[list[str]]:
-        """Return a row for the trivial answer, for the start, and for every system.
+        """Return a row for each system, before them what they start from, and after them what they could reach.
 
         Args:
             tasks: a cell each; unknown, where a task is none of the columns.
@@ -111,14 +124,12 @@ class Section(NamedTuple):
             _TRIVIAL: lambda column: column.mean(self._trivial(column.task)),
             _INITIAL: lambda column: column.mean(self._initial(column.task)),
             **{
-                system: partial(Column.cell, system=system, between=between)
+                self._with_compute(system): partial(Column.cell, system=system, between=between)
                 for system in in_order(record["system"] for record in self.records)
             },
+            _CEILING: lambda column: column.mean(self._ceilings(column.task)),
+            _SOURCE: lambda column: column.mean(self._in_source(column)),
         }
-        return self._known_rows(tasks, cells)
-
-    def _known_rows(self, tasks: Sequence[str], cells: Mapping[str, Callable[[Column], str]]) -> list[list[str]]:
-        """Return a row by its title, from what its cells are by column, where one of them is known."""
         columns = {column.task: column for column in self.columns}
         rows = [
             [title, *(cell(columns[task]) if task in columns else UNKNOWN for task in tasks)]
@@ -126,19 +137,18 @@ class Section(NamedTuple):
         ]
         return [row for row in rows if any(cell != UNKNOWN for cell in row[1:])]
 
+    def _with_compute(self, system: str) -> str:
+        """Return a system with what its whole adaptation takes, in the languages of the first task."""
+        if system == System.BL_BASE or not self.columns or system not in self.columns[0].shares:
+            return system
+        return f"{system} ({self.columns[0].compute(system):.0%} of the compute)"
+
     def table(self) -> str:
-        """Every task that counts, with ceilings and the source language, and the languages that do not."""
+        """Every task that counts, and the languages that do not."""
         if not self.columns:
             return NOTHING
         tasks = [column.task for column in self.columns]
         rows = self.rows(tasks, "; ")
-        rows += self._known_rows(
-            tasks,
-            {
-                _CEILING: lambda column: column.mean(self._ceilings(column.task)),
-                _SOURCE: lambda column: column.mean(self._in_source(column)),
-            },
-        )
         head = ["system", *(f"{column.name} ({column.counts})" for column in self.columns)]
         parts = [markdown(head, rows, left=len(head))]
         if left_out := [*self._left_out()]:
@@ -171,7 +181,7 @@ class Section(NamedTuple):
     def _left_out(self) -> Iterator[str]:
         references = [record for record in self.records if record["system"] == System.BL_BASE]
         for task in _tasks(self.records):
-            languages = _informative(self.records, task)
+            languages = languages_that_count(self.records, task)
             judged = dict.fromkeys(record["language"] for record in references if task in record["scores"])
             if absent := [language for language in judged if language not in languages]:
                 yield f"{TASK_NAMES.get(task, task)} in {', '.join(absent)}"
@@ -206,9 +216,14 @@ def _section(found: Mapping[str, Any], its: Sequence[Record], start: Start, is_b
     )
 
 
+def fresh_layers(found: Mapping[str, Any]) -> str:
+    """Return how many fresh layers MINIPOST has, in words; earlier records have no settings."""
+    return str(found.get("settings", {}).get("step 1b", {}).get("fresh_layers", "some"))
+
+
 def family(found: Mapping[str, Any]) -> str:
-    """Return the encoder in words."""
-    name = found["sizes"]["family"]
+    """Return the encoder in words; early records do not name it."""
+    name = found["sizes"].get("family", "an encoder")
     return _FAMILIES.get(name, name)
 
 
@@ -219,7 +234,7 @@ def _tasks(records: Sequence[Record]) -> list[str]:
     return sorted(found, key=lambda task: (task not in curves, order.index(task)))
 
 
-def _informative(its: Sequence[Record], task: str) -> list[str]:
+def languages_that_count(its: Sequence[Record], task: str) -> list[str]:
     """Languages in which the standard way, from the same start and with every seed, learns what the task shows."""
     found: dict[str, bool] = {}
     for record in its:
@@ -230,26 +245,27 @@ def _informative(its: Sequence[Record], task: str) -> list[str]:
 
 
 def _column(its: Sequence[Record], task: str) -> Column | None:
-    languages = _informative(its, task)
+    languages = languages_that_count(its, task)
     scores = final_scores([record for record in its if record["language"] in languages], task)
     if System.BL_BASE not in scores.by_system:
         return None
     compared = [one for one in its if one["language"] in scores.languages and one["seed"] in scores.seeds]
+    costs = {
+        language: Costs([record for record in compared if record["language"] == language], task)
+        for language in scores.languages
+    }
     return Column(
         task=task,
         records=compared,
         scores=scores,
         shares=shares_of_base(scores.by_system),
-        times=_times(compared, task),
+        times=_times(compared, costs),
+        costs=costs,
     )
 
 
-def _times(its: Sequence[Record], task: str) -> dict[str, str]:
+def _times(its: Sequence[Record], costs: Mapping[str, Costs]) -> dict[str, str]:
     """Mean of how many times less compute each system takes, and why there is no such number in how many cases."""
-    costs = {
-        language: Costs([record for record in its if record["language"] == language], task)
-        for language in {record["language"] for record in its}
-    }
     found = {}
     for system in dict.fromkeys(record["system"] for record in its):
         ratios = {
@@ -263,12 +279,12 @@ def _times(its: Sequence[Record], task: str) -> dict[str, str]:
         known = mean_over({place: ratio if isinstance(ratio, float) else nan for place, ratio in ratios.items()})
         # Of a single ratio there is no interval.
         spread = f" ({known.low:.1f} to {known.high:.1f})" if known and len(ratios) - len(reasons) > 1 else ""
-        words = [f"{known.value:.1f}x{spread}"] if known else []
+        words = [f"{known.value:.1f}x less compute{spread}"] if known else []
         words += [f"{reason} in {reasons.count(reason)} of {len(ratios)}" for reason in sorted({*reasons})]
         found[system] = ", ".join(words)
     return found
 
 
-def _percent(interval: Interval, form: str) -> str:
+def _percent(interval: Interval, form: str, of: str = "") -> str:
     value, low, high = (f"{100 * each:{form}}" for each in interval)
-    return f"{value}% ({low} to {high})"
+    return f"{value}%{of} ({low} to {high})"

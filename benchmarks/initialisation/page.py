@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.initialisation.arms import WHOLE, Start, in_order
+from benchmarks.initialisation.arms import PROGRESSIVE, WHOLE, Start, in_order
 from benchmarks.initialisation.budgets import at_equal_cost
 from benchmarks.initialisation.costs import (
     NAMES,
@@ -18,50 +18,55 @@ from benchmarks.initialisation.costs import (
     without_depths,
 )
 from benchmarks.initialisation.intervals import Interval
-from benchmarks.initialisation.overview import UNKNOWN, Section, sections
+from benchmarks.initialisation.overview import UNKNOWN, Section, family, fresh_layers, languages_that_count
 from benchmarks.initialisation.picture import by_start, drawing
 from benchmarks.pages import markdown, write_picture
 from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import ALIGNMENT, MASKED
 from lingraft.config.systems import System
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
+from lingraft.tables import capital
 
 _TERA = 1e12
 _NOT_REACHED = "not reached"
 
 
-def write(found: dict[str, Any], place: Path) -> None:
+def write(found: dict[str, Any], shown: Sequence[Section], place: Path) -> None:
     """Write the page, and its learning curves beside it.
 
     Args:
         found: what the JSON of the benchmark holds.
+        shown: its sections.
         place: the page's file.
     """
     picture, records = place.with_suffix(".png"), found["records"]
-    write_text(place, page(found, picture.name))
+    write_text(place, page(found, shown, picture.name))
     if tasks := tasks_with_curves(records):
-        write_picture(picture, drawing(by_start(records, tasks), tasks, picture.stem).png())
+        counted = {section.title: section.by_task for section in shown}
+        columns = counted or by_start(records, tasks)
+        write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=not counted).png())
 
 
-def page(found: dict[str, Any], picture: str) -> str:
+def page(found: dict[str, Any], shown: Sequence[Section], picture: str) -> str:
     """Write the page.
 
     Args:
         found: what the JSON of the benchmark holds.
+        shown: its sections.
         picture: name of the file of its learning curves.
     """
     records: list[Record] = found["records"]
-    parts = ["# How soon each system is near its final score, by what rows start from", *_introduction(found)]
+    parts = [f"# {capital(family(found))}, by what rows start from: all numbers", *_introduction(found)]
     if not records:
         return "\n\n".join([*parts, "Nothing has been measured yet."]) + "\n"
     systems, reference = without_depths(records), reference_start(records)
     if tasks_with_curves(records):
-        parts += [f"![Learning curves by start and system]({picture})", _PICTURE]
+        parts += [f"![Learning curves by start and system]({picture})", curves_caption(counted=bool(shown))]
     if reference and len(_starts(records)) > 1 and (summary := [*_summary(systems, reference)]):
         head = ["language", "task", "rows start as", "least compute", "system", "times less than `BL_BASE`"]
         head += ["than its whole run"]
         parts += ["## Least compute to 95%", _SUMMARY, markdown(head, summary, left=3)]
-    if shown := sections(found):
+    if shown:
         parts += ["## Means over languages", _MEANS]
         parts += [_WHOLE] if any(record["system"] == WHOLE for record in records) else []
         parts += [_DEPTHS] if any(section.is_by_depth for section in shown) else []
@@ -75,7 +80,7 @@ def page(found: dict[str, Any], picture: str) -> str:
     if quality:
         head = ["language", "from", "start", "agreement of halves", "rows from neighbours", "from translations", "s"]
         parts += ["## Alignments", markdown(head, quality, left=3)]
-    return "\n\n".join([*parts, *_facts(found)]) + "\n"
+    return "\n\n".join([*parts, *_facts(found), *_commands(found)]) + "\n"
 
 
 def _facts(found: dict[str, Any]) -> Iterator[str]:
@@ -112,6 +117,26 @@ def _facts(found: dict[str, Any]) -> Iterator[str]:
         yield markdown(["of", "settings"], [[name, _in_words(values)] for name, values in settings.items()], left=2)
 
 
+def curves_caption(counted: bool) -> str:
+    """Say what the picture shows.
+
+    Args:
+        counted: whether it is of the languages that a task counts in, not of all.
+    """
+    return (
+        f"Curves are means over {'the languages that a task counts in' if counted else 'all languages'}; bands are "
+        "from the lowest to the highest pretraining seed. A curve starts at the compute that its alignment took. The "
+        f"dotted line is the score to reach: {NEAR_MAXIMAL:.0%} of `BL_BASE`'s final one."
+    )
+
+
+def _commands(found: dict[str, Any]) -> Iterator[str]:
+    if found["runs"]:
+        yield "## Commands"
+        told = (f"- `{run['command']}` on {run['device']}, commit {run['commit']}" for run in found["runs"])
+        yield "\n".join(told)
+
+
 def _primary(one: dict[str, Any], tasks: Sequence[str]) -> list[str]:
     losses = ", ".join(
         f"{step:,}: {loss}" for step, loss in sorted((int(at), loss) for at, loss in one["loss"].items())
@@ -135,15 +160,20 @@ def _introduction(found: dict[str, Any]) -> list[str]:
         for start, name in NAMES.items()
         if start in sizes["adaptation"]
     )
-    runs = "; ".join(f"`{run['command']}` on {run['device']}, commit {run['commit']}" for run in found["runs"])
+    progressive = (
+        f" *{PROGRESSIVE}* adapts over {', '.join(map(str, sizes['heads']))} in turn, for the FLOPs of as many updates "
+        "over all layers."
+        if any(record["system"] == PROGRESSIVE for record in found["records"])
+        else ""
+    )
     return [
-        f"{runs}. The primary has {sizes['layers']} layers of width {sizes['width']}; MINIJOINT, MINIPOST and BL_SMALL "
-        f"adapt over {sizes['depth']}, progressive over {', '.join(map(str, sizes['heads']))} in turn. Pretraining "
-        f"takes {sizes['pretraining_steps']:,} updates, step 1b {sizes['mini_steps']:,}. Adaptation takes {schedules} "
-        f"(progressive: the FLOPs of as many over all layers). Text: {sizes['text']}.",
+        f"The primary has {sizes['layers']} layers of width {sizes['width']}. BL_SMALL and MINIJOINT adapt over "
+        f"{sizes['depth']}, MINIPOST over as many and {fresh_layers(found)} fresh.{progressive} Pretraining takes "
+        f"{sizes['pretraining_steps']:,} updates, step 1b {sizes['mini_steps']:,}. Adaptation takes {schedules}. "
+        f"{'[Settings](#settings) and commands' if found.get('settings') else 'Commands'} are below.",
         "Scores are of the primary with the language's embeddings, on test text, before and after adaptation: accuracy "
-        f"on masked tokens; alignment, the share of {_counterparts(sizes)} found in the source language by hidden "
-        "states after the top layer; and a task finetuned in the source language, means over its seeds. Compute is "
+        f"on masked tokens; the share of {_counterparts(sizes)} found in the source language by hidden states after "
+        "the top layer; and a task finetuned in the source language, means over its seeds. Compute is "
         "that of adaptation by equation A3; pretraining, step 1b and evaluation are left out, as in the paper. An "
         "alignment's compute is its seconds, with those of the source's static vectors, at the FLOPs per second of "
         "standard adaptation on the same machine. "
@@ -161,17 +191,14 @@ def _counterparts(sizes: dict[str, Any]) -> str:
     return f"translations of {sizes['lines']}'s test texts" if "lines" in sizes else "counterparts"
 
 
-_PICTURE = (
-    "Means over languages and seeds, with the lowest and the highest seed; an alignment's compute is where a curve "
-    "begins."
-)
 _SUMMARY = (
     "The system that is there with the least compute, by means over seeds; and how many times less that is than what "
     "standard adaptation needs for the same score, and than its whole run."
 )
 _MEANS = (
     "Final scores, shares of BL_BASE's from the same rows, and how many times less compute they take to "
-    f"{NEAR_MAXIMAL:.0%} of BL_BASE's final score, in the cases that reach it; in parentheses 95% intervals."
+    f"{NEAR_MAXIMAL:.0%} of BL_BASE's final score, in the cases that need updates to reach it; in parentheses 95% "
+    "intervals."
 )
 _WHOLE = (
     f"*{WHOLE}* adapts MINIJOINT's primary over all layers: what it is apart from BL_BASE is due to its second head, "
@@ -221,15 +248,30 @@ def _scores_and_costs(records: Sequence[Record], reference: Start | None) -> str
         its = [record for record in records if record["language"] == language]
         costs = {task: Costs(its, task, reference) for task in curves or [MASKED]}
         for start in _starts(its):
-            for system, ones in _by_system([record for record in its if record["start"] == start]).items():
-                row = [language, NAMES[start], system, *(_scores(ones, task) for task in tasks)]
+            from_start = [record for record in its if record["start"] == start]
+            counted = [task for task in curves if _counts(from_start, task)]
+            for system, ones in _by_system(from_start).items():
+                row = [language, NAMES[start] + _failures(ones), system, *(_scores(ones, task) for task in tasks)]
                 row += _whole_cost(ones, next(iter(costs.values())))
-                rows.append([*row, *(_near_maximal(ones, costs[task]) for task in curves)])
+                rows.append(
+                    [*row, *(_near_maximal(ones, costs[task]) if task in counted else UNKNOWN for task in curves)]
+                )
     return markdown(head, rows, left=3)
 
 
+def _counts(records: Sequence[Record], task: str) -> bool:
+    """Whether a task says something in a language, which is not known without a trivial answer."""
+    return not any(task in one.get("trivial", {}) for one in records) or bool(languages_that_count(records, task))
+
+
+def _failures(records: Sequence[Record]) -> str:
+    """How many of a system's alignments failed, so that its rows are fitted."""
+    failed = sum(not one.get("quality", {}).get("succeeded", True) for one in records)
+    return f" (failed in {failed} of {len(records)}: fitted)" if failed else ""
+
+
 def _whole_cost(records: Sequence[Record], costs: Costs) -> list[str]:
-    flops = mean(one["flops"][-1] + costs.alignment_flops(one) for one in records)
+    flops = mean(costs.whole(one) for one in records)
     seconds, own = mean(one["elapsed_s"][-1] for one in records), mean(one["alignment_s"] for one in records)
     return [f"{flops / _TERA:.3g}", f"{seconds + own:.0f}" + (f" ({own:.0f})" if own else "")]
 

@@ -14,7 +14,9 @@ from benchmarks.initialisation.costs import (
     reference_start,
     without_depths,
 )
+from lingraft.config.systems import System
 from lingraft.reports.paper.curves import SYSTEM_STYLES
+from lingraft.reports.paper.efficiency import near_maximal
 from lingraft.reports.plotting import COLOURS, Drawing, MarkStyle, graded_styles, legend_above, panels, percent_ticks
 
 if TYPE_CHECKING:
@@ -99,6 +101,8 @@ def _paint(axes: "Axes", records: Sequence[Record], task: str) -> None:
         if not its:
             continue
         curve, style = _curve(records, its, task), styles[system]
+        if system == System.BL_BASE:
+            axes.axhline(near_maximal(curve.mean[-1]), color=style.colour, linestyle=":", linewidth=1)
         axes.plot(curve.tflops, curve.mean, style.line, color=style.colour, marker=style.marker, label=system)
         axes.fill_between(curve.tflops, curve.low, curve.high, color=style.colour, alpha=0.15, linewidth=0)
     percent_ticks(axes.yaxis)

@@ -7,16 +7,19 @@ It has the question, a picture and a table; what they mean is read from a page t
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.initialisation.costs import TASK_NAMES, tasks_with_curves
-from benchmarks.initialisation.overview import NOTHING, UNKNOWN, Section, family, sections
+from benchmarks.initialisation.costs import TASK_NAMES, Record, tasks_with_curves
+from benchmarks.initialisation.overview import NOTHING, UNKNOWN, Section, family, fresh_layers, sections
+from benchmarks.initialisation.page import curves_caption
 from benchmarks.initialisation.page import write as write_page
 from benchmarks.initialisation.picture import drawing
+from benchmarks.initialisation.reading import filled
 from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_picture
 from lingraft.artifacts.files import write_text
+from lingraft.comparison.plan import ALIGNMENT
 from lingraft.config.systems import System
 from lingraft.errors import LingraftError
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
@@ -36,41 +39,43 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if elsewhere := [path for path in given.records if path.resolve().parent != given.page.resolve().parent]:
         raise LingraftError(f"{elsewhere[0]} must be in the folder of --page {given.page}, which links what it shows.")
     found = {path.name.removesuffix(RECORD_SUFFIX) + ".md": read_record(path) for path in given.records}
+    by_page = {name: sections(one) for name, one in found.items()}
     for name, one in found.items():
-        write_page(one, given.page.with_name(name))
+        write_page(one, by_page[name], given.page.with_name(name))
+    all_sections = [section for its in by_page.values() for section in its]
     picture = given.page.with_suffix(".png")
     reading = given.page.with_stem(f"{given.page.stem}-reading")
     words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
-    shown = compared_systems(found)
-    write_text(given.page, summary(found, shown, picture.name, words))
+    write_text(given.page, summary(found, all_sections, picture.name, words))
+    shown = _without_depths(all_sections)
     if tasks := _shown_tasks(shown):
-        columns = {section.title: section.by_task for section in shown}
+        columns = {section.title: _of_the_paper(section.by_task) for section in shown}
         write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=False).png())
     print(given.page)
 
 
-def compared_systems(found: Mapping[str, dict[str, Any]]) -> list[Section]:
-    """Return what the page shows: the paper's four systems, from every start.
-
-    Args:
-        found: what each JSON of the benchmark holds, with items, by the name of its page.
-    """
-    ours = [
-        one | {"records": [record for record in one["records"] if record["system"] in [*System]]}
-        for one in found.values()
-    ]
-    return [section for one in ours for section in sections(one)]
+def _without_depths(its: Iterable[Section]) -> list[Section]:
+    return [section for section in its if not section.is_by_depth]
 
 
-def summary(found: Mapping[str, dict[str, Any]], shown: Sequence[Section], picture: str, reading: str) -> str:
+def _of_the_paper(records: Mapping[str, Sequence[Record]]) -> dict[str, list[Record]]:
+    """Records of the paper's four systems, by task."""
+    return {task: [one for one in its if one["system"] in [*System]] for task, its in records.items()}
+
+
+def summary(found: Mapping[str, dict[str, Any]], its: Sequence[Section], picture: str, reading: str) -> str:
     """Write the page.
 
     Args:
         found: what each JSON of the benchmark holds, with items, by the name of its page.
-        shown: its sections, from `compared_systems`.
+        its: sections of all of them.
         picture: name of the file of its learning curves.
-        reading: what it means, as a person wrote it.
+        reading: what it means, as a person wrote it, with places for numbers.
+
+    Raises:
+        LingraftError: the records have no number for a place.
     """
+    shown = _without_depths(its)
     tasks = _shown_tasks(shown)
     languages = sorted({record["language"] for one in found.values() for record in one["records"]})
     links = [f"[{family(one)}]({page})" for page, one in found.items()]
@@ -86,12 +91,12 @@ def summary(found: Mapping[str, dict[str, Any]], shown: Sequence[Section], pictu
         "An embedding starts in one of two ways: by `overlap`, the paper's, pieces that are in both vocabularies keep "
         "the source's rows; *aligned*, a row is the mean of source rows with the same meaning, matched from text alone "
         "or by a dictionary ([how](../guides/alignment.md)). Help topics are those of LibreOffice's pages. A "
-        "translation is found if, of all English XNLI sentences of the test, the right one has the most similar hidden "
+        f"translation is found if, of {_lines(found)} English lines of XNLI, the right one has the most similar hidden "
         "states. The trivial answer is the most frequent label, or a guess.",
-        *([f"![Score over compute, by task and system]({picture})", _PICTURE, _table(shown, tasks)] if tasks else []),
-        _LEGEND + _not_aligned(shown) if tasks else NOTHING,
-        *filter(None, [reading]),
-        f"All tasks, depths, numbers and settings: {', '.join(links)}.",
+        *([f"![Score over compute, by task and system]({picture})", curves_caption(counted=True)] if tasks else []),
+        *([_LEGEND + _not_aligned(shown), _table(shown, tasks)] if tasks else [NOTHING]),
+        *filter(None, [filled(reading, its)]),
+        f"All tasks, depths, numbers, settings and commands: {', '.join(links)}.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -102,20 +107,27 @@ def _shapes(found: Mapping[str, dict[str, Any]]) -> str:
     for one in found.values():
         layers, width, depth = (one["sizes"][name] for name in ("layers", "width", "depth"))
         told.append(f"{family(one)} has {layers} layers of width {width}, {depth} in the mini-model")
+        told[-1] += f" and {fresh_layers(one)} fresh in `MINIPOST`"
     return f"{capital('; '.join(told))}."
 
 
-_PICTURE = (
-    "Means over the languages that a task counts in; bands are from the lowest to the highest pretraining seed, and a "
-    "curve starts at the compute that its alignment took."
-)
 _LEGEND = (
     "Each cell has the final score; its share of `BL_BASE`'s from the same rows; and how many times less compute than "
-    f"`BL_BASE` it takes to {NEAR_MAXIMAL:.0%} of `BL_BASE`'s final score (below 1: more), alignments included, in the "
-    "cases that get there. In parentheses are 95% intervals: of scores and shares by bootstrap over pretraining seeds "
-    "and test items, of compute over languages and seeds; of so few seeds they are too narrow. A task counts in the "
-    "languages in which `BL_BASE` is 5 points above the trivial answer with every seed."
+    f"`BL_BASE` it takes to {NEAR_MAXIMAL:.0%} of `BL_BASE`'s final score (below 1: more), in the cases in which both "
+    "need updates to get there. Beside a system's name is the compute of its whole adaptation in the languages of the "
+    "first task, as a share of `BL_BASE`'s. Compute includes alignments, charged by their seconds on cores of AMD "
+    "EPYC processors, without AMX. In parentheses are 95% intervals: of scores and shares by bootstrap over "
+    "pretraining seeds and test items, of compute over languages and seeds; of so few seeds they are too narrow. A "
+    "task counts in the languages in which `BL_BASE` is 5 points above the trivial answer with every seed. *MINIJOINT, "
+    "whole* adapts MINIJOINT's primary over all its layers. *Finetuned by labels of the language* is what `BL_BASE` "
+    "reaches with them, with one pretraining seed ([data](data.md))."
 )
+
+
+def _lines(found: Mapping[str, dict[str, Any]]) -> int:
+    """How many lines translations are looked for among."""
+    items = (record["items"].get(ALIGNMENT) for one in found.values() for record in one["records"] if "items" in record)
+    return max((len(one["found"]) for one in items if one), default=0)
 
 
 def _shown_tasks(shown: Sequence[Section]) -> list[str]:

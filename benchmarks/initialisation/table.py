@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.initialisation.arms import system_of
+from benchmarks.initialisation.arms import in_order, system_of
 from benchmarks.pages import read_record
 from lingraft.artifacts.manifest import read_manifest
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison
@@ -102,17 +102,19 @@ def merge(earlier: dict[str, Any], run: dict[str, Any], new: dict[str, Any], siz
     Args:
         earlier: runs, sizes, records and facts, as the JSON has them.
         run: command, device and commit.
-        new: `records`, `primaries` and `ceilings`; `settings` and `cut` by name, whose new values replace earlier ones.
+        new: `records`, `primaries` and `ceilings`; `settings` by name, and `cut` by task and language, whose new values
+            replace earlier ones.
         sizes: of the comparison.
     """
+    primaries, cut = earlier.get("primaries", []), earlier.get("cut", {})
     schedules = earlier["sizes"]["adaptation"] | sizes["adaptation"]
     return {
         "runs": [*(one for one in earlier["runs"] if one != run), run],
         "sizes": sizes | {"adaptation": schedules},
         "records": _replaced(earlier["records"], new["records"], _adaptation),
-        "primaries": _replaced(earlier.get("primaries", []), new["primaries"], lambda one: one["name"]),
+        "primaries": _replaced(primaries, _with_systems_of(primaries, new["primaries"]), lambda one: one["name"]),
         "settings": earlier.get("settings", {}) | new["settings"],
-        "cut": earlier.get("cut", {}) | new["cut"],
+        "cut": cut | {task: cut.get(task, {}) | shares for task, shares in new["cut"].items()},
         "ceilings": _replaced(
             earlier.get("ceilings", []),
             new["ceilings"],
@@ -127,6 +129,12 @@ def _replaced(
     """Records with the new ones in place of earlier ones of equal key, sorted by it."""
     replaced = {key(one) for one in new}
     return sorted([*(one for one in earlier if key(one) not in replaced), *new], key=key)
+
+
+def _with_systems_of(earlier: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Primaries with all systems that have them, of which a run may leave some out."""
+    known = {one["name"]: one["systems"] for one in earlier}
+    return [one | {"systems": in_order([*known.get(one["name"], ()), *one["systems"]])} for one in new]
 
 
 def _adaptation(record: dict[str, Any]) -> tuple[Any, ...]:

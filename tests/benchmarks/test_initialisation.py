@@ -16,9 +16,10 @@ from benchmarks.initialisation.budgets import at_equal_cost
 from benchmarks.initialisation.costs import Costs, reference_start
 from benchmarks.initialisation.overview import sections
 from benchmarks.initialisation.page import page
+from benchmarks.initialisation.reading import filled
 from benchmarks.initialisation.resources import dictionary, write_lines
-from benchmarks.initialisation.summary import compared_systems, summary
 from benchmarks.initialisation.summary import main as write_summary
+from benchmarks.initialisation.summary import summary
 from benchmarks.pages import RECORD_SUFFIX, read_record, write_record
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
@@ -34,8 +35,12 @@ def found_in(out: Path) -> list[dict[str, Any]]:
     return list(read_record(out / RECORDS)["records"])
 
 
+def page_of(found: dict[str, Any], picture: str = "curves.png") -> str:
+    return page(found, sections(found), picture)
+
+
 def summary_of(found: dict[str, Any], picture: str, reading: str) -> str:
-    return summary(found, compared_systems(found), picture, reading)
+    return summary(found, [section for one in found.values() for section in sections(one)], picture, reading)
 
 
 def trained_in(out: Path) -> dict[Path, int]:
@@ -63,7 +68,7 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
         assert record.get("quality", {}).get("resource") == ("parallel text" if start == "pairs" else None)
     written = lzma.decompress((out / RECORDS).read_bytes()).decode()
     assert str(tmp_path) not in written
-    assert (out / "initialisation.md").read_text(encoding="utf-8") == page(json.loads(written), "initialisation.png")
+    assert (out / "initialisation.md").read_text(encoding="utf-8") == page_of(json.loads(written), "initialisation.png")
     assert (out / "initialisation.png").read_bytes().startswith(b"\x89PNG")
     found = json.loads(written)
     assert [one["systems"] for one in found["primaries"]] == [[PROGRESSIVE], ["BL_BASE"]]
@@ -72,7 +77,7 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     write_text(out / "page-reading.md", "What it means.")
     (out / "initialisation.md").unlink()
     write_summary([str(out / RECORDS), "--page", str(out / "page.md")])
-    assert (out / "initialisation.md").read_text(encoding="utf-8") == page(found, "initialisation.png")
+    assert (out / "initialisation.md").read_text(encoding="utf-8") == page_of(found, "initialisation.png")
     shown = (out / "page.md").read_text(encoding="utf-8")
     assert shown == summary_of({"initialisation.md": found}, "page.png", "What it means.")
     assert "What it means." in shown
@@ -147,22 +152,26 @@ def test_a_run_replaces_its_own_records_and_keeps_the_others() -> None:
         "runs": [{"command": "one"}],
         "sizes": {"adaptation": {"overlap": [800, 0.004]}},
         "records": [first, other],
-        "primaries": [{"name": "a", "seed": 1}, {"name": "b", "seed": 1}],
-        "cut": {"pos": {"de": 0.5}},
+        "primaries": [{"name": "a", "systems": ["BL_BASE"]}, {"name": "b", "systems": ["BL_BASE", "MINIPOST"]}],
+        "cut": {"pos": {"de": 0.5, "tr": 0.1}},
         "ceilings": [ceiling | {"score": 0.5}],
     }
     new = {
         "records": [again],
-        "primaries": [{"name": "b", "seed": 2}],
+        "primaries": [{"name": "b", "systems": ["BL_BASE"], "layers": 2}],
         "settings": {"encoder": {}},
-        "cut": {},
+        "cut": {"pos": {"tr": 0.2}, "xnli": {"tr": 0.3}},
         "ceilings": [ceiling],
     }
     merged = table.merge(earlier, {"command": "two"}, new, {"adaptation": {"text": [200, 0.001]}})
     assert merged["records"] == [again, other]
-    assert merged["primaries"] == [{"name": "a", "seed": 1}, {"name": "b", "seed": 2}]
+    assert merged["primaries"] == [
+        earlier["primaries"][0],
+        {"name": "b", "systems": ["BL_BASE", "MINIPOST"], "layers": 2},
+    ]
     assert merged["ceilings"] == [ceiling]
-    assert (merged["cut"], merged["settings"]) == ({"pos": {"de": 0.5}}, {"encoder": {}})
+    assert merged["cut"] == {"pos": {"de": 0.5, "tr": 0.2}, "xnli": {"tr": 0.3}}
+    assert merged["settings"] == {"encoder": {}}
     assert merged["runs"] == [{"command": "one"}, {"command": "two"}]
     assert merged["sizes"]["adaptation"] == {"overlap": [800, 0.004], "text": [200, 0.001]}
 
@@ -193,12 +202,12 @@ def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_c
     assert costs.reached(never) == math.inf
     assert costs.times_less(aligned) == pytest.approx(1.75)
     facts = read_record(_DOCS / "benchmarks" / RECORDS)
-    shown = page(facts | {"records": [reference, aligned, slower, never]}, "curves.png")
+    shown = page_of(facts | {"records": [reference, aligned, slower, never]})
     rows = [line.split(" | ") for line in shown.splitlines()]
     [missed] = [row for row in rows if row[:3] == ["| de", "`overlap`", "MINIJOINT"]]
     assert missed[-1] == "not reached |"
     assert "| de | topic | `aligned`, text alone | 1 | MINIJOINT | 1." in shown
-    alone = page(facts | {"records": [reference, never]}, "curves.png")
+    alone = page_of(facts | {"records": [reference, never]})
     assert "Least compute" not in alone, "there are no starts to compare"
 
 
@@ -232,10 +241,10 @@ def test_equal_cost_is_over_the_languages_that_count() -> None:
     informative = [tagged(system, "de", [0.2, 0.5, 0.6]) for system in ("BL_BASE", "MINIJOINT")]
     trivial = [tagged(system, "ar", [0.1, 0.2, 0.2]) for system in ("BL_BASE", "MINIJOINT")]
     facts = read_record(_DOCS / "results" / f"transfer-roberta{RECORD_SUFFIX}")
-    shown = page(facts | {"records": [*informative, *trivial]}, "curves.png")
+    shown = page_of(facts | {"records": [*informative, *trivial]})
     assert "| parts of speech | `overlap` | MINIJOINT | 60.0 (60.0 to 60.0) |" in shown
     without_items = [{name: each[name] for name in each if name != "items"} for each in [*informative, *trivial]]
-    shown = page(facts | {"records": without_items}, "curves.png")
+    shown = page_of(facts | {"records": without_items})
     assert "| parts of speech | `overlap` | MINIJOINT | 40.0 (20.0 to 60.0) |" in shown
 
 
@@ -333,8 +342,13 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     assert rows["system"] == "parts of speech"
     assert rows["**A modern encoder, rows copied by overlap**"] == "de, tr; 1 seed"
     assert rows["BL_BASE"] == "60.0% (60.0 to 60.0)"
-    assert rows["MINIJOINT"] == "60.0% (60.0 to 60.0)<br>100% (100 to 100)<br>1.8x (1.8 to 1.8)"
-    assert rows["MINIPOST"] == "30.0% (30.0 to 30.0)<br>50% (50 to 50)<br>never reached in 2 of 2"
+    times = "1.8x less compute (1.8 to 1.8)"
+    assert (
+        rows["MINIJOINT (100% of the compute)"] == f"60.0% (60.0 to 60.0)<br>100% of BL_BASE's (100 to 100)<br>{times}"
+    )
+    never = "30.0% (30.0 to 30.0)<br>50% of BL_BASE's (50 to 50)<br>never reached in 2 of 2"
+    assert rows["MINIPOST (100% of the compute)"] == never
+    assert rows["*BL_BASE, finetuned by labels of the language*"] == "80.0%"
     assert "| system | parts of speech (de, tr; 1 seed) |" in details
     assert "| *BL_BASE, finetuned by labels of the language* | 80.0% |" in details
     assert "hardly better than the trivial answer: parts of speech in ar." in details
@@ -344,7 +358,8 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     assert same.table() == details, "other systems are compared in all of their languages"
     assert depths.title == "A modern encoder, rows copied by overlap, by depth"
     assert "| parts of speech (de; 1 seed) |" in depths.table()
-    assert "| MINIJOINT over 4 | 90.0% (90.0 to 90.0); 150% (150 to 150); " in depths.table()
+    over = "90.0% (90.0 to 90.0); 150% of BL_BASE's (150 to 150); "
+    assert f"| MINIJOINT over 4 (100% of the compute) | {over}" in depths.table()
     assert "MINIPOST" not in depths.table()
     assert summary_of({"all.md": {**found, "records": [*records, deeper]}}, "curves.png", "") == text
     two_seeds = {**found, "records": [each for each in records if each["system"] != "MINIPOST"]}
@@ -361,7 +376,52 @@ def test_what_is_never_reached_is_left_out_of_the_mean_and_told() -> None:
         "a.png",
         "",
     )
-    assert "<br>1.8x, never reached in 1 of 2 |" in text
+    assert "<br>1.8x less compute, never reached in 1 of 2 |" in text
+
+
+def test_of_what_is_there_before_any_update_no_ratio_is_told() -> None:
+    """Its compute is an alignment's alone, by seconds of a clock."""
+
+    def from_text(system: str, scores: list[float]) -> dict[str, Any]:
+        return tagged(system, "de", scores) | {"start": "text", "alignment_s": 5.0}
+
+    base, there = from_text("BL_BASE", [0.2, 0.5, 0.6]), from_text("MINIJOINT", [0.6, 0.6, 0.6])
+    costs = Costs([base, there], "pos")
+    assert (costs.needs_no_update(there), costs.needs_no_update(base)) == (True, False)
+    assert costs.speed_up(there) == "reached before any update"
+    assert costs.times_less(there) == pytest.approx(2.7)  # 1.7 TFLOP and the alignment's against that alone
+    early = from_text("BL_BASE", [0.6, 0.6, 0.6])
+    assert (
+        Costs([early, from_text("MINIJOINT", [0.2, 0.6, 0.6])], "pos").speed_up(from_text("MINIJOINT", [0.2, 0.6, 0.6]))
+        == "reached by the reference before any update"
+    )
+    without_alignment = [tagged("BL_BASE", "de", [0.6, 0.6, 0.6]), tagged("MINIJOINT", "de", [0.2, 0.6, 0.6])]
+    assert Costs(without_alignment, "pos").times_less(without_alignment[1]) is None, "nothing was spent"
+
+
+def test_a_reading_takes_its_numbers_from_the_records() -> None:
+    base, mini = tagged("BL_BASE", "de", [0.2, 0.5, 0.6]), tagged("MINIJOINT", "de", [0.3, 0.6, 0.6])
+    half = mini | {"flops": [0, 5e11, 1e12], "items": {"pos": {"found": [3] * 30, "out_of": [10] * 30}}}
+    other = [one | {"start": "fitted"} for one in (base, mini)]
+    primaries = [
+        {"systems": ["BL_BASE"], "seed": seed, "scores": {"pos": score}} for seed, score in ((1, 0.8), (2, 0.9))
+    ]
+    sizes = {"layers": 6, "width": 192, "depth": 2, "family": "modern"}
+    its = sections({"records": [base, half, *other], "sizes": sizes, "primaries": primaries})
+    numbers = {
+        "share[modern MINIJOINT pos]": "50 to 100",
+        "share[modern overlap MINIJOINT pos]": "50",
+        "compute[modern overlap MINIJOINT pos]": "50",
+        "initial[modern MINIJOINT pos]": "30.0",
+        "score[modern overlap MINIJOINT pos de]": "60.0",
+        "there[modern MINIJOINT pos]": "0 of 2",
+        "source[modern BL_BASE pos]": "85.0",
+    }
+    for place, number in numbers.items():
+        assert filled(f"It has {{{place}}}%.", its) == f"It has {number}%."
+    assert filled("Nothing.", []) == "Nothing."
+    with pytest.raises(LingraftError, match="has a place for 'roberta MINIJOINT pos', of which the records have no"):
+        filled("{share[roberta MINIJOINT pos]}", its)
 
 
 def test_languages_whose_rows_could_not_be_aligned_do_not_count_among_aligned_ones() -> None:

@@ -1,6 +1,7 @@
 """Every page of a benchmark is what the record beside it says."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,8 @@ from benchmarks import data_page, depth_search_page, objectives
 from benchmarks.embedding_model import page as embedding_models
 from benchmarks.gpu import page as gpu
 from benchmarks.initialisation import page as initialisation
-from benchmarks.initialisation.summary import compared_systems, summary
+from benchmarks.initialisation.overview import sections
+from benchmarks.initialisation.summary import summary
 from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_page
 from benchmarks.progressive import page as progressive
 from benchmarks.serving import page as serving
@@ -36,7 +38,7 @@ def speed_page(found: dict[str, Any], family: str = "roberta") -> str:
     [
         ("embedding-models", embedding_models.page, "benchmarks"),
         ("gpu", gpu.page, "benchmarks"),
-        ("initialisation", lambda found: initialisation.page(found, "initialisation.png"), "results"),
+        ("initialisation", lambda found: initialisation.page(found, sections(found), "initialisation.png"), "results"),
         ("objectives", objectives.page, "benchmarks"),
         ("progressive-depth", lambda found: progressive.page(found, "progressive-depth.png"), "benchmarks"),
         ("serving", lambda found: serving.page(Told(**found)), "benchmarks"),
@@ -55,13 +57,19 @@ def test_the_comparison_on_tasks_that_cross_languages_is_what_its_records_and_it
     results = DOCS / "results"
     names = ("transfer-roberta", "transfer-modern")
     found = {f"{name}.md": read_record(results / f"{name}{RECORD_SUFFIX}") for name in names}
+    by_page = {name: sections(one) for name, one in found.items()}
     for name in names:
-        details = initialisation.page(found[f"{name}.md"], f"{name}.png")
+        details = initialisation.page(found[f"{name}.md"], by_page[f"{name}.md"], f"{name}.png")
         assert (results / f"{name}.md").read_text(encoding="utf-8") == details
     reading = (results / "transfer-reading.md").read_text(encoding="utf-8").strip()
-    assert (results / "transfer.md").read_text(encoding="utf-8") == summary(
-        found, compared_systems(found), "transfer.png", reading
-    )
+    its = [section for each in by_page.values() for section in each]
+    shown = summary(found, its, "transfer.png", reading)
+    assert (results / "transfer.md").read_text(encoding="utf-8") == shown
+    _, _, readme = (DOCS.parent / "README.md").read_text(encoding="utf-8").partition("(docs/results/transfer.md)")
+    told = re.findall(r"\d+(?: to \d+)?%", readme.partition("\n\n")[0])
+    _, _, means = shown.partition("## What it means")
+    assert len(told) > 4
+    assert [number for number in told if number not in means] == [], "the README says what the page says"
 
 
 def test_the_page_of_data_shows_its_record() -> None:
