@@ -197,7 +197,7 @@ def of_records(records: RunRecords, language: str, depth: int, task: str) -> Sco
 def lines(title: str, by_language: dict[str, Scores]) -> Iterator[str]:
     """A row of a Markdown table for each language, and one for their mean."""
     columns = [*zip(*by_language.values(), strict=True)]
-    means = Scores(*(None if None in column else mean(column) for column in columns))
+    means = [None if None in column else mean(column) for column in columns]
     for name, scores in {**by_language, "mean": means}.items():
         cells = ["–" if value is None else f"{value:.1%}" for value in scores]
         yield f"| {title} | {name} | {' | '.join(cells)} |"
@@ -213,6 +213,7 @@ def main() -> None:
         recipe = Recipe.load(arguments.recipe)
         local.set_up(arguments.out)
         records, task, depth = RunRecords.load(arguments.out / "report"), only_task(recipe), recipe.adaptation.depth
+        (arguments.out / TABLE_FILE).unlink(missing_ok=True)  # nobody records an earlier one
         work = arguments.out / "compare"
         shutil.rmtree(work, ignore_errors=True)
         demo = Demo(recipe, work)

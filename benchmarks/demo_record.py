@@ -25,6 +25,7 @@ _TRAINS = (
     "lingraft.stages.pretrain",
     "lingraft.stages.build_mini",
     "lingraft.stages.finetune",
+    "lingraft.stages.initialise",
     "lingraft.stages.adapt",
     "lingraft.stages.evaluate",
 )
@@ -32,6 +33,7 @@ _CHOOSE = (
     *(f"lingraft/jobs/{module}.py" for module in ("job", "data", "training", "evaluation")),
     "pipelines/build.py",
     "benchmarks/demo_check.py",
+    "benchmarks/demo_compare.py",
 )
 """Files that decide what is trained and what is checked, but import much that decides neither."""
 _DEPENDENCIES = ("numpy", "sentencepiece", "torch")

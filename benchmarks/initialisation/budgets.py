@@ -1,6 +1,7 @@
 """Scores that systems have at equal cost, and costs of a score that all of them reach."""
 
 from collections.abc import Iterator, Sequence
+from math import nan
 from typing import NamedTuple
 
 from benchmarks.initialisation.costs import Costs, Record
@@ -20,7 +21,8 @@ class AtEqualCost(NamedTuple):
     score_at_seconds: Interval | None
     """Score after the seconds of the quickest one."""
     times_less_to_common: Interval | None
-    """Times less compute than BL_BASE takes to the lowest final score of all systems, a score that all reach."""
+    """Times less compute than BL_BASE takes to the lowest final score of all systems, a score that all reach, in the
+    cases in which both need updates to it."""
 
 
 def at_equal_cost(records: Sequence[Record], task: str) -> dict[str, AtEqualCost]:
@@ -69,6 +71,6 @@ def _scores_at_least_cost(curves: _Curves) -> dict[str, float]:
 
 def _times_less_to_common(curves: _Curves) -> dict[str, float]:
     target = min(curve.scores[-1] for curve in curves.values())
-    spent = {name: curve.reach(target).estimate for name, curve in curves.items()}
-    base = spent.get(System.BL_BASE)
-    return {name: base / own for name, own in spent.items() if base and own}
+    # Of what is there before any update only an alignment was paid, by seconds of a clock.
+    spent = {name: nan if curve.scores[0] >= target else curve.reach(target).estimate for name, curve in curves.items()}
+    return {name: spent[System.BL_BASE] / own for name, own in spent.items()} if System.BL_BASE in spent else {}

@@ -69,12 +69,17 @@ class Costs:
             return None
         return curve.reach(near_maximal(reference["scores"][self._task][-1])).estimate
 
+    def needs_no_update(self, record: Record) -> bool:
+        """Return whether the near-maximal score is there before any update."""
+        return self.reached(record) == self.alignment_flops(record)
+
     def times_less(self, record: Record) -> float | None:
         """How many times less that is than what standard adaptation spent until there.
 
-        0 where it was not reached; None where it is not known, or one of them spent nothing.
+        0 where it was not reached; None where it is not known, or one of them spent nothing. Where each start is
+        compared with itself, an alignment alone counts as nothing, as in `speed_up`.
         """
-        spent, theirs = self._both(self.reached, record)
+        spent, theirs = self._both(self.reached if self._start else self._reached_by_updates, record)
         return theirs / spent if spent and theirs else None
 
     def speed_up(self, record: Record) -> float | str | None:
@@ -92,10 +97,6 @@ class Costs:
 
     def _reference(self, record: Record) -> Record | None:
         return self._references.get((self._start or record["start"], record["seed"]))
-
-    def needs_no_update(self, record: Record) -> bool:
-        """Return whether the near-maximal score is there before any update."""
-        return self.reached(record) == self.alignment_flops(record)
 
     def _reached_by_updates(self, record: Record) -> float | None:
         """FLOPs to the near-maximal score as `reached`; 0 where it is there before any update."""

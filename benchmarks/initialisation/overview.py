@@ -1,6 +1,6 @@
 """Means over languages: what each system ends with in each task, and what it takes to get there."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import nan
 from statistics import mean
@@ -11,7 +11,7 @@ from benchmarks.initialisation.costs import TASK_NAMES, Costs, Record, by_depth,
 from benchmarks.initialisation.intervals import FinalScores, Interval, final_scores, mean_over, shares_of_base
 from benchmarks.pages import markdown
 from lingraft.config.systems import System
-from lingraft.reports.paper.efficiency import informative
+from lingraft.reports.paper.efficiency import NEAR_MAXIMAL, informative
 from lingraft.tables import capital, counted
 
 UNKNOWN = "–"
@@ -25,7 +25,8 @@ _ROWS = {
     Start.PAIRS: "aligned by sentence pairs",
 }
 """Starts as titles name them."""
-_FAMILIES = {"modern": "a modern encoder", "roberta": "RoBERTa's encoder"}
+_FAMILIES = {"modern": "a ModernBERT-style encoder", "roberta": "a RoBERTa-style encoder"}
+NOT_ALIGNED = "rows of some system or seed could not be aligned, and are fitted instead"
 NOTHING = "Nothing can be compared yet: there are no scores of `BL_BASE` from these rows above the trivial answer."
 
 
@@ -113,20 +114,18 @@ class Section(NamedTuple):
         """Records that each column is of."""
         return {column.task: column.records for column in self.columns}
 
-    def rows(self, tasks: Sequence[str], between: str) -> list[list[str]]:
+    def rows(self, tasks: Sequence[str], systems: Iterable[str], between: str) -> list[list[str]]:
         """Return a row for each system, before them what they start from, and after them what they could reach.
 
         Args:
             tasks: a cell each; unknown, where a task is none of the columns.
+            systems: those that have rows.
             between: what stands between the numbers of a cell.
         """
         cells: dict[str, Callable[[Column], str]] = {
             _TRIVIAL: lambda column: column.mean(self._trivial(column.task)),
             _INITIAL: lambda column: column.mean(self._initial(column.task)),
-            **{
-                self._with_compute(system): partial(Column.cell, system=system, between=between)
-                for system in in_order(record["system"] for record in self.records)
-            },
+            **{self._with_compute(system): partial(Column.cell, system=system, between=between) for system in systems},
             _CEILING: lambda column: column.mean(self._ceilings(column.task)),
             _SOURCE: lambda column: column.mean(self._in_source(column)),
         }
@@ -148,13 +147,13 @@ class Section(NamedTuple):
         if not self.columns:
             return NOTHING
         tasks = [column.task for column in self.columns]
-        rows = self.rows(tasks, "; ")
+        rows = self.rows(tasks, in_order(record["system"] for record in self.records), "; ")
         head = ["system", *(f"{column.name} ({column.counts})" for column in self.columns)]
         parts = [markdown(head, rows, left=len(head))]
         if left_out := [*self._left_out()]:
             parts += [f"Not counted, since `BL_BASE` is hardly better than the trivial answer: {'; '.join(left_out)}."]
         if self.not_aligned:
-            parts += [f"Not counted, since rows could not be aligned, and are fitted: {', '.join(self.not_aligned)}."]
+            parts += [f"Not counted, since {NOT_ALIGNED}: {', '.join(self.not_aligned)}."]
         return "\n\n".join(parts)
 
     def _trivial(self, task: str) -> dict[tuple[str, int], float]:
@@ -217,14 +216,14 @@ def _section(found: Mapping[str, Any], its: Sequence[Record], start: Start, is_b
 
 
 def fresh_layers(found: Mapping[str, Any]) -> str:
-    """Return how many fresh layers MINIPOST has, in words; earlier records have no settings."""
-    return str(found.get("settings", {}).get("step 1b", {}).get("fresh_layers", "some"))
+    """Return how many fresh layers MINIPOST has, in words; early records do not say."""
+    number = found.get("settings", {}).get("step 1b", {}).get("fresh_layers")
+    return counted(number, "fresh layer") if number else "fresh layers"
 
 
 def family(found: Mapping[str, Any]) -> str:
     """Return the encoder in words; early records do not name it."""
-    name = found["sizes"].get("family", "an encoder")
-    return _FAMILIES.get(name, name)
+    return _FAMILIES.get(found["sizes"].get("family"), "an encoder")
 
 
 def _tasks(records: Sequence[Record]) -> list[str]:
@@ -275,12 +274,16 @@ def _times(its: Sequence[Record], costs: Mapping[str, Costs]) -> dict[str, str]:
         }
         if any(ratio is None for ratio in ratios.values()):
             continue
-        reasons = [ratio for ratio in ratios.values() if isinstance(ratio, str)]
+        reasons = [
+            ratio.replace("the reference", System.BL_BASE) for ratio in ratios.values() if isinstance(ratio, str)
+        ]
         known = mean_over({place: ratio if isinstance(ratio, float) else nan for place, ratio in ratios.items()})
         # Of a single ratio there is no interval.
         spread = f" ({known.low:.1f} to {known.high:.1f})" if known and len(ratios) - len(reasons) > 1 else ""
-        words = [f"{known.value:.1f}x less compute{spread}"] if known else []
-        words += [f"{reason} in {reasons.count(reason)} of {len(ratios)}" for reason in sorted({*reasons})]
+        words = [f"speed-up {known.value:.1f}x{spread}"] if known else []
+        words += [
+            f"{NEAR_MAXIMAL:.0%} {reason} in {reasons.count(reason)} of {len(ratios)}" for reason in sorted({*reasons})
+        ]
         found[system] = ", ".join(words)
     return found
 

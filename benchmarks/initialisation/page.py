@@ -25,7 +25,6 @@ from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import ALIGNMENT, MASKED
 from lingraft.config.systems import System
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
-from lingraft.tables import capital
 
 _TERA = 1e12
 _NOT_REACHED = "not reached"
@@ -56,7 +55,7 @@ def page(found: dict[str, Any], shown: Sequence[Section], picture: str) -> str:
         picture: name of the file of its learning curves.
     """
     records: list[Record] = found["records"]
-    parts = [f"# {capital(family(found))}, by what rows start from: all numbers", *_introduction(found)]
+    parts = [f"# How soon each system of {family(found)} is near its final score", *_introduction(found)]
     if not records:
         return "\n\n".join([*parts, "Nothing has been measured yet."]) + "\n"
     systems, reference = without_depths(records), reference_start(records)
@@ -168,12 +167,12 @@ def _introduction(found: dict[str, Any]) -> list[str]:
     )
     return [
         f"The primary has {sizes['layers']} layers of width {sizes['width']}. BL_SMALL and MINIJOINT adapt over "
-        f"{sizes['depth']}, MINIPOST over as many and {fresh_layers(found)} fresh.{progressive} Pretraining takes "
+        f"{sizes['depth']}, MINIPOST over as many and {fresh_layers(found)}.{progressive} Pretraining takes "
         f"{sizes['pretraining_steps']:,} updates, step 1b {sizes['mini_steps']:,}. Adaptation takes {schedules}. "
         f"{'[Settings](#settings) and commands' if found.get('settings') else 'Commands'} are below.",
         "Scores are of the primary with the language's embeddings, on test text, before and after adaptation: accuracy "
-        f"on masked tokens; the share of {_counterparts(sizes)} found in the source language by hidden states after "
-        "the top layer; and a task finetuned in the source language, means over its seeds. Compute is "
+        f"on masked tokens; the share of {_counterparts(sizes)} found, in both directions, by hidden states after the "
+        "top layer; and a task finetuned in the source language, means over its seeds. Compute is "
         "that of adaptation by equation A3; pretraining, step 1b and evaluation are left out, as in the paper. An "
         "alignment's compute is its seconds, with those of the source's static vectors, at the FLOPs per second of "
         "standard adaptation on the same machine. "
@@ -212,7 +211,7 @@ _EQUAL = (
     "Means over seeds and languages that count, with 95% intervals by bootstrap over both; alignments are included. "
     "Equal compute is what the cheapest system takes for its whole adaptation, equal seconds what the quickest takes; "
     "–: an alignment alone takes more. The score to reach is the lowest final one of all systems, so that all reach "
-    "it; it is compared with BL_BASE from the same rows."
+    "it; it is compared with BL_BASE from the same rows, in the cases in which both need updates to it."
 )
 
 

@@ -5,28 +5,29 @@ range over all starts; `{share[modern text MINIJOINT pos]}` is of one start, `{s
 language, and `{share[modern by depth MINIJOINT pos]}` of the comparison of depths.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import mean
 
 from benchmarks.initialisation.arms import WHOLE
 from benchmarks.initialisation.budgets import at_equal_cost
-from benchmarks.initialisation.intervals import Interval
 from benchmarks.initialisation.overview import Column, Section
 from lingraft.config.systems import System
 from lingraft.errors import LingraftError
 
 _SOURCE, _CASES = "source", "there"
-_FORMS = dict.fromkeys(("score", "initial", "equal", _SOURCE), ".1f")
-_FORMS |= dict.fromkeys(("share", "of_whole", "compute", "updates"), ".0f")
+_FORMS = dict.fromkeys(("score", "equal", _SOURCE), ".1f")
+_FORMS |= dict.fromkeys(("share", "initial", "of_whole", "compute", "updates"), ".0f")
+_PLACE = re.compile(r"\{(\w+)\[([^]]+)\]\}")
 
 
 def filled(reading: str, its: Iterable[Section]) -> str:
     """Fill the places of a reading.
 
-    Kinds are, in percent, `score`, the final one; `initial`; `equal`, at equal compute; `source`, that of the source
-    language, as a mean over seeds; `share`, of BL_BASE's final score; `of_whole`, of the score of MINIJOINT over all
-    layers; `compute` and `updates`, of BL_BASE's compute with and without alignments. `there` counts the cases in which
-    a system needs no update to be near BL_BASE's final score.
+    Kinds are, in percent, `score`, the final one; `equal`, at equal compute; `source`, that of the source language, as
+    a mean over seeds; `share` and `initial`, the final score and that of untrained rows, of BL_BASE's final score;
+    `of_whole`, of the score of MINIJOINT over all layers; `compute` and `updates`, of BL_BASE's compute with and
+    without alignments. `there` counts the cases in which a system needs no update to be near BL_BASE's final score.
 
     Args:
         reading: text with places.
@@ -35,18 +36,21 @@ def filled(reading: str, its: Iterable[Section]) -> str:
     Raises:
         LingraftError: the records have no number for a place.
     """
-    if "{" not in reading:
+    if not _PLACE.search(reading):
         return reading
-    numbers = dict[str, dict[str, list[float]]]()
+    numbers = dict[tuple[str, str], list[float]]()
     for section in its:
         for kind, name, values in _numbers(section):
             for key in _keys(section, name):
-                numbers.setdefault(kind, {}).setdefault(key, []).extend(values)
-    told = {kind: {key: _in_words(kind, each) for key, each in by_key.items()} for kind, by_key in numbers.items()}
-    try:
-        return reading.format_map(told)
-    except KeyError as error:
-        raise LingraftError(f"the reading has a place for {error}, of which the records have no number.") from None
+                numbers.setdefault((kind, key), []).extend(values)
+
+    def number(place: re.Match[str]) -> str:
+        kind, key = place.groups()
+        if (kind, key) not in numbers:
+            raise LingraftError(f"the reading has the place {place[0]}, of which the records have no number.")
+        return _in_words(kind, numbers[kind, key])
+
+    return _PLACE.sub(number, reading)
 
 
 def _keys(section: Section, name: str) -> list[str]:
@@ -82,12 +86,12 @@ def _numbers(section: Section) -> Iterator[tuple[str, str, list[float]]]:
 
 def _scores(column: Column) -> Iterator[tuple[str, str, list[float]]]:
     """Yield kind, system and values of scores."""
-    scores = {system: Interval.of(found_R).value for system, found_R in column.scores.by_system.items()}
+    scores = {system: float(found_R[0]) for system, found_R in column.scores.by_system.items()}
     for system, score in scores.items():
-        its = [one["scores"][column.task] for one in column.of(system)]
+        initial = mean(one["scores"][column.task][0] for one in column.of(system))
         yield "score", system, [score]
         yield "share", system, [column.shares[system].value]
-        yield "initial", system, [mean(points[0] for points in its)]
+        yield "initial", system, [initial / scores[System.BL_BASE]]
     if WHOLE in scores:
         yield "of_whole", System.MINIJOINT, [scores[System.MINIJOINT] / scores[WHOLE]]
     for system, equal in at_equal_cost(column.records, column.task).items():
@@ -101,4 +105,9 @@ def _costs(column: Column) -> Iterator[tuple[str, str, list[float]]]:
         its, base = ([one["flops"][-1] for one in column.of(name)] for name in (system, System.BL_BASE))
         yield "compute", system, [column.compute(system)]
         yield "updates", system, [sum(its) / sum(base)]
-        yield _CASES, system, [float(column.costs[one["language"]].needs_no_update(one)) for one in column.of(system)]
+        if system in column.times:  # else there is no curve
+            yield (
+                _CASES,
+                system,
+                [float(column.costs[one["language"]].needs_no_update(one)) for one in column.of(system)],
+            )

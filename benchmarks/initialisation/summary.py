@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.initialisation.arms import in_order
 from benchmarks.initialisation.costs import TASK_NAMES, Record, tasks_with_curves
-from benchmarks.initialisation.overview import NOTHING, UNKNOWN, Section, family, fresh_layers, sections
+from benchmarks.initialisation.overview import NOT_ALIGNED, NOTHING, UNKNOWN, Section, family, fresh_layers, sections
 from benchmarks.initialisation.page import curves_caption
 from benchmarks.initialisation.page import write as write_page
 from benchmarks.initialisation.picture import drawing
@@ -49,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_text(given.page, summary(found, all_sections, picture.name, words))
     shown = _without_depths(all_sections)
     if tasks := _shown_tasks(shown):
-        columns = {section.title: _of_the_paper(section.by_task) for section in shown}
+        columns = {
+            section.title: {task: _of_the_paper(records) for task, records in section.by_task.items()}
+            for section in shown
+        }
         write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=False).png())
     print(given.page)
 
@@ -58,9 +62,9 @@ def _without_depths(its: Iterable[Section]) -> list[Section]:
     return [section for section in its if not section.is_by_depth]
 
 
-def _of_the_paper(records: Mapping[str, Sequence[Record]]) -> dict[str, list[Record]]:
-    """Records of the paper's four systems, by task."""
-    return {task: [one for one in its if one["system"] in [*System]] for task, its in records.items()}
+def _of_the_paper(its: Sequence[Record]) -> list[Record]:
+    """Records of the paper's four systems."""
+    return [one for one in its if one["system"] in [*System]]
 
 
 def summary(found: Mapping[str, dict[str, Any]], its: Sequence[Section], picture: str, reading: str) -> str:
@@ -91,10 +95,11 @@ def summary(found: Mapping[str, dict[str, Any]], its: Sequence[Section], picture
         "An embedding starts in one of two ways: by `overlap`, the paper's, pieces that are in both vocabularies keep "
         "the source's rows; *aligned*, a row is the mean of source rows with the same meaning, matched from text alone "
         "or by a dictionary ([how](../guides/alignment.md)). Help topics are those of LibreOffice's pages. A "
-        f"translation is found if, of {_lines(found)} English lines of XNLI, the right one has the most similar hidden "
-        "states. The trivial answer is the most frequent label, or a guess.",
+        f"translation is found if, among {_lines(found)} lines of XNLI, it has the most similar hidden states to its "
+        "English line, and the other way round (mean of both). The trivial answer is the most frequent label, or a "
+        "guess.",
         *([f"![Score over compute, by task and system]({picture})", curves_caption(counted=True)] if tasks else []),
-        *([_LEGEND + _not_aligned(shown), _table(shown, tasks)] if tasks else [NOTHING]),
+        *([_legend(found.values()) + _not_aligned(shown), _table(shown, tasks)] if tasks else [NOTHING]),
         *filter(None, [filled(reading, its)]),
         f"All tasks, depths, numbers, settings and commands: {', '.join(links)}.",
     ]
@@ -107,21 +112,22 @@ def _shapes(found: Mapping[str, dict[str, Any]]) -> str:
     for one in found.values():
         layers, width, depth = (one["sizes"][name] for name in ("layers", "width", "depth"))
         told.append(f"{family(one)} has {layers} layers of width {width}, {depth} in the mini-model")
-        told[-1] += f" and {fresh_layers(one)} fresh in `MINIPOST`"
+        told[-1] += f" and {fresh_layers(one)} in `MINIPOST`"
     return f"{capital('; '.join(told))}."
 
 
-_LEGEND = (
-    "Each cell has the final score; its share of `BL_BASE`'s from the same rows; and how many times less compute than "
-    f"`BL_BASE` it takes to {NEAR_MAXIMAL:.0%} of `BL_BASE`'s final score (below 1: more), in the cases in which both "
-    "need updates to get there. Beside a system's name is the compute of its whole adaptation in the languages of the "
-    "first task, as a share of `BL_BASE`'s. Compute includes alignments, charged by their seconds on cores of AMD "
-    "EPYC processors, without AMX. In parentheses are 95% intervals: of scores and shares by bootstrap over "
-    "pretraining seeds and test items, of compute over languages and seeds; of so few seeds they are too narrow. A "
-    "task counts in the languages in which `BL_BASE` is 5 points above the trivial answer with every seed. *MINIJOINT, "
-    "whole* adapts MINIJOINT's primary over all its layers. *Finetuned by labels of the language* is what `BL_BASE` "
-    "reaches with them, with one pretraining seed ([data](data.md))."
-)
+def _legend(found: Iterable[Mapping[str, Any]]) -> str:
+    """How to read the table."""
+    devices = sorted({run["device"].partition(", bound")[0] for one in found for run in one["runs"]})
+    return (
+        "Cells: final score; share of `BL_BASE`'s from the same rows; speed-up, `BL_BASE`'s compute to "
+        f"{NEAR_MAXIMAL:.0%} of its final score over the system's, in the cases in which both need updates to get "
+        "there. Beside a name: compute of the whole adaptation in the languages of the first task, as a share of "
+        f"`BL_BASE`'s. Compute includes alignments, charged by their seconds on {', '.join(devices)}. In parentheses: "
+        "95% intervals by bootstrap over pretraining seeds and test items (speed-ups: over languages and seeds); of "
+        "so few seeds they are too narrow. A task counts in the languages in which `BL_BASE` is 5 points above the "
+        "trivial answer with every seed."
+    )
 
 
 def _lines(found: Mapping[str, dict[str, Any]]) -> int:
@@ -139,14 +145,17 @@ def _shown_tasks(shown: Sequence[Section]) -> list[str]:
 def _not_aligned(shown: Sequence[Section]) -> str:
     """Languages that start from other rows than a section's title says."""
     told = [f" {', '.join(one.not_aligned)} (rows {one.rows_start})" for one in shown if one.not_aligned]
-    return f" Not counted, since rows could not be aligned, and are fitted:{';'.join(told)}." if told else ""
+    return f" Not counted, since {NOT_ALIGNED}:{';'.join(told)}." if told else ""
 
 
 def _table(shown: Sequence[Section], tasks: Sequence[str]) -> str:
     rows = []
     for section in shown:
         counts = {column.task: column.counts for column in section.columns}
-        rows += [[f"**{section.title}**", *(counts.get(task, UNKNOWN) for task in tasks)], *section.rows(tasks, "<br>")]
+        rows += [
+            [f"**{section.title}**", *(counts.get(task, UNKNOWN) for task in tasks)],
+            *section.rows(tasks, in_order(System), "<br>"),
+        ]
     return markdown(["system", *(TASK_NAMES.get(task, task) for task in tasks)], rows, left=1 + len(tasks))
 
 

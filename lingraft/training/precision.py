@@ -24,6 +24,7 @@ _FORMATS: tuple[NumberFormat, ...] = ("fp32", "bf16")
 _WITHOUT_BF16 = "AVX2"
 """Capability of a CPU that computes bfloat16 with instructions for float32: at a tenth of their speed or less. A single
 step may then last many times as long as a probe should."""
+_SLOW = "fp32 would train many times as fast"
 _PROBE_S = 2.0
 """Longest time that both formats are tried for."""
 _WORTH_COMPILING_FLOPS = 1e17
@@ -99,9 +100,13 @@ def choose_precision(
         The format, and a sentence that says why.
     """
     lacks_bf16 = device().type == "cpu" and torch.backends.cpu.get_cpu_capability() == _WITHOUT_BF16
+    if wanted == "bf16" and lacks_bf16:
+        return (
+            wanted,
+            f"precision bf16, as set, though this CPU has no bfloat16 instructions ({_WITHOUT_BF16}): {_SLOW}",
+        )
     if wanted != "auto":
-        slow = f"; this CPU has no bfloat16 instructions ({_WITHOUT_BF16}), and is many times as fast in fp32"
-        return wanted, f"precision {wanted}, as set" + (slow if lacks_bf16 and wanted == "bf16" else "")
+        return wanted, f"precision {wanted}, as set"
     if device().type == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return "bf16", "precision bf16: this GPU has units for bfloat16"

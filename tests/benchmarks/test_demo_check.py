@@ -1,5 +1,6 @@
 """The demo's check passes good results, and fails each kind of bad one."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from benchmarks import demo_check
 from benchmarks.demo_check import answer_checks, checks, only_task
+from benchmarks.pages import RECORD_SUFFIX
 from lingraft.artifacts import artifact
 from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.config.recipe import Recipe
@@ -139,9 +141,36 @@ def test_a_demo_is_checked_without_a_comparison_of_any_kind(
     assert said.splitlines()[-1] == "not compared with standard adaptation: the demo's recipe has changed"
 
 
+def test_what_a_comparison_found_is_recorded_with_its_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_up_comparison: Path
+) -> None:
+    record = tmp_path / f"record{RECORD_SUFFIX}"
+    monkeypatch.setattr(demo_check.demo_record.Record.write, "__defaults__", (record,))
+    monkeypatch.setattr(sys, "argv", ["demo_check", "--out", str(made_up_comparison), "--record"])
+    with pytest.raises(SystemExit, match=r"there is no .*compare\.json\. Run `make demo-compare` first"):
+        demo_check.main()
+    table = {"aligned, MINIJOINT": {"de": {"topic": 0.61}}}
+    (made_up_comparison / demo_check.TABLE_FILE).write_text(json.dumps(table), encoding="utf-8")
+    demo_check.main()
+    written = demo_check.demo_record.Record.load(record)
+    assert written.table == table
+    assert any("beside standard adaptation" in check for check in written.checks)
+
+
 @pytest.fixture
 def made_up_report(tmp_path: Path) -> Path:
     """Results of a demo that passes, without standard adaptation."""
+    return _reported(tmp_path, [2])
+
+
+@pytest.fixture
+def made_up_comparison(tmp_path: Path) -> Path:
+    """Results of a demo that passes, beside standard adaptation."""
+    return _reported(tmp_path, [2, 6])
+
+
+def _reported(out: Path, depths: list[int]) -> Path:
+    """Write the report of a demo whose languages are learned over these layers."""
     cost = Cost(steps=10, tokens=100, flops=3e12, elapsed_s=10.0)
     source = SourceResult(
         language="en",
@@ -157,12 +186,15 @@ def made_up_report(tmp_path: Path) -> Path:
         precision="bf16",
     )
     rows = [
-        _row(2).model_copy(update={"language": each, "tasks": (_scores("help-topic", _seeds(0.61), 450),)})
+        _row(depth, flops=1e12 if depth == 2 else 3e12).model_copy(
+            update={"language": each, "tasks": (_scores("help-topic", _seeds(0.61), 450),)}
+        )
         for each in ("de", "tr", "el")
+        for depth in depths
     ]
     answers = [_answer(each, "scalc").model_copy(update={"task": "help-topic"}) for each in ("en", "de", "tr", "el")]
     records = RunRecords.of(source, rows).model_copy(update={"answers": tuple(answers)})
-    with artifact.create(tmp_path / "report", Kind.REPORT) as draft:
+    with artifact.create(out / "report", Kind.REPORT) as draft:
         (draft.folder / RECORDS_FILE).write_text(records.model_dump_json(), encoding="utf-8")
         draft.facts = {"language": "en", "aligned_with": "p"}
-    return tmp_path
+    return out

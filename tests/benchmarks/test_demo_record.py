@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import demo_record
 from benchmarks.demo_record import ROOT, Record, fingerprint, require_current
+from benchmarks.pages import RECORD_SUFFIX
 from lingraft.errors import LingraftError
 
 SMALL = {
@@ -48,6 +49,7 @@ def test_only_what_can_change_the_comparison_changes_its_fingerprint(
 def test_all_that_trains_counts_and_reports_do_not() -> None:
     found = {*demo_record._modules(ROOT)}
     assert {"lingraft.training.loop", "lingraft.model.kernels.attention", "lingraft.training.optimizer"} <= found
+    assert "lingraft.model.initialisation.aligned_rows" in found
     assert "lingraft.reports.run.page" not in found
 
 
@@ -55,12 +57,12 @@ def test_a_record_is_taken_only_while_it_is_of_the_tree_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo_record, "_TRAINS", ())
-    file, recipe = tmp_path / "record.json", tmp_path / "demo.toml"
+    file, recipe = tmp_path / f"record{RECORD_SUFFIX}", tmp_path / "demo.toml"
     shutil.copy(ROOT / "recipes" / "demo.toml", recipe)
     with pytest.raises(LingraftError, match=r"no .*record\.json.*make demo demo-compare demo-record"):
         require_current(recipe, file)
     Record(fingerprint(recipe), ["a check ok"], {}).write(file)
     assert require_current(recipe, file).checks == ["a check ok"]
     recipe.write_text("")
-    with pytest.raises(LingraftError, match=r"has changed since .*record\.json was written"):
+    with pytest.raises(LingraftError, match=r"has changed since .*record\.json\.xz was written"):
         require_current(recipe, file)
