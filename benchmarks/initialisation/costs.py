@@ -114,6 +114,11 @@ def reference_start(records: Sequence[Record]) -> Start | None:
     return Start.OVERLAP if Start.OVERLAP in starts else None
 
 
+def is_fitted(record: Record) -> bool:
+    """Return whether rows should have been aligned, but could not be, and are fitted."""
+    return not record.get("quality", {}).get("succeeded", True)
+
+
 def without_depths(records: Sequence[Record]) -> list[Record]:
     """Return the records of all systems, but for MINIJOINT's further depths."""
     return [record for record in records if not is_over_further_depth(record["system"])]

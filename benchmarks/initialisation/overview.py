@@ -7,7 +7,15 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from benchmarks.initialisation.arms import Start, in_order
-from benchmarks.initialisation.costs import TASK_NAMES, Costs, Record, by_depth, tasks_with_curves, without_depths
+from benchmarks.initialisation.costs import (
+    TASK_NAMES,
+    Costs,
+    Record,
+    by_depth,
+    is_fitted,
+    tasks_with_curves,
+    without_depths,
+)
 from benchmarks.initialisation.intervals import FinalScores, Interval, final_scores, mean_over, shares_of_base
 from benchmarks.pages import markdown
 from lingraft.config.systems import System
@@ -203,7 +211,7 @@ def sections(found: Mapping[str, Any]) -> list[Section]:
 
 
 def _section(found: Mapping[str, Any], its: Sequence[Record], start: Start, is_by_depth: bool = False) -> Section:
-    failed = {one["language"] for one in its if not one.get("quality", {}).get("succeeded", True)}
+    failed = {one["language"] for one in its if is_fitted(one)}
     aligned = [one for one in its if one["language"] not in failed]
     return Section(
         found=found,

@@ -13,6 +13,7 @@ from benchmarks.initialisation.costs import (
     TASK_NAMES,
     Costs,
     Record,
+    is_fitted,
     reference_start,
     tasks_with_curves,
     without_depths,
@@ -264,9 +265,9 @@ def _counts(records: Sequence[Record], task: str) -> bool:
 
 
 def _failures(records: Sequence[Record]) -> str:
-    """How many of a system's alignments failed, so that its rows are fitted."""
-    failed = sum(not one.get("quality", {}).get("succeeded", True) for one in records)
-    return f" (failed in {failed} of {len(records)}: fitted)" if failed else ""
+    """How many alignments failed, so that rows are fitted."""
+    failed = sum(map(is_fitted, records))
+    return f" (failed in {failed} of {len(records)}: rows are fitted)" if failed else ""
 
 
 def _whole_cost(records: Sequence[Record], costs: Costs) -> list[str]:
@@ -288,10 +289,9 @@ def _quality(records: Sequence[Record]) -> Iterator[list[str]]:
             found.setdefault((record["language"], record["start"]), []).append(record)
     for (language, _), its in found.items():
         qualities = [one["quality"] for one in its]
-        failed = sum(not one["succeeded"] for one in qualities)
         lowest, highest = (choose(one["agreement"] for one in qualities) for choose in (min, max))
         agreement = f"{lowest:.2f}" + (f" to {highest:.2f}" if f"{highest:.2f}" != f"{lowest:.2f}" else "")
-        agreement += f" (failed in {failed} of {len(its)}: rows are fitted)" if failed else ""
+        agreement += _failures(its)
         numbers = [f"{mean(one[name] for one in qualities):,.0f}" for name in ("mapped", "translated")]
         seconds = mean(one["alignment_s"] for one in its)
         yield [language, qualities[0]["resource"], qualities[0]["start"], agreement, *numbers, f"{seconds:.0f}"]

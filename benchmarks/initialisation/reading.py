@@ -106,8 +106,5 @@ def _costs(column: Column) -> Iterator[tuple[str, str, list[float]]]:
         yield "compute", system, [column.compute(system)]
         yield "updates", system, [sum(its) / sum(base)]
         if system in column.times:  # else there is no curve
-            yield (
-                _CASES,
-                system,
-                [float(column.costs[one["language"]].needs_no_update(one)) for one in column.of(system)],
-            )
+            there = (column.costs[one["language"]].needs_no_update(one) for one in column.of(system))
+            yield _CASES, system, [*map(float, there)]
