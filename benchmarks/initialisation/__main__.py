@@ -71,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run = {
         "command": command_line("benchmarks.initialisation", sys.argv[1:] if arguments is None else arguments, _HIDDEN),
         "device": described()["device"],
+        "precision": recipe.precision,
         "commit": commit(),
     }
 

@@ -28,7 +28,7 @@ def settings(comparison: Comparison) -> dict[str, dict[str, Any]]:
     """Return what was set for each training, by its name."""
     recipe = comparison.recipe
     shape = recipe.encoder.model_dump(mode="json", exclude_none=True)
-    found = {"encoder": shape | {"vocabulary": recipe.tokenizer.vocabulary, "precision": recipe.precision}}
+    found = {"encoder": shape | {"vocabulary": recipe.tokenizer.vocabulary}}
     found["pretraining"] = _chosen(recipe.pretraining, (*_TRAINING, "embeddings"))
     if recipe.mini:
         found["step 1b"] = _chosen(recipe.mini, ("fresh_layers", *_TRAINING))

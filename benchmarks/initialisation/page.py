@@ -133,7 +133,10 @@ def curves_caption(counted: bool) -> str:
 def _commands(found: dict[str, Any]) -> Iterator[str]:
     if found["runs"]:
         yield "## Commands"
-        told = (f"- `{run['command']}` on {run['device']}, commit {run['commit']}" for run in found["runs"])
+        told = (
+            f"- `{run['command']}` on {run['device']}, precision {run['precision']}, commit {run['commit']}"
+            for run in found["runs"]
+        )
         yield "\n".join(told)
 
 

@@ -101,7 +101,7 @@ def merge(earlier: dict[str, Any], run: dict[str, Any], new: dict[str, Any], siz
 
     Args:
         earlier: runs, sizes, records and facts, as the JSON has them.
-        run: command, device and commit.
+        run: command, device, precision and commit.
         new: `records`, `primaries` and `ceilings`; `settings` by name, and `cut` by task and language, whose new values
             replace earlier ones.
         sizes: of the comparison.
