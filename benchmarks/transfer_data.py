@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         elif folder.name != _HELP and not link.exists():
             link.symlink_to(folder.resolve())
     topics = given.out / "eval" / _HELP
-    for language in (recipe.source, *recipe.task("help-topic").languages):
+    for language in recipe.task("help-topic").languages:
         write_topics(language, topics)
     write_labels(given.data / "eval", topics, recipe, given.out / _LABELS)
 
