@@ -289,9 +289,9 @@ def _times(its: Sequence[Record], costs: Mapping[str, Costs]) -> dict[str, str]:
         # Of a single ratio there is no interval.
         spread = f" ({known.low:.1f} to {known.high:.1f})" if known and len(ratios) - len(reasons) > 1 else ""
         words = [f"speed-up {known.value:.1f}x{spread}"] if known else []
-        words += [
-            f"{NEAR_MAXIMAL:.0%} {reason} in {reasons.count(reason)} of {len(ratios)}" for reason in sorted({*reasons})
-        ]
+        told = [f"{reason} in {reasons.count(reason)}" for reason in sorted({*reasons})]
+        if told:
+            words += [f"{NEAR_MAXIMAL:.0%} {', '.join(told)} of {len(ratios)}"]
         found[system] = ", ".join(words)
     return found
 
