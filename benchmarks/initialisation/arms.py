@@ -168,8 +168,8 @@ def in_order(systems: Iterable[str]) -> list[str]:
 
 
 def is_over_further_depth(system: str) -> bool:
-    """Return whether it is MINIJOINT at another depth than the comparison's."""
-    return _OVER in system
+    """Return whether it is MINIJOINT at another depth than the comparison's, all layers included."""
+    return _OVER in system or system == WHOLE
 
 
 def _with_depth(recipe: Recipe, depth: int) -> Recipe:

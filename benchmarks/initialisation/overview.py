@@ -115,7 +115,16 @@ class Section(NamedTuple):
     @property
     def title(self) -> str:
         """Encoder and start in words."""
-        return f"{capital(family(self.found))}, rows {self.rows_start}" + (", by depth" if self.is_by_depth else "")
+        return f"{capital(family(self.found))}, rows {self._how}"
+
+    @property
+    def short_title(self) -> str:
+        """Title where the encoder is known."""
+        return capital(self._how)
+
+    @property
+    def _how(self) -> str:
+        return self.rows_start + (", by depth" if self.is_by_depth else "")
 
     @property
     def by_task(self) -> dict[str, Sequence[Record]]:
@@ -123,7 +132,8 @@ class Section(NamedTuple):
         return {column.task: column.records for column in self.columns}
 
     def rows(self, tasks: Sequence[str], systems: Iterable[str], between: str) -> list[list[str]]:
-        """Return a row for each system, before them what they start from, and after them what they could reach.
+        """Return a row for each system; of systems, not of depths, before them what they start from, and after them
+        what they could reach.
 
         Args:
             tasks: a cell each; unknown, where a task is none of the columns.
@@ -131,12 +141,16 @@ class Section(NamedTuple):
             between: what stands between the numbers of a cell.
         """
         cells: dict[str, Callable[[Column], str]] = {
-            _TRIVIAL: lambda column: column.mean(self._trivial(column.task)),
-            _INITIAL: lambda column: column.mean(self._initial(column.task)),
-            **{self._with_compute(system): partial(Column.cell, system=system, between=between) for system in systems},
-            _CEILING: lambda column: column.mean(self._ceilings(column.task)),
-            _SOURCE: lambda column: column.mean(self._in_source(column)),
+            self._with_compute(system): partial(Column.cell, system=system, between=between) for system in systems
         }
+        if not self.is_by_depth:
+            cells = {
+                _TRIVIAL: lambda column: column.mean(self._trivial(column.task)),
+                _INITIAL: lambda column: column.mean(self._initial(column.task)),
+                **cells,
+                _CEILING: lambda column: column.mean(self._ceilings(column.task)),
+                _SOURCE: lambda column: column.mean(self._in_source(column)),
+            }
         columns = {column.task: column for column in self.columns}
         rows = [
             [title, *(cell(columns[task]) if task in columns else UNKNOWN for task in tasks)]
@@ -158,6 +172,8 @@ class Section(NamedTuple):
         rows = self.rows(tasks, in_order(record["system"] for record in self.records), "; ")
         head = ["system", *(f"{column.name} ({column.counts})" for column in self.columns)]
         parts = [markdown(head, rows, left=len(head))]
+        if self.is_by_depth:  # what does not count is told of all systems
+            return parts[0]
         if left_out := [*self._left_out()]:
             parts += [f"Not counted, since `BL_BASE` is hardly better than the trivial answer: {'; '.join(left_out)}."]
         if self.not_aligned:

@@ -42,7 +42,7 @@ def write(found: dict[str, Any], shown: Sequence[Section], place: Path) -> None:
     picture, records = place.with_suffix(".png"), found["records"]
     write_text(place, page(found, shown, picture.name))
     if tasks := tasks_with_curves(records):
-        counted = {section.title: section.by_task for section in shown}
+        counted = {section.short_title: section.by_task for section in shown}
         columns = counted or by_start(records, tasks)
         write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=not counted).png())
 
@@ -68,10 +68,9 @@ def page(found: dict[str, Any], shown: Sequence[Section], picture: str) -> str:
         parts += ["## Least compute to 95%", _SUMMARY, markdown(head, summary, left=3)]
     if shown:
         parts += ["## Means over languages", _MEANS]
-        parts += [_WHOLE] if any(record["system"] == WHOLE for record in records) else []
         parts += [_DEPTHS] if any(section.is_by_depth for section in shown) else []
     for section in shown:
-        parts += [f"### {section.title}", section.table()]
+        parts += [f"### {section.short_title}", section.table()]
     parts += ["## Every language", _scores_and_costs(records, reference)]
     if equal := [*_at_equal_cost(systems, shown)]:
         head = ["task", "rows start as", "system", "% at equal compute", "% at equal seconds", "times less to a score"]
@@ -203,13 +202,10 @@ _MEANS = (
     f"{NEAR_MAXIMAL:.0%} of BL_BASE's final score, in the cases that need updates to reach it; in parentheses 95% "
     "intervals."
 )
-_WHOLE = (
-    f"*{WHOLE}* adapts MINIJOINT's primary over all layers: what it is apart from BL_BASE is due to its second head, "
-    "and what MINIJOINT is apart from it, to the mini-model."
-)
 _DEPTHS = (
-    f"*{System.MINIJOINT} over* further depths (figure 4) has a primary for each, whose lower head is there. "
-    "They are compared in the languages and seeds that all of them have."
+    f"*{System.MINIJOINT} over* further depths (figure 4) has a primary for each, whose lower head is there; *{WHOLE}* "
+    "adapts MINIJOINT's own primary over all layers: what it is apart from BL_BASE is due to its second head, and what "
+    "MINIJOINT is apart from it, to the mini-model. They are compared in the languages and seeds that all of them have."
 )
 _EQUAL = (
     "Means over seeds and languages that count, with 95% intervals by bootstrap over both; alignments are included. "

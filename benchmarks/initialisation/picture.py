@@ -109,7 +109,7 @@ def _paint(axes: "Axes", records: Sequence[Record], task: str) -> None:
 
 
 def _depth_styles(systems: Sequence[str]) -> dict[str, MarkStyle]:
-    further = [system for system in systems if is_over_further_depth(system)]
+    further = [system for system in systems if is_over_further_depth(system) and system not in _STYLES]
     return dict(zip(further, graded_styles(len(further)), strict=True))
 
 
