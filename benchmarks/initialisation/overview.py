@@ -171,9 +171,10 @@ class Section(NamedTuple):
         tasks = [column.task for column in self.columns]
         rows = self.rows(tasks, in_order(record["system"] for record in self.records), "; ")
         head = ["system", *(f"{column.name} ({column.counts})" for column in self.columns)]
-        parts = [markdown(head, rows, left=len(head))]
+        table = markdown(head, rows, left=len(head))
         if self.is_by_depth:  # what does not count is told of all systems
-            return parts[0]
+            return table
+        parts = [table]
         if left_out := [*self._left_out()]:
             parts += [f"Not counted, since `BL_BASE` is hardly better than the trivial answer: {'; '.join(left_out)}."]
         if self.not_aligned:

@@ -358,6 +358,9 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     assert "hardly better than the trivial answer: parts of speech in ar." in details
     assert "by depth" not in details
     deeper = one("MINIJOINT over 4", "de", 1, [0.2, 0.7, 0.9])
+    [same, whole] = sections({**found, "records": [*records, one(WHOLE, "de", 1, [0.2, 0.7, 0.9])]})
+    assert same.table() == details, "all layers are a depth"
+    assert f"| {WHOLE} (100% of the compute) | 90.0%" in whole.table()
     [same, depths] = sections({**found, "records": [*records, deeper]})
     assert same.table() == details, "other systems are compared in all of their languages"
     assert depths.title == "A ModernBERT-style encoder, rows copied by overlap, by depth"
