@@ -120,14 +120,18 @@ def _legend(found: Iterable[Mapping[str, Any]]) -> str:
     """How to read the table."""
     aligned = [one for one in found if any(record["alignment_s"] for record in one["records"])]
     devices = sorted({run["device"].partition(", bound")[0] for one in aligned for run in one["runs"]})
-    charged = f"Compute includes alignments, charged by their seconds on {', '.join(devices)}. " if devices else ""
+    charged = f" Alignments are charged by their seconds on {', '.join(devices)}." if devices else ""
     return (
-        "Cells: final score; share of `BL_BASE`'s from the same rows; speed-up, `BL_BASE`'s compute to "
-        f"{NEAR_MAXIMAL:.0%} of its final score over the system's, in the cases in which both need updates to get "
-        "there. Beside a name: compute of the whole adaptation in the languages of the first task, as a share of "
-        f"`BL_BASE`'s. {charged}In parentheses: 95% intervals by bootstrap over pretraining seeds and test items "
-        "(speed-ups: over languages and seeds); of so few seeds they are too narrow. A task counts in the languages "
-        "in which `BL_BASE` is 5 points above the trivial answer with every seed."
+        "The table has, with 95% intervals in parentheses,\n\n"
+        "- the final score;\n"
+        "- its share of `BL_BASE`'s from the same rows;\n"
+        f"- the speed-up: `BL_BASE`'s compute to {NEAR_MAXIMAL:.0%} of its final score over the system's, in the cases "
+        "in which both need updates to get there;\n"
+        "- beside a name, compute of the whole adaptation in the languages of the first task, as a share of "
+        f"`BL_BASE`'s.{charged}\n\n"
+        "Intervals are by bootstrap over pretraining seeds and test items (speed-ups: over languages and seeds); of so "
+        "few seeds they are too narrow. A task counts in the languages in which `BL_BASE` is 5 points above the "
+        "trivial answer with every seed."
     )
 
 
