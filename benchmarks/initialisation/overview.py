@@ -1,5 +1,6 @@
 """Means over languages: what each system ends with in each task, and what it takes to get there."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import nan
@@ -221,22 +222,29 @@ def sections(found: Mapping[str, Any]) -> list[Section]:
     for start in Start:
         if not (of_start := [one for one in found["records"] if one["start"] == start and "items" in one]):
             continue
-        made.append(_section(found, without_depths(of_start), start))
+        made.append(_section(found, without_depths(of_start), of_start))
         if depths := by_depth(of_start):
-            made.append(_section(found, depths, start, is_by_depth=True))
+            made.append(_section(found, depths, of_start, is_by_depth=True))
     return made
 
 
-def _section(found: Mapping[str, Any], its: Sequence[Record], start: Start, is_by_depth: bool = False) -> Section:
+def _section(
+    found: Mapping[str, Any], its: Sequence[Record], of_start: Sequence[Record], is_by_depth: bool = False
+) -> Section:
+    """Make a section of some records of a start; what counts is decided by all of them."""
     failed = {one["language"] for one in its if is_fitted(one)}
     aligned = [one for one in its if one["language"] not in failed]
     return Section(
         found=found,
         records=aligned,
         not_aligned=sorted(failed),
-        start=start,
+        start=Start(of_start[0]["start"]),
         is_by_depth=is_by_depth,
-        columns=[column for task in _tasks(aligned) if (column := _column(aligned, task))],
+        columns=[
+            column
+            for task in _tasks(aligned)
+            if (column := _column(aligned, task, languages_that_count(of_start, task)))
+        ],
     )
 
 
@@ -268,8 +276,7 @@ def languages_that_count(its: Sequence[Record], task: str) -> list[str]:
     return [language for language, says in found.items() if says]
 
 
-def _column(its: Sequence[Record], task: str) -> Column | None:
-    languages = languages_that_count(its, task)
+def _column(its: Sequence[Record], task: str, languages: Sequence[str]) -> Column | None:
     scores = final_scores([record for record in its if record["language"] in languages], task)
     if System.BL_BASE not in scores.by_system:
         return None
@@ -289,7 +296,7 @@ def _column(its: Sequence[Record], task: str) -> Column | None:
 
 
 def _times(its: Sequence[Record], costs: Mapping[str, Costs]) -> dict[str, str]:
-    """Mean of how many times less compute each system takes, and why there is no such number in how many cases."""
+    """Mean of how many times less compute each system takes, in how many cases, and why not in how many others."""
     found = {}
     for system in dict.fromkeys(record["system"] for record in its):
         ratios = {
@@ -299,17 +306,19 @@ def _times(its: Sequence[Record], costs: Mapping[str, Costs]) -> dict[str, str]:
         }
         if any(ratio is None for ratio in ratios.values()):
             continue
-        reasons = [
+        reasons = Counter(
             ratio.replace("the reference", System.BL_BASE) for ratio in ratios.values() if isinstance(ratio, str)
-        ]
+        )
         known = mean_over({place: ratio if isinstance(ratio, float) else nan for place, ratio in ratios.items()})
-        # Of a single ratio there is no interval.
-        spread = f" ({known.low:.1f} to {known.high:.1f})" if known and len(ratios) - len(reasons) > 1 else ""
-        words = [f"speed-up {known.value:.1f}x{spread}"] if known else []
-        told = [f"{reason} in {reasons.count(reason)}" for reason in sorted({*reasons})]
-        if told:
-            words += [f"{NEAR_MAXIMAL:.0%} {', '.join(told)} of {len(ratios)}"]
-        found[system] = ", ".join(words)
+        words = [f"{reason} in {number}" for reason, number in sorted(reasons.items())]
+        if words:
+            words[0] = f"{NEAR_MAXIMAL:.0%} {words[0]}"
+        if known:
+            count = len(ratios) - reasons.total()
+            # Of a single ratio there is no interval.
+            spread = f" ({known.low:.1f} to {known.high:.1f})" if count > 1 else ""
+            words.insert(0, f"speed-up {known.value:.1f}x{spread}" + (f" in {count}" if reasons else ""))
+        found[system] = ", ".join(words) + (f" of {len(ratios)}" if reasons else "")
     return found
 
 

@@ -44,7 +44,8 @@ def write(found: dict[str, Any], shown: Sequence[Section], place: Path) -> None:
     if tasks := tasks_with_curves(records):
         counted = {section.short_title: section.by_task for section in shown}
         columns = counted or by_start(records, tasks)
-        write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=not counted).png())
+        somewhere = [task for task in tasks if any(task in by_task for by_task in columns.values())]
+        write_picture(picture, drawing(columns, somewhere or tasks, picture.stem, shares_costs=not counted).png())
 
 
 def page(found: dict[str, Any], shown: Sequence[Section], picture: str) -> str:

@@ -94,6 +94,8 @@ def drawing(columns: Columns, tasks: Sequence[str], file: str, shares_costs: boo
 
 
 def _paint(axes: "Axes", records: Sequence[Record], task: str) -> None:
+    if not records:
+        axes.text(0.5, 0.5, "not counted in any language", transform=axes.transAxes, ha="center", va="center")
     systems = in_order(record["system"] for record in records)
     styles = _STYLES | _depth_styles(systems)
     for system in systems:

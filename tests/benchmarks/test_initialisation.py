@@ -341,7 +341,7 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     assert "(all.md)" in text
     assert "by their seconds" not in text
     aligned = found | {"runs": [{"device": "another CPU"}], "records": [records[0] | {"alignment_s": 1.0}]}
-    assert "by their seconds on another CPU. In" in summary_of({"all.md": found, "aligned.md": aligned}, "", "")
+    assert "by their seconds on another CPU." in summary_of({"all.md": found, "aligned.md": aligned}, "", "")
     rows = {cells[1].strip(): cells[2].strip() for line in text.splitlines() if len(cells := line.split("|")) > 2}
     assert rows["system"] == "parts of speech"
     assert rows["**A ModernBERT-style encoder, rows copied by overlap**"] == "de, tr; 1 seed"
@@ -363,6 +363,8 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     assert f"| {WHOLE} (100% of the compute) | 90.0%" in whole.table()
     [same, depths] = sections({**found, "records": [*records, deeper]})
     assert same.table() == details, "other systems are compared in all of their languages"
+    in_doubt = one("BL_BASE", "de", 2, [0.1, 0.2, 0.2])
+    assert not sections({**found, "records": [*records, deeper, in_doubt]})[-1].columns, "with every seed it counts"
     assert depths.title == "A ModernBERT-style encoder, rows copied by overlap, by depth"
     assert "| parts of speech (de; 1 seed) |" in depths.table()
     over = "90.0% (90.0 to 90.0); 150% of BL_BASE's (150 to 150); "
@@ -389,7 +391,7 @@ def test_what_is_never_reached_is_left_out_of_the_mean_and_told() -> None:
         "a.png",
         "",
     )
-    assert "<br>speed-up 1.8x, 95% never reached in 1 of 2 |" in text
+    assert "<br>speed-up 1.8x in 1, 95% never reached in 1 of 2 |" in text
 
 
 def test_of_what_is_there_before_any_update_no_ratio_is_told() -> None:
