@@ -88,7 +88,9 @@ class Costs:
         Of what is there before any update there is none: only its alignment was paid, by seconds of a clock.
         """
         spent, theirs = self._both(self._reached_by_updates, record)
-        return None if spent is None or theirs is None else speed_up(spent, theirs)
+        if spent is None or theirs is None:
+            return None
+        return "reached by both before any update" if spent == theirs == 0 else speed_up(spent, theirs)
 
     def times_less_than_whole(self, record: Record) -> float | None:
         """How many times less that is than what standard adaptation spends until its end."""

@@ -25,7 +25,7 @@ from lingraft.tables import capital, counted
 
 UNKNOWN = "–"
 _TRIVIAL, _INITIAL = "*trivial answer*", "*BL_BASE, as initialised*"
-_CEILING, _SOURCE = "*BL_BASE, finetuned by labels of the language*", "*BL_BASE, in the source language*"
+_CEILING, _SOURCE = "*BL_BASE, finetuned by labels of the language ({})*", "*BL_BASE, in the source language*"
 _ROWS = {
     Start.OVERLAP: "copied by overlap",
     Start.FITTED: "fitted",
@@ -149,7 +149,7 @@ class Section(NamedTuple):
                 _TRIVIAL: lambda column: column.mean(self._trivial(column.task)),
                 _INITIAL: lambda column: column.mean(self._initial(column.task)),
                 **cells,
-                _CEILING: lambda column: column.mean(self._ceilings(column.task)),
+                _CEILING.format(self._ceiling_seeds): lambda column: column.mean(self._ceilings(column.task)),
                 _SOURCE: lambda column: column.mean(self._in_source(column)),
             }
         columns = {column.task: column for column in self.columns}
@@ -192,6 +192,11 @@ class Section(NamedTuple):
         ones = [one for one in self.records if one["system"] == System.BL_BASE and task in one["scores"]]
         return {(one["language"], one["seed"]): one["scores"][task][0] for one in ones}
 
+    @property
+    def _ceiling_seeds(self) -> str:
+        seeds = {one["seed"] for one in self.found.get("ceilings", []) if one["start"] == self.start}
+        return counted(len(seeds), "seed")
+
     def _ceilings(self, task: str) -> dict[tuple[str, int], float]:
         of = (task, self.start)
         ones = [one for one in self.found.get("ceilings", []) if (one["task"], one["start"]) == of]
@@ -231,7 +236,7 @@ def sections(found: Mapping[str, Any]) -> list[Section]:
 def _section(
     found: Mapping[str, Any], its: Sequence[Record], of_start: Sequence[Record], is_by_depth: bool = False
 ) -> Section:
-    """Make a section of some records of a start; what counts is decided by all of them."""
+    """Make a section of some records of a start; by all of these it is decided in which languages a task counts."""
     failed = {one["language"] for one in its if is_fitted(one)}
     aligned = [one for one in its if one["language"] not in failed]
     return Section(

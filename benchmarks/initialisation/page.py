@@ -29,6 +29,7 @@ from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
 
 _TERA = 1e12
 _NOT_REACHED = "not reached"
+_COUNTED = "the languages that a task counts in, and the seeds that all systems of a column have"
 
 
 def write(found: dict[str, Any], shown: Sequence[Section], place: Path) -> None:
@@ -44,8 +45,8 @@ def write(found: dict[str, Any], shown: Sequence[Section], place: Path) -> None:
     if tasks := tasks_with_curves(records):
         counted = {section.short_title: section.by_task for section in shown}
         columns = counted or by_start(records, tasks)
-        somewhere = [task for task in tasks if any(task in by_task for by_task in columns.values())]
-        write_picture(picture, drawing(columns, somewhere or tasks, picture.stem, shares_costs=not counted).png())
+        counting = [task for task in tasks if any(task in by_task for by_task in columns.values())]
+        write_picture(picture, drawing(columns, counting or tasks, picture.stem, shares_costs=not counted).png())
 
 
 def page(found: dict[str, Any], shown: Sequence[Section], picture: str) -> str:
@@ -124,7 +125,7 @@ def curves_caption(counted: bool) -> str:
         counted: whether it is of the languages that a task counts in, not of all.
     """
     return (
-        f"Curves are means over {'the languages that a task counts in' if counted else 'all languages'}; bands are "
+        f"Curves are means over {_COUNTED if counted else 'all languages'}; bands are "
         "from the lowest to the highest pretraining seed. A curve starts at the compute that its alignment took. The "
         f"dotted line is the score to reach: {NEAR_MAXIMAL:.0%} of `BL_BASE`'s final one."
     )
@@ -169,6 +170,8 @@ def _introduction(found: dict[str, Any]) -> list[str]:
         if any(record["system"] == PROGRESSIVE for record in found["records"])
         else ""
     )
+    devices = {(run["device"].partition(", bound")[0], run.get("precision")) for run in found["runs"]}
+    seconds = " Seconds are means over seeds of several processors or precisions." if len(devices) > 1 else ""
     return [
         f"The primary has {sizes['layers']} layers of width {sizes['width']}. BL_SMALL and MINIJOINT adapt over "
         f"{sizes['depth']}, MINIPOST over as many and {fresh_layers(found)}.{progressive} Pretraining takes "
@@ -181,7 +184,8 @@ def _introduction(found: dict[str, Any]) -> list[str]:
         "alignment's compute is its seconds, with those of the source's static vectors, at the FLOPs per second of "
         "standard adaptation on the same machine. "
         f"The score to reach is {NEAR_MAXIMAL:.0%} of BL_BASE's final one from {_reference_in_words(found)} with the "
-        "same seed; between checkpoints it is interpolated, and at update 0 an alignment's compute is all there is.",
+        "same seed; between checkpoints it is interpolated, and at update 0 an alignment's compute is all there is."
+        f"{seconds}",
     ]
 
 

@@ -126,7 +126,7 @@ def _legend(found: Iterable[Mapping[str, Any]]) -> str:
         "- the final score;\n"
         "- its share of `BL_BASE`'s from the same rows;\n"
         f"- the speed-up: `BL_BASE`'s compute to {NEAR_MAXIMAL:.0%} of its final score over the system's, in the cases "
-        "in which both need updates to get there;\n"
+        "(a language with a seed) in which both need updates to get there;\n"
         "- beside a name, compute of the whole adaptation in the languages of the first task, as a share of "
         f"`BL_BASE`'s.{charged}\n\n"
         "Intervals are by bootstrap over pretraining seeds and test items (speed-ups: over languages and seeds); of so "
