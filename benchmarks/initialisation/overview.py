@@ -315,15 +315,16 @@ def _times(its: Sequence[Record], costs: Mapping[str, Costs]) -> dict[str, str]:
             ratio.replace("the reference", System.BL_BASE) for ratio in ratios.values() if isinstance(ratio, str)
         )
         known = mean_over({place: ratio if isinstance(ratio, float) else nan for place, ratio in ratios.items()})
-        words = [f"{reason} in {number}" for reason, number in sorted(reasons.items())]
-        if words:
-            words[0] = f"{NEAR_MAXIMAL:.0%} {words[0]}"
+        words = []
         if known:
             count = len(ratios) - reasons.total()
             # Of a single ratio there is no interval.
             spread = f" ({known.low:.1f} to {known.high:.1f})" if count > 1 else ""
-            words.insert(0, f"speed-up {known.value:.1f}x{spread}" + (f" in {count}" if reasons else ""))
-        found[system] = ", ".join(words) + (f" of {len(ratios)}" if reasons else "")
+            words += [f"speed-up {known.value:.1f}x{spread}" + (f" in {count}" if reasons else "")]
+        if reasons:
+            told = ", ".join(f"{reason} in {number}" for reason, number in sorted(reasons.items()))
+            words += [f"{NEAR_MAXIMAL:.0%} {told} of {len(ratios)}"]
+        found[system] = ", ".join(words)
     return found
 
 

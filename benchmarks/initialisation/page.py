@@ -1,7 +1,7 @@
 """The page on what `benchmarks.initialisation` found: how much compute each system needs from each start."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -170,7 +170,7 @@ def _introduction(found: dict[str, Any]) -> list[str]:
         if any(record["system"] == PROGRESSIVE for record in found["records"])
         else ""
     )
-    devices = {(run["device"].partition(", bound")[0], run.get("precision")) for run in found["runs"]}
+    devices = {(processor(run), run.get("precision")) for run in found["runs"]}
     seconds = " Seconds are means over seeds of several processors or precisions." if len(devices) > 1 else ""
     return [
         f"The primary has {sizes['layers']} layers of width {sizes['width']}. BL_SMALL and MINIJOINT adapt over "
@@ -187,6 +187,12 @@ def _introduction(found: dict[str, Any]) -> list[str]:
         "same seed; between checkpoints it is interpolated, and at update 0 an alignment's compute is all there is."
         f"{seconds}",
     ]
+
+
+def processor(run: Mapping[str, Any]) -> str:
+    """Return the processor of a run, without the cores that it was bound to."""
+    name: str = run["device"].partition(", bound")[0]
+    return name
 
 
 def _reference_in_words(found: dict[str, Any]) -> str:

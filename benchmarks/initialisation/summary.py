@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.initialisation.arms import in_order
 from benchmarks.initialisation.costs import TASK_NAMES, Record, tasks_with_curves
 from benchmarks.initialisation.overview import NOT_ALIGNED, NOTHING, UNKNOWN, Section, family, fresh_layers, sections
-from benchmarks.initialisation.page import curves_caption
+from benchmarks.initialisation.page import curves_caption, processor
 from benchmarks.initialisation.page import write as write_page
 from benchmarks.initialisation.picture import drawing
 from benchmarks.initialisation.reading import filled
@@ -119,7 +119,7 @@ def _shapes(found: Mapping[str, dict[str, Any]]) -> str:
 def _legend(found: Iterable[Mapping[str, Any]]) -> str:
     """How to read the table."""
     aligned = [one for one in found if any(record["alignment_s"] for record in one["records"])]
-    devices = sorted({run["device"].partition(", bound")[0] for one in aligned for run in one["runs"]})
+    devices = sorted({processor(run) for one in aligned for run in one["runs"]})
     charged = f" Alignments are charged by their seconds on {', '.join(devices)}." if devices else ""
     return (
         "The table has, with 95% intervals in parentheses,\n\n"

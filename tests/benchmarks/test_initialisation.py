@@ -341,7 +341,9 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     assert "(all.md)" in text
     assert "by their seconds" not in text
     aligned = found | {"runs": [{"device": "another CPU"}], "records": [records[0] | {"alignment_s": 1.0}]}
-    assert "by their seconds on another CPU." in summary_of({"all.md": found, "aligned.md": aligned}, "", "")
+    assert "by their seconds on another CPU.\n\nIntervals are" in summary_of(
+        {"all.md": found, "aligned.md": aligned}, "", ""
+    )
     rows = {cells[1].strip(): cells[2].strip() for line in text.splitlines() if len(cells := line.split("|")) > 2}
     assert rows["system"] == "parts of speech"
     assert rows["**A ModernBERT-style encoder, rows copied by overlap**"] == "de, tr; 1 seed"
