@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.initialisation.arms import Start, is_over_further_depth
 from lingraft.comparison.plan import ALIGNMENT, MASKED
 from lingraft.config.systems import System
-from lingraft.reports.paper.efficiency import LearningCurve, near_maximal, speed_up
+from lingraft.reports.paper.efficiency import LearningCurve, near_maximal
 
 NAMES = {
     Start.OVERLAP: "`overlap`",
@@ -69,28 +69,14 @@ class Costs:
             return None
         return curve.reach(near_maximal(reference["scores"][self._task][-1])).estimate
 
-    def needs_no_update(self, record: Record) -> bool:
-        """Return whether the near-maximal score is there before any update."""
-        return self.reached(record) == self.alignment_flops(record)
-
     def times_less(self, record: Record) -> float | None:
         """How many times less that is than what standard adaptation spent until there.
 
         0 where it was not reached; None where it is not known, or one of them spent nothing. Where each start is
-        compared with itself, an alignment alone counts as nothing, as in `speed_up`.
+        compared with itself, an alignment alone counts as nothing: it was paid by seconds of a clock.
         """
         spent, theirs = self._both(self.reached if self._start else self._reached_by_updates, record)
         return theirs / spent if spent and theirs else None
-
-    def speed_up(self, record: Record) -> float | str | None:
-        """Return how many times less that is, or why there is no such number; None where it is not known.
-
-        Of what is there before any update there is none: only its alignment was paid, by seconds of a clock.
-        """
-        spent, theirs = self._both(self._reached_by_updates, record)
-        if spent is None or theirs is None:
-            return None
-        return "reached by both before any update" if spent == theirs == 0 else speed_up(spent, theirs)
 
     def times_less_than_whole(self, record: Record) -> float | None:
         """How many times less that is than what standard adaptation spends until its end."""
@@ -102,7 +88,8 @@ class Costs:
 
     def _reached_by_updates(self, record: Record) -> float | None:
         """FLOPs to the near-maximal score as `reached`; 0 where it is there before any update."""
-        return 0.0 if self.needs_no_update(record) else self.reached(record)
+        spent = self.reached(record)
+        return 0.0 if spent == self.alignment_flops(record) else spent
 
     def _both(self, spent: Callable[[Record], float | None], record: Record) -> tuple[float | None, float | None]:
         """FLOPs of a record and of its reference."""

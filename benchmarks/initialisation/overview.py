@@ -1,9 +1,8 @@
 """Means over languages: what each system ends with in each task, and what it takes to get there."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from math import nan
+from math import inf, isfinite, nan
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -301,31 +300,28 @@ def _column(its: Sequence[Record], task: str, languages: Sequence[str]) -> Colum
 
 
 def _times(its: Sequence[Record], costs: Mapping[str, Costs]) -> dict[str, str]:
-    """Mean of how many times less compute each system takes, in how many cases, and why not in how many others."""
+    """How many times less compute each system takes to the near-maximal score, where that is known."""
     found = {}
     for system in dict.fromkeys(record["system"] for record in its):
-        ratios = {
-            (one["language"], one["seed"]): costs[one["language"]].speed_up(one)
-            for one in its
-            if one["system"] == system
-        }
-        if any(ratio is None for ratio in ratios.values()):
-            continue
-        reasons = Counter(
-            ratio.replace("the reference", System.BL_BASE) for ratio in ratios.values() if isinstance(ratio, str)
-        )
-        known = mean_over({place: ratio if isinstance(ratio, float) else nan for place, ratio in ratios.items()})
-        words = []
-        if known:
-            count = len(ratios) - reasons.total()
-            # Of a single ratio there is no interval.
-            spread = f" ({known.low:.1f} to {known.high:.1f})" if count > 1 else ""
-            words += [f"speed-up {known.value:.1f}x{spread}" + (f" in {count}" if reasons else "")]
-        if reasons:
-            told = ", ".join(f"{reason} in {number}" for reason, number in sorted(reasons.items()))
-            words += [f"{NEAR_MAXIMAL:.0%} {told} of {len(ratios)}"]
-        found[system] = ", ".join(words)
+        ones = [one for one in its if one["system"] == system]
+        spent = [costs[one["language"]].reached(one) for one in ones]
+        if None not in spent:
+            ratios = {(one["language"], one["seed"]): costs[one["language"]].times_less(one) or nan for one in ones}
+            found[system] = _speed_up(ratios, spent.count(inf))
     return found
+
+
+def _speed_up(ratios: Mapping[tuple[str, int], float], missed: int) -> str:
+    """Tell the mean of ratios that are numbers, how many these are, and in how many cases the score is missed."""
+    count, of_all = sum(map(isfinite, ratios.values())), f" of {len(ratios)}"
+    words = []
+    if known := mean_over(ratios):
+        # Of a single ratio there is no interval.
+        spread = f" ({known.low:.1f} to {known.high:.1f})" if count > 1 else ""
+        words += [f"speed-up {known.value:.1f}x{spread}" + (f" in {count}{of_all}" if count < len(ratios) else "")]
+    if missed:
+        words += [f"{NEAR_MAXIMAL:.0%} never reached in {missed}{'' if known else of_all}"]
+    return ", ".join(words) or f"{NEAR_MAXIMAL:.0%} needs no update"
 
 
 def _percent(interval: Interval, form: str, of: str = "") -> str:

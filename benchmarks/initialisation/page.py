@@ -210,8 +210,8 @@ _SUMMARY = (
 )
 _MEANS = (
     "Final scores, shares of BL_BASE's from the same rows, and how many times less compute they take to "
-    f"{NEAR_MAXIMAL:.0%} of BL_BASE's final score, in the cases that need updates to reach it; in parentheses 95% "
-    "intervals."
+    f"{NEAR_MAXIMAL:.0%} of BL_BASE's final score, in the cases (a language with a seed) that need updates to reach "
+    "it; in parentheses 95% intervals."
 )
 _DEPTHS = (
     f"*{System.MINIJOINT} over* further depths (figure 4) has a primary for each, whose lower head is there; *{WHOLE}* "

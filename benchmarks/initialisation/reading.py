@@ -15,7 +15,7 @@ from benchmarks.initialisation.overview import Column, Section
 from lingraft.config.systems import System
 from lingraft.errors import LingraftError
 
-_SOURCE, _CASES = "source", "there"
+_SOURCE = "source"
 _FORMS = dict.fromkeys(("score", "equal", _SOURCE), ".1f")
 _FORMS |= dict.fromkeys(("share", "initial", "of_whole", "compute", "updates"), ".0f")
 _PLACE = re.compile(r"\{(\w+)\[([^]]+)\]\}")
@@ -27,7 +27,7 @@ def filled(reading: str, its: Iterable[Section]) -> str:
     Kinds are, in percent, `score`, the final one; `equal`, at equal compute; `source`, that of the source language, as
     a mean over seeds; `share` and `initial`, the final score and that of untrained rows, of BL_BASE's final score;
     `of_whole`, of the score of MINIJOINT over all layers; `compute` and `updates`, of BL_BASE's compute with and
-    without alignments. `there` counts the cases in which a system needs no update to be near BL_BASE's final score.
+    without alignments.
 
     Args:
         reading: text with places.
@@ -61,8 +61,6 @@ def _keys(section: Section, name: str) -> list[str]:
 
 
 def _in_words(kind: str, values: Sequence[float]) -> str:
-    if kind == _CASES:
-        return f"{sum(values):.0f} of {len(values)}"
     if kind == _SOURCE:
         values = [mean(values)]
     low, high = (f"{100 * choose(values):{_FORMS[kind]}}" for choose in (min, max))
@@ -105,6 +103,3 @@ def _costs(column: Column) -> Iterator[tuple[str, str, list[float]]]:
         its, base = ([one["flops"][-1] for one in column.of(name)] for name in (system, System.BL_BASE))
         yield "compute", system, [column.compute(system)]
         yield "updates", system, [sum(its) / sum(base)]
-        if system in column.times:  # else there is no curve
-            there = (column.costs[one["language"]].needs_no_update(one) for one in column.of(system))
-            yield _CASES, system, [*map(float, there)]
