@@ -23,6 +23,8 @@ class AtEqualCost(NamedTuple):
     times_less_to_common: Interval | None
     """Times less compute than BL_BASE takes to the lowest final score of all systems, a score that all reach, in the
     cases in which both need updates to it."""
+    ahead: list[bool]
+    """Whether its score at these FLOPs is above BL_BASE's, case by case."""
 
 
 def at_equal_cost(records: Sequence[Record], task: str) -> dict[str, AtEqualCost]:
@@ -38,8 +40,12 @@ def at_equal_cost(records: Sequence[Record], task: str) -> dict[str, AtEqualCost
         _note(flops, place, _scores_at_least_cost(by_flops))
         _note(seconds, place, _scores_at_least_cost(by_seconds))
         _note(common, place, _times_less_to_common(by_flops))
+    base = flops.get(System.BL_BASE, {})
     return {
-        system: AtEqualCost(*(mean_over(values.get(system, {})) for values in (flops, seconds, common)))
+        system: AtEqualCost(
+            *(mean_over(values.get(system, {})) for values in (flops, seconds, common)),
+            ahead=[score > base[place] for place, score in flops.get(system, {}).items() if place in base],
+        )
         for system in systems
     }
 

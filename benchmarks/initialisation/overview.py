@@ -19,12 +19,12 @@ from benchmarks.initialisation.costs import (
 from benchmarks.initialisation.intervals import FinalScores, Interval, final_scores, mean_over, shares_of_base
 from benchmarks.pages import markdown
 from lingraft.config.systems import System
-from lingraft.reports.paper.efficiency import NEAR_MAXIMAL, informative
+from lingraft.reports.paper.efficiency import informative
 from lingraft.tables import capital, counted
 
 UNKNOWN = "–"
 _TRIVIAL, _INITIAL = "*trivial answer*", "*BL_BASE, as initialised*"
-_CEILING, _SOURCE = "*BL_BASE, finetuned by labels of the language ({})*", "*BL_BASE, in the source language*"
+_CEILING, _SOURCE = "*BL_BASE, finetuned on labels in the language ({})*", "*BL_BASE, in the source language*"
 _ROWS = {
     Start.OVERLAP: "copied by overlap",
     Start.FITTED: "fitted",
@@ -34,7 +34,7 @@ _ROWS = {
 }
 """Starts as titles name them."""
 _FAMILIES = {"modern": "a ModernBERT-style encoder", "roberta": "a RoBERTa-style encoder"}
-NOT_ALIGNED = "rows of some system or seed could not be aligned, and are fitted instead"
+NOT_ALIGNED = "alignment failed for some system or seed"
 NOTHING = "Nothing can be compared yet: there are no scores of `BL_BASE` from these rows above the trivial answer."
 
 
@@ -312,16 +312,18 @@ def _times(its: Sequence[Record], costs: Mapping[str, Costs]) -> dict[str, str]:
 
 
 def _speed_up(ratios: Mapping[tuple[str, int], float], missed: int) -> str:
-    """Tell the mean of ratios that are numbers, how many these are, and in how many cases the score is missed."""
+    """Tell the mean of ratios that are numbers, how many these are, and in how many cases the target is missed.
+
+    A single one of several says little, and is not told.
+    """
     count, of_all = sum(map(isfinite, ratios.values())), f" of {len(ratios)}"
     words = []
-    if known := mean_over(ratios):
-        # Of a single ratio there is no interval.
-        spread = f" ({known.low:.1f} to {known.high:.1f})" if count > 1 else ""
-        words += [f"speed-up {known.value:.1f}x{spread}" + (f" in {count}{of_all}" if count < len(ratios) else "")]
+    if (count > 1 or len(ratios) == 1) and (known := mean_over(ratios)):
+        spread = f"{known.value:.1f}x ({known.low:.1f} to {known.high:.1f})"
+        words += [f"speed-up {spread}" + (f" in {count}{of_all}" if count < len(ratios) else "")]
     if missed:
-        words += [f"{NEAR_MAXIMAL:.0%} never reached in {missed}{'' if known else of_all}"]
-    return ", ".join(words) or f"{NEAR_MAXIMAL:.0%} needs no update"
+        words += [f"target never reached in {missed}{'' if words else of_all}"]
+    return ", ".join(words) or "target needs no update" + (f" in {len(ratios) - count}{of_all}" if count else "")
 
 
 def _percent(interval: Interval, form: str, of: str = "") -> str:

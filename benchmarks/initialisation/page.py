@@ -106,7 +106,7 @@ def _facts(found: dict[str, Any]) -> Iterator[str]:
             + [_share(scores.get((start, seed, task, language))) for language in languages]
             for start, seed, task in dict.fromkeys(key[:3] for key in scores)
         ]
-        yield "## BL_BASE's primary with its embeddings, finetuned by labels of the language, %"
+        yield "## BL_BASE's primary with its embeddings, finetuned on labels in the language, %"
         yield markdown(["rows start as", "seed", "task", *languages], rows, left=3)
     if cut := found.get("cut"):
         languages = list(dict.fromkeys(language for shares in cut.values() for language in shares))
@@ -126,8 +126,8 @@ def curves_caption(counted: bool) -> str:
     """
     return (
         f"Curves are means over {_COUNTED if counted else 'all languages'}; bands are "
-        "from the lowest to the highest pretraining seed. A curve starts at the compute that its alignment took. The "
-        f"dotted line is the score to reach: {NEAR_MAXIMAL:.0%} of `BL_BASE`'s final one."
+        "from the lowest to the highest pretraining seed. A curve starts at the compute of its alignment. The dotted "
+        f"line without markers is at {NEAR_MAXIMAL:.0%} of `BL_BASE`'s final score in that column."
     )
 
 
@@ -183,8 +183,8 @@ def _introduction(found: dict[str, Any]) -> list[str]:
         "that of adaptation by equation A3; pretraining, step 1b and evaluation are left out, as in the paper. An "
         "alignment's compute is its seconds, with those of the source's static vectors, at the FLOPs per second of "
         "standard adaptation on the same machine. "
-        f"The score to reach is {NEAR_MAXIMAL:.0%} of BL_BASE's final one from {_reference_in_words(found)} with the "
-        "same seed; between checkpoints it is interpolated, and at update 0 an alignment's compute is all there is."
+        f"The target is {NEAR_MAXIMAL:.0%} of BL_BASE's final score from {_reference_in_words(found)} with the same "
+        "seed; between checkpoints it is interpolated, and at update 0 an alignment's compute is all there is."
         f"{seconds}",
     ]
 
@@ -209,9 +209,9 @@ _SUMMARY = (
     "standard adaptation needs for the same score, and than its whole run."
 )
 _MEANS = (
-    "Final scores, shares of BL_BASE's from the same rows, and how many times less compute they take to "
-    f"{NEAR_MAXIMAL:.0%} of BL_BASE's final score, in the cases (a language with a seed) that need updates to reach "
-    "it; in parentheses 95% intervals."
+    "Final scores, shares of BL_BASE's from the same rows, and how many times less compute they take to the target, "
+    f"{NEAR_MAXIMAL:.0%} of BL_BASE's final score from these rows, in the cases (a language with a seed) that need "
+    "updates to reach it, if these are two or more; in parentheses 95% intervals."
 )
 _DEPTHS = (
     f"*{System.MINIJOINT} over* further depths (figure 4) has a primary for each, whose lower head is there; *{WHOLE}* "

@@ -28,6 +28,7 @@ _STYLES = {
     PROGRESSIVE: MarkStyle(COLOURS["purple"], "-", "v"),
     WHOLE: MarkStyle(COLOURS["sky"], "--", "P"),
 }
+NOT_COUNTED = "not counted"
 _TERA = 1e12
 _PANEL_IN, _HEAD_IN = 2.2, 0.5
 _ENDS = 2
@@ -80,7 +81,7 @@ def drawing(columns: Columns, tasks: Sequence[str], file: str, shares_costs: boo
             _paint(axes, columns[title].get(task, ()), task)
             axes.set_title(title.replace(", ", ",\n") if number < len(titles) else "")
             axes.set_ylabel(TASK_NAMES.get(task, task) if column == 0 else "")
-            axes.set_xlabel("TFLOP a language" if number >= len(shown) - len(titles) else "")
+            axes.set_xlabel("TFLOP per language" if number >= len(shown) - len(titles) else "")
         legend_above(figure, drawn)
 
     return Drawing(
@@ -95,7 +96,7 @@ def drawing(columns: Columns, tasks: Sequence[str], file: str, shares_costs: boo
 
 def _paint(axes: "Axes", records: Sequence[Record], task: str) -> None:
     if not records:
-        axes.text(0.5, 0.5, "not counted in any language", transform=axes.transAxes, ha="center", va="center")
+        axes.text(0.5, 0.5, NOT_COUNTED, transform=axes.transAxes, ha="center", va="center")
     systems = in_order(record["system"] for record in records)
     styles = _STYLES | _depth_styles(systems)
     for system in systems:

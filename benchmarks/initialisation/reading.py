@@ -15,7 +15,7 @@ from benchmarks.initialisation.overview import Column, Section
 from lingraft.config.systems import System
 from lingraft.errors import LingraftError
 
-_SOURCE = "source"
+_SOURCE, _CASES = "source", "ahead"
 _FORMS = dict.fromkeys(("score", "equal", _SOURCE), ".1f")
 _FORMS |= dict.fromkeys(("share", "initial", "of_whole", "compute", "updates"), ".0f")
 _PLACE = re.compile(r"\{(\w+)\[([^]]+)\]\}")
@@ -27,7 +27,7 @@ def filled(reading: str, its: Iterable[Section]) -> str:
     Kinds are, in percent, `score`, the final one; `equal`, at equal compute; `source`, that of the source language, as
     a mean over seeds; `share` and `initial`, the final score and that of untrained rows, of BL_BASE's final score;
     `of_whole`, of the score of MINIJOINT over all layers; `compute` and `updates`, of BL_BASE's compute with and
-    without alignments.
+    without alignments. `ahead` counts the cases in which a system is ahead of BL_BASE at equal compute.
 
     Args:
         reading: text with places.
@@ -61,6 +61,8 @@ def _keys(section: Section, name: str) -> list[str]:
 
 
 def _in_words(kind: str, values: Sequence[float]) -> str:
+    if kind == _CASES:
+        return f"{sum(values):.0f} of {len(values)}"
     if kind == _SOURCE:
         values = [mean(values)]
     low, high = (f"{100 * choose(values):{_FORMS[kind]}}" for choose in (min, max))
@@ -95,6 +97,7 @@ def _scores(column: Column) -> Iterator[tuple[str, str, list[float]]]:
     for system, equal in at_equal_cost(column.records, column.task).items():
         if equal.score_at_flops:
             yield "equal", system, [equal.score_at_flops.value]
+            yield _CASES, system, [*map(float, equal.ahead)]
 
 
 def _costs(column: Column) -> Iterator[tuple[str, str, list[float]]]:

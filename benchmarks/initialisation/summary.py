@@ -13,10 +13,10 @@ from typing import Any
 
 from benchmarks.initialisation.arms import in_order
 from benchmarks.initialisation.costs import TASK_NAMES, Record, tasks_with_curves
-from benchmarks.initialisation.overview import NOT_ALIGNED, NOTHING, UNKNOWN, Section, family, fresh_layers, sections
+from benchmarks.initialisation.overview import NOT_ALIGNED, NOTHING, Section, family, fresh_layers, sections
 from benchmarks.initialisation.page import curves_caption, processor
 from benchmarks.initialisation.page import write as write_page
-from benchmarks.initialisation.picture import drawing
+from benchmarks.initialisation.picture import NOT_COUNTED, drawing
 from benchmarks.initialisation.reading import filled
 from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_picture
 from lingraft.artifacts.files import write_text
@@ -89,15 +89,16 @@ def summary(found: Mapping[str, dict[str, Any]], its: Sequence[Section], picture
         "own, learned from plain text while all layers are frozen: over the whole encoder (`BL_BASE`, the standard "
         "way) or over a mini-model (`MINIJOINT`: its bottom layers, with a head of their own since pretraining; "
         "`MINIPOST`: these and fresh ones, built afterwards). The finetuned model is then tested with these "
-        "embeddings, without having seen a label of that language. `BL_SMALL` has only as many layers as the "
-        "mini-model in pretraining, finetuning and tests. "
+        "embeddings, without having seen a label of that language. `BL_SMALL` is a shallow encoder of its own, as "
+        "deep as the mini-model. "
         f"{_shapes(found)} Languages: {', '.join(languages)}.",
-        "An embedding starts in one of two ways: by `overlap`, the paper's, pieces that are in both vocabularies keep "
-        "the source's rows; *aligned*, a row is the mean of source rows with the same meaning, matched from text alone "
-        "or by a dictionary ([how](../guides/alignment.md)). Help topics are those of LibreOffice's pages. A "
-        f"translation is found if, among {_lines(found)} lines of XNLI, it has the most similar hidden states to its "
-        "English line, and the other way round (mean of both). The trivial answer is the most frequent label, or a "
-        "guess.",
+        "The row of a token in the new embeddings starts in one of two ways: by `overlap`, as in the paper, as a copy "
+        "of the English row if English has the token, too, or else at random; *aligned*, as the mean of English rows "
+        "with the same meaning, found from text alone or by a dictionary ([how](../guides/alignment.md)). Scores are "
+        "the shares of words that get the right part of speech; of translations that are found by their hidden states "
+        f"among {_lines(found)} lines of XNLI, as a mean of both directions; and of LibreOffice's help pages that get "
+        "the right topic. The trivial answer is the most frequent label, or a guess."
+        + (" [What it means](#what-it-means) is below the table." if reading else ""),
         *([f"![Score over compute, by task and system]({picture})", curves_caption(counted=True)] if tasks else []),
         *([_legend(found.values()) + _not_aligned(shown), _table(shown, tasks)] if tasks else [NOTHING]),
         *filter(None, [filled(reading, its)]),
@@ -124,14 +125,15 @@ def _legend(found: Iterable[Mapping[str, Any]]) -> str:
     return (
         "The table has, with 95% intervals in parentheses,\n\n"
         "- the final score;\n"
-        "- its share of `BL_BASE`'s from the same rows;\n"
-        f"- the speed-up: `BL_BASE`'s compute to {NEAR_MAXIMAL:.0%} of its final score over the system's, in the cases "
-        "(a language with a seed) in which both need updates to get there, and how many never do; in all others the "
-        "system, `BL_BASE` or both are there before any update;\n"
-        "- beside a name, compute of the whole adaptation in the languages of the first task, as a share of "
-        f"`BL_BASE`'s.{charged}\n\n"
-        "Intervals are by bootstrap over pretraining seeds and test items (speed-ups: over languages and seeds); of so "
-        "few seeds they are too narrow. A task counts in the languages in which `BL_BASE` is 5 points above the "
+        "- its share of `BL_BASE`'s from the same start;\n"
+        f"- the speed-up: how many times less compute than `BL_BASE` it takes to the target ({NEAR_MAXIMAL:.0%} of "
+        "`BL_BASE`'s final score), as a mean of the cases (a language with a seed) in which both need updates, if "
+        "these are two or more; and how many cases never get there. In all others the system, `BL_BASE` or both start "
+        "at the target;\n"
+        "- beside a name, the compute of its whole adaptation, as a share of `BL_BASE`'s, which takes as many updates "
+        f"(in the languages of the first task).{charged}\n\n"
+        "Intervals are by bootstrap over pretraining seeds and test items (speed-ups: over languages and seeds); with "
+        "so few seeds they are too narrow. A task counts in the languages in which `BL_BASE` ends 5 points above the "
         "trivial answer with every seed."
     )
 
@@ -159,7 +161,7 @@ def _table(shown: Sequence[Section], tasks: Sequence[str]) -> str:
     for section in shown:
         counts = {column.task: column.counts for column in section.columns}
         rows += [
-            [f"**{section.title}**", *(counts.get(task, UNKNOWN) for task in tasks)],
+            [f"**{section.title}**", *(counts.get(task, NOT_COUNTED) for task in tasks)],
             *section.rows(tasks, in_order(System), "<br>"),
         ]
     return markdown(["system", *(TASK_NAMES.get(task, task) for task in tasks)], rows, left=1 + len(tasks))
