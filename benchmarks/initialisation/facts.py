@@ -20,7 +20,7 @@ from lingraft.training.schedule import TrainingMetrics, read_curve
 _DIGITS = 4
 _LOSSES = 10
 _OPTIMISER = ("optimizer", "learning_rate", "warmup_steps", "weight_decay", "clip_norm")
-_TRAINING = ("steps", "batch_blocks", "mask_rate", *_OPTIMISER)
+_TRAINING = ("steps", "batch_blocks", "mask_rate", *_OPTIMISER, "positions", "windows")
 _FINETUNING = ("epochs", "batch_examples", "learning_rate", "warmup_ratio")
 
 

@@ -74,9 +74,11 @@ def page(found: dict[str, Any], shown: Sequence[Section], picture: str) -> str:
     for section in shown:
         parts += [f"### {section.short_title}", section.table()]
     parts += ["## Every language", _scores_and_costs(records, reference)]
-    if equal := [*_at_equal_cost(systems, shown)]:
-        head = ["task", "rows start as", "system", "% at equal compute", "% at equal seconds", "times less to a score"]
-        parts += ["## Equal cost, and a score that all reach", _EQUAL, markdown(head, equal, left=3)]
+    languages = list(dict.fromkeys(record["language"] for record in records))
+    if costs := [*_costs(systems, shown, languages, reference)]:
+        head = ["task", "rows start as", "system", *languages]
+        head += ["% at equal compute", "% at equal seconds", "times less to a score of all"]
+        parts += ["## Compute to the target, and scores at equal cost", _COSTS, markdown(head, costs, left=3)]
     quality = [*_quality(records)]
     if quality:
         head = ["language", "from", "start", "agreement of halves", "rows from neighbours", "from translations", "s"]
@@ -170,8 +172,9 @@ def _introduction(found: dict[str, Any]) -> list[str]:
         if any(record["system"] == PROGRESSIVE for record in found["records"])
         else ""
     )
-    devices = {(processor(run), run.get("precision")) for run in found["runs"]}
-    seconds = " Seconds are means over seeds of several processors or precisions." if len(devices) > 1 else ""
+    devices = {(run["device"], run.get("precision")) for run in found["runs"]}
+    several = " Seconds are means over seeds of several processors, numbers of cores or precisions."
+    seconds = several if len(devices) > 1 else ""
     return [
         f"The primary has {sizes['layers']} layers of width {sizes['width']}. BL_SMALL and MINIJOINT adapt over "
         f"{sizes['depth']}, MINIPOST over as many and {fresh_layers(found)}.{progressive} Pretraining takes "
@@ -218,11 +221,14 @@ _DEPTHS = (
     "adapts MINIJOINT's own primary over all layers: what it is apart from BL_BASE is due to its second head, and what "
     "MINIJOINT is apart from it, to the mini-model. They are compared in the languages and seeds that all of them have."
 )
-_EQUAL = (
-    "Means over seeds and languages that count, with 95% intervals by bootstrap over both; alignments are included. "
-    "Equal compute is what the cheapest system takes for its whole adaptation, equal seconds what the quickest takes; "
-    "–: an alignment alone takes more. The score to reach is the lowest final one of all systems, so that all reach "
-    "it; it is compared with BL_BASE from the same rows, in the cases in which both need updates to it."
+_COSTS = (
+    f"Below a language is the compute to the target, {NEAR_MAXIMAL:.0%} of BL_BASE's final score, in TFLOP as a mean "
+    "over seeds, and how many times less that is than BL_BASE's; –: the task does not count. The other columns are "
+    "means over these languages and seeds, with 95% intervals by bootstrap over both; alignments are included. Equal "
+    "compute is what the cheapest system takes for its whole adaptation, equal seconds what the quickest takes; –: an "
+    "alignment alone takes more. The last column is about the lowest final score of all systems in a language with a "
+    "seed, so that all reach it: how many times less compute than BL_BASE from the same rows they take to it, in the "
+    "cases in which both need updates."
 )
 
 
@@ -247,25 +253,18 @@ def _summary(records: Sequence[Record], reference: Start) -> Iterator[list[str]]
 
 
 def _scores_and_costs(records: Sequence[Record], reference: Start | None) -> str:
-    """Return a table with a row for each language, start and system: scores, cost and near-maximal cost."""
+    """Return a table with a row for each language, start and system: scores and cost."""
     tasks = [*finetuned_tasks(records), ALIGNMENT, MASKED]
-    curves = tasks_with_curves(records)
     head = ["language", "rows start as", "system", *(f"{TASK_NAMES.get(task, task)}, %" for task in tasks)]
     head += ["TFLOP", "s (alignment's)"]
-    head += [f"TFLOP to {NEAR_MAXIMAL:.0%}, {TASK_NAMES.get(task, task)}" for task in curves]
     rows = []
     for language in dict.fromkeys(record["language"] for record in records):
         its = [record for record in records if record["language"] == language]
-        costs = {task: Costs(its, task, reference) for task in curves or [MASKED]}
+        costs = Costs(its, next(iter(tasks_with_curves(records)), MASKED), reference)
         for start in _starts(its):
-            from_start = [record for record in its if record["start"] == start]
-            counted = [task for task in curves if _counts(from_start, task)]
-            for system, ones in _by_system(from_start).items():
+            for system, ones in _by_system([record for record in its if record["start"] == start]).items():
                 row = [language, NAMES[start] + _failures(ones), system, *(_scores(ones, task) for task in tasks)]
-                row += _whole_cost(ones, next(iter(costs.values())))
-                rows.append(
-                    [*row, *(_near_maximal(ones, costs[task]) if task in counted else UNKNOWN for task in curves)]
-                )
+                rows.append([*row, *_whole_cost(ones, costs)])
     return markdown(head, rows, left=3)
 
 
@@ -307,19 +306,33 @@ def _quality(records: Sequence[Record]) -> Iterator[list[str]]:
         yield [language, qualities[0]["resource"], qualities[0]["start"], agreement, *numbers, f"{seconds:.0f}"]
 
 
-def _at_equal_cost(records: Sequence[Record], shown: Sequence[Section]) -> Iterator[list[str]]:
+def _costs(
+    records: Sequence[Record], shown: Sequence[Section], languages: Sequence[str], reference: Start | None
+) -> Iterator[list[str]]:
     """Yield a row a task, start and system, over the languages that count; all do where no items were kept."""
     counted = {(one.start, task): its for one in shown if not one.is_by_depth for task, its in one.by_task.items()}
     every = {start: [one for one in records if one["start"] == start] for start in _starts(records)}
     for task in tasks_with_curves(records):
-        for start, its in every.items():
-            found = at_equal_cost(counted.get((start, task), ()) if shown else its, task)
+        costs = {
+            language: Costs([one for one in records if one["language"] == language], task, reference)
+            for language in languages
+        }
+        for start, of_start in every.items():
+            its = counted.get((start, task), ()) if shown else of_start
+            by_language = {language: [one for one in its if one["language"] == language] for language in languages}
+            found = at_equal_cost(its, task)
             for system in in_order(found):
-                one = found[system]
-                scores = [_interval(score, 100, ".1f") for score in (one.score_at_flops, one.score_at_seconds)]
-                times = _interval(one.times_less_to_common, 1, ".1f")
-                if {*scores, times} != {UNKNOWN}:
-                    yield [TASK_NAMES.get(task, task), NAMES[start], system, *scores, times]
+                equal = found[system]
+                near = [
+                    _near_maximal([one for one in ones if one["system"] == system], costs[language])
+                    if _counts(ones, task)
+                    else UNKNOWN
+                    for language, ones in by_language.items()
+                ]
+                scores = [_interval(score, 100, ".1f") for score in (equal.score_at_flops, equal.score_at_seconds)]
+                row = [*near, *scores, _interval(equal.times_less_to_common, 1, ".1f")]
+                if {*row} != {UNKNOWN}:
+                    yield [TASK_NAMES.get(task, task), NAMES[start], system, *row]
 
 
 def _interval(found: Interval | None, times: float, form: str) -> str:

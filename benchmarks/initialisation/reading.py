@@ -9,15 +9,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import mean
 
-from benchmarks.initialisation.arms import WHOLE
 from benchmarks.initialisation.budgets import at_equal_cost
 from benchmarks.initialisation.overview import Column, Section
 from lingraft.config.systems import System
 from lingraft.errors import LingraftError
 
-_SOURCE, _CASES = "source", "ahead"
-_FORMS = dict.fromkeys(("score", "equal", _SOURCE), ".1f")
-_FORMS |= dict.fromkeys(("share", "initial", "of_whole", "compute", "updates"), ".0f")
+_SOURCE, _CASES = "source", ("ahead", "early")
+_FORMS = dict.fromkeys(("score", "equal", "one", _SOURCE), ".1f")
+_FORMS |= dict.fromkeys(("share", "initial", "compute", "updates", "rise"), ".0f")
+_EARLY = 1 / 3
 _PLACE = re.compile(r"\{(\w+)\[([^]]+)\]\}")
 
 
@@ -25,9 +25,10 @@ def filled(reading: str, its: Iterable[Section]) -> str:
     """Fill the places of a reading.
 
     Kinds are, in percent, `score`, the final one; `equal`, at equal compute; `source`, that of the source language, as
-    a mean over seeds; `share` and `initial`, the final score and that of untrained rows, of BL_BASE's final score;
-    `of_whole`, of the score of MINIJOINT over all layers; `compute` and `updates`, of BL_BASE's compute with and
-    without alignments. `ahead` counts the cases in which a system is ahead of BL_BASE at equal compute.
+    a mean over seeds; `one`, the final one of a language with a seed; `share` and `initial`, the final score and that
+    of untrained rows, of BL_BASE's final score; `rise`, what the last third of the updates adds to the score; `compute`
+    and `updates`, of BL_BASE's compute with and without alignments. Of cases, `ahead` counts those in which a system is
+    ahead of BL_BASE at equal compute, and `early` those in which it is at the target within a third of its updates.
 
     Args:
         reading: text with places.
@@ -61,7 +62,7 @@ def _keys(section: Section, name: str) -> list[str]:
 
 
 def _in_words(kind: str, values: Sequence[float]) -> str:
-    if kind == _CASES:
+    if kind in _CASES:
         return f"{sum(values):.0f} of {len(values)}"
     if kind == _SOURCE:
         values = [mean(values)]
@@ -78,6 +79,15 @@ def _numbers(section: Section) -> Iterator[tuple[str, str, list[float]]]:
             for system in column.shares:
                 ends = [one["scores"][column.task][-1] for one in column.of(system) if one["language"] == language]
                 yield "score", f"{system} {column.task} {language}", [mean(ends)]
+    yield from _single(section)
+
+
+def _single(section: Section) -> Iterator[tuple[str, str, list[float]]]:
+    """Yield kind, name and value of scores of one language with a seed, and of those in the source language."""
+    for record in section.found["records"]:
+        if record["start"] == section.start:
+            for task, scores in record["scores"].items():
+                yield "one", f"{record['system']} {task} {record['language']} {record['seed']}", [scores[-1]]
     for primary in section.found.get("primaries", []):
         for system in primary["systems"]:
             for task, score in primary["scores"].items():
@@ -92,12 +102,10 @@ def _scores(column: Column) -> Iterator[tuple[str, str, list[float]]]:
         yield "score", system, [score]
         yield "share", system, [column.shares[system].value]
         yield "initial", system, [initial / scores[System.BL_BASE]]
-    if WHOLE in scores:
-        yield "of_whole", System.MINIJOINT, [scores[System.MINIJOINT] / scores[WHOLE]]
     for system, equal in at_equal_cost(column.records, column.task).items():
         if equal.score_at_flops:
             yield "equal", system, [equal.score_at_flops.value]
-            yield _CASES, system, [*map(float, equal.ahead)]
+            yield "ahead", system, [*map(float, equal.ahead)]
 
 
 def _costs(column: Column) -> Iterator[tuple[str, str, list[float]]]:
@@ -106,3 +114,18 @@ def _costs(column: Column) -> Iterator[tuple[str, str, list[float]]]:
         its, base = ([one["flops"][-1] for one in column.of(name)] for name in (system, System.BL_BASE))
         yield "compute", system, [column.compute(system)]
         yield "updates", system, [sum(its) / sum(base)]
+        if system in column.times:  # else there is no curve
+            yield from _shapes(column, system)
+
+
+def _shapes(column: Column, system: str) -> Iterator[tuple[str, str, list[float]]]:
+    """Yield how soon the curves of a system are near BL_BASE's final score, and what they gain at the end."""
+    early, before = [], []
+    for one in column.of(system):
+        costs = column.costs[one["language"]]
+        curve, updates, own = costs.curve(one), one["flops"][-1], costs.alignment_flops(one)
+        reached = costs.reached(one)
+        early.append(float(reached is not None and reached <= own + _EARLY * updates))
+        before += [curve.at(own + (1 - _EARLY) * updates)] if curve else []
+    yield "early", system, early
+    yield "rise", system, [mean(one["scores"][column.task][-1] for one in column.of(system)) / mean(before) - 1]

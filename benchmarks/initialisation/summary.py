@@ -97,14 +97,19 @@ def summary(found: Mapping[str, dict[str, Any]], its: Sequence[Section], picture
         "with the same meaning, found from text alone or by a dictionary ([how](../guides/alignment.md)). Scores are "
         "the shares of words that get the right part of speech; of translations that are found by their hidden states "
         f"among {_lines(found)} lines of XNLI, as a mean of both directions; and of LibreOffice's help pages that get "
-        "the right topic. The trivial answer is the most frequent label, or a guess."
+        "the right topic. The trivial answer is the most frequent class, or a guess."
         + (" [What it means](#what-it-means) is below the table." if reading else ""),
         *([f"![Score over compute, by task and system]({picture})", curves_caption(counted=True)] if tasks else []),
         *([_legend(found.values()) + _not_aligned(shown), _table(shown, tasks)] if tasks else [NOTHING]),
         *filter(None, [filled(reading, its)]),
-        f"All tasks, depths, numbers, settings and commands: {', '.join(links)}.",
+        f"All tasks, depths, numbers, settings and commands: {', '.join(links)}. This page is made from their records: "
+        f"`python -m benchmarks.initialisation.summary {' '.join(_record_of(page) for page in found)} --page PAGE`.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _record_of(page: str) -> str:
+    return page.removesuffix(".md") + RECORD_SUFFIX
 
 
 def _shapes(found: Mapping[str, dict[str, Any]]) -> str:

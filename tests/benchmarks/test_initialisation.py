@@ -206,8 +206,8 @@ def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_c
     facts = read_record(_DOCS / "benchmarks" / RECORDS)
     shown = page_of(facts | {"records": [reference, aligned, slower, never]})
     rows = [line.split(" | ") for line in shown.splitlines()]
-    [missed] = [row for row in rows if row[:3] == ["| de", "`overlap`", "MINIJOINT"]]
-    assert missed[-1] == "not reached |"
+    [missed] = [row for row in rows if row[:3] == ["| topic", "`overlap`", "MINIJOINT"]]
+    assert missed[3] == "not reached"
     assert "| de | topic | `aligned`, text alone | 1 | MINIJOINT | 1." in shown
     alone = page_of(facts | {"records": [reference, never]})
     assert "Least compute" not in alone, "there are no starts to compare"
@@ -244,10 +244,10 @@ def test_equal_cost_is_over_the_languages_that_count() -> None:
     trivial = [tagged(system, "ar", [0.1, 0.2, 0.2]) for system in ("BL_BASE", "MINIJOINT")]
     facts = read_record(_DOCS / "results" / f"transfer-roberta{RECORD_SUFFIX}")
     shown = page_of(facts | {"records": [*informative, *trivial]})
-    assert "| parts of speech | `overlap` | MINIJOINT | 60.0 (60.0 to 60.0) |" in shown
+    assert "| parts of speech | `overlap` | MINIJOINT | 1.7; 1.0x | – | 60.0 (60.0 to 60.0) |" in shown
     without_items = [{name: each[name] for name in each if name != "items"} for each in [*informative, *trivial]]
     shown = page_of(facts | {"records": without_items})
-    assert "| parts of speech | `overlap` | MINIJOINT | 40.0 (20.0 to 60.0) |" in shown
+    assert "| parts of speech | `overlap` | MINIJOINT | 1.7; 1.0x | – | 40.0 (20.0 to 60.0) |" in shown
 
 
 def test_lines_are_the_first_texts_of_examples_that_are_translations_row_by_row(tmp_path: Path) -> None:
@@ -435,6 +435,9 @@ def test_a_reading_takes_its_numbers_from_the_records() -> None:
         "score[modern overlap MINIJOINT pos de]": "60.0",
         "source[modern BL_BASE pos]": "85.0",
         "ahead[modern MINIJOINT pos]": "1 of 2",
+        "early[modern overlap MINIJOINT pos]": "0 of 1",
+        "rise[modern overlap MINIJOINT pos]": "0",
+        "one[modern overlap MINIJOINT pos de 1]": "60.0",
     }
     for place, number in numbers.items():
         assert filled(f"It has {{{place}}}%.", its) == f"It has {number}%."

@@ -24,7 +24,7 @@ def test_the_readmes_table_is_what_the_demo_was_recorded_with() -> None:
         ("aligned", "as initialised"): ("aligned, MINIJOINT", "topic_initial"),
         ("aligned", "MINIJOINT"): ("aligned, MINIJOINT", "topic"),
         ("aligned", "BL_BASE"): ("aligned, BL_BASE", "topic"),
-        ("aligned without parallel pages", "as initialised"): (
+        ("aligned from halves that share no page", "as initialised"): (
             "aligned from halves that share no page",
             "topic_initial",
         ),
