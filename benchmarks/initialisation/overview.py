@@ -232,6 +232,12 @@ def sections(found: Mapping[str, Any]) -> list[Section]:
     return made
 
 
+def tasks_that_count(its: Sequence[Section]) -> list[str]:
+    """Tasks with learning curves that count somewhere, as tables order them: pictures are of these."""
+    curves = {task for section in its for task in tasks_with_curves(section.records)}
+    return list(dict.fromkeys(each.task for section in its for each in section.columns if each.task in curves))
+
+
 def _section(
     found: Mapping[str, Any], its: Sequence[Record], of_start: Sequence[Record], is_by_depth: bool = False
 ) -> Section:

@@ -19,7 +19,14 @@ from benchmarks.initialisation.costs import (
     without_depths,
 )
 from benchmarks.initialisation.intervals import Interval
-from benchmarks.initialisation.overview import UNKNOWN, Section, family, fresh_layers, languages_that_count
+from benchmarks.initialisation.overview import (
+    UNKNOWN,
+    Section,
+    family,
+    fresh_layers,
+    languages_that_count,
+    tasks_that_count,
+)
 from benchmarks.initialisation.picture import by_start, drawing
 from benchmarks.pages import markdown, write_picture
 from lingraft.artifacts.files import write_text
@@ -42,11 +49,10 @@ def write(found: dict[str, Any], shown: Sequence[Section], place: Path) -> None:
     """
     picture, records = place.with_suffix(".png"), found["records"]
     write_text(place, page(found, shown, picture.name))
-    if tasks := tasks_with_curves(records):
+    if tasks := tasks_that_count(shown) or tasks_with_curves(records):
         counted = {section.short_title: section.by_task for section in shown}
         columns = counted or by_start(records, tasks)
-        counting = [task for task in tasks if any(task in by_task for by_task in columns.values())]
-        write_picture(picture, drawing(columns, counting or tasks, picture.stem, shares_costs=not counted).png())
+        write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=not counted).png())
 
 
 def page(found: dict[str, Any], shown: Sequence[Section], picture: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
+from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.initialisation.arms import PROGRESSIVE, WHOLE, Start, in_order, is_over_further_depth
@@ -31,6 +32,8 @@ _STYLES = {
 NOT_COUNTED = "not counted"
 _TERA = 1e12
 _PANEL_IN, _HEAD_IN = 2.2, 0.5
+_LETTERS = 84
+"""Letters that titles have room for, side by side."""
 _ENDS = 2
 """Points of what is judged before and after adaptation only, which is no curve."""
 
@@ -79,7 +82,7 @@ def drawing(columns: Columns, tasks: Sequence[str], file: str, shares_costs: boo
             if column:
                 axes.sharey(drawn[number - column])
             _paint(axes, columns[title].get(task, ()), task)
-            axes.set_title(title.replace(", ", ",\n") if number < len(titles) else "")
+            axes.set_title(fill(title, _LETTERS // len(titles)) if number < len(titles) else "")
             axes.set_ylabel(TASK_NAMES.get(task, task) if column == 0 else "")
             axes.set_xlabel("TFLOP per language" if number >= len(shown) - len(titles) else "")
         legend_above(figure, drawn)

@@ -12,8 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.initialisation.arms import in_order
-from benchmarks.initialisation.costs import TASK_NAMES, Record, tasks_with_curves
-from benchmarks.initialisation.overview import NOT_ALIGNED, NOTHING, Section, family, fresh_layers, sections
+from benchmarks.initialisation.costs import TASK_NAMES, Record
+from benchmarks.initialisation.overview import (
+    NOT_ALIGNED,
+    NOTHING,
+    Section,
+    family,
+    fresh_layers,
+    sections,
+    tasks_that_count,
+)
 from benchmarks.initialisation.page import curves_caption, processor
 from benchmarks.initialisation.page import write as write_page
 from benchmarks.initialisation.picture import NOT_COUNTED, drawing
@@ -49,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
     write_text(given.page, summary(found, all_sections, picture.name, words))
     shown = _without_depths(all_sections)
-    if tasks := _shown_tasks(shown):
+    if tasks := tasks_that_count(shown):
         columns = {
             section.title: {task: _of_the_paper(records) for task, records in section.by_task.items()}
             for section in shown
@@ -80,7 +88,7 @@ def summary(found: Mapping[str, dict[str, Any]], its: Sequence[Section], picture
         LingraftError: the records have no number for a place.
     """
     shown = _without_depths(its)
-    tasks = _shown_tasks(shown)
+    tasks = tasks_that_count(shown)
     languages = sorted({record["language"] for one in found.values() for record in one["records"]})
     links = [f"[{family(one)}]({page})" for page, one in found.items()]
     parts = [
@@ -147,12 +155,6 @@ def _lines(found: Mapping[str, dict[str, Any]]) -> int:
     """How many lines translations are looked for among."""
     items = (record["items"].get(ALIGNMENT) for one in found.values() for record in one["records"] if "items" in record)
     return max((len(one["found"]) for one in items if one), default=0)
-
-
-def _shown_tasks(shown: Sequence[Section]) -> list[str]:
-    """Tasks with learning curves that count somewhere: the picture and the table are of these."""
-    curves = {task for section in shown for task in tasks_with_curves(section.records)}
-    return list(dict.fromkeys(each.task for section in shown for each in section.columns if each.task in curves))
 
 
 def _not_aligned(shown: Sequence[Section]) -> str:
