@@ -1,7 +1,7 @@
 """The page on what `benchmarks.initialisation` found: how much compute each system needs from each start."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -196,12 +196,6 @@ def _introduction(found: dict[str, Any]) -> list[str]:
         "seed; between checkpoints it is interpolated, and at update 0 an alignment's compute is all there is."
         f"{seconds}",
     ]
-
-
-def processor(run: Mapping[str, Any]) -> str:
-    """Return the processor of a run, without the cores that it was bound to."""
-    name: str = run["device"].partition(", bound")[0]
-    return name
 
 
 def _reference_in_words(found: dict[str, Any]) -> str:

@@ -2,7 +2,8 @@
 
 `{share[modern MINIJOINT pos]}` is such a place: a kind of number, then the encoder, the system and the task. It is a
 range over all starts; `{share[modern text MINIJOINT pos]}` is of one start, `{score[modern MINIJOINT pos ru]}` of one
-language, and `{share[modern by depth MINIJOINT pos]}` of the comparison of depths.
+language, `{score[modern text MINIJOINT pos ru 1]}` of one with a seed, and
+`{share[modern by depth MINIJOINT pos]}` of the comparison of depths.
 """
 
 import re
@@ -15,7 +16,7 @@ from lingraft.config.systems import System
 from lingraft.errors import LingraftError
 
 _SOURCE, _CASES = "source", ("ahead", "early")
-_FORMS = dict.fromkeys(("score", "equal", "one", _SOURCE), ".1f")
+_FORMS = dict.fromkeys(("score", "equal", _SOURCE), ".1f")
 _FORMS |= dict.fromkeys(("share", "initial", "compute", "updates", "rise"), ".0f")
 _EARLY = 1 / 3
 _PLACE = re.compile(r"\{(\w+)\[([^]]+)\]\}")
@@ -25,7 +26,7 @@ def filled(reading: str, its: Iterable[Section]) -> str:
     """Fill the places of a reading.
 
     Kinds are, in percent, `score`, the final one; `equal`, at equal compute; `source`, that of the source language, as
-    a mean over seeds; `one`, the final one of a language with a seed; `share` and `initial`, the final score and that
+    a mean over seeds; `share` and `initial`, the final score and that
     of untrained rows, of BL_BASE's final score; `rise`, what the last third of the updates adds to the score; `compute`
     and `updates`, of BL_BASE's compute with and without alignments. Of cases, `ahead` counts those in which a system is
     ahead of BL_BASE at equal compute, and `early` those in which it is at the target within a third of its updates.
@@ -87,7 +88,7 @@ def _single(section: Section) -> Iterator[tuple[str, str, list[float]]]:
     for record in section.found["records"]:
         if record["start"] == section.start:
             for task, scores in record["scores"].items():
-                yield "one", f"{record['system']} {task} {record['language']} {record['seed']}", [scores[-1]]
+                yield "score", f"{record['system']} {task} {record['language']} {record['seed']}", [scores[-1]]
     for primary in section.found.get("primaries", []):
         for system in primary["systems"]:
             for task, score in primary["scores"].items():
@@ -114,18 +115,19 @@ def _costs(column: Column) -> Iterator[tuple[str, str, list[float]]]:
         its, base = ([one["flops"][-1] for one in column.of(name)] for name in (system, System.BL_BASE))
         yield "compute", system, [column.compute(system)]
         yield "updates", system, [sum(its) / sum(base)]
-        if system in column.times:  # else there is no curve
-            yield from _shapes(column, system)
+        yield from _shapes(column, system)
 
 
 def _shapes(column: Column, system: str) -> Iterator[tuple[str, str, list[float]]]:
-    """Yield how soon the curves of a system are near BL_BASE's final score, and what they gain at the end."""
+    """Yield how soon the curves of a system are at the target, and what they gain at the end, if there are curves."""
     early, before = [], []
     for one in column.of(system):
         costs = column.costs[one["language"]]
         curve, updates, own = costs.curve(one), one["flops"][-1], costs.alignment_flops(one)
         reached = costs.reached(one)
-        early.append(float(reached is not None and reached <= own + _EARLY * updates))
-        before += [curve.at(own + (1 - _EARLY) * updates)] if curve else []
+        if curve is None or reached is None:
+            return
+        early.append(float(reached <= own + _EARLY * updates))
+        before.append(curve.at(own + (1 - _EARLY) * updates))
     yield "early", system, early
     yield "rise", system, [mean(one["scores"][column.task][-1] for one in column.of(system)) / mean(before) - 1]

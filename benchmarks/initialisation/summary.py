@@ -22,7 +22,7 @@ from benchmarks.initialisation.overview import (
     sections,
     tasks_that_count,
 )
-from benchmarks.initialisation.page import curves_caption, processor
+from benchmarks.initialisation.page import curves_caption
 from benchmarks.initialisation.page import write as write_page
 from benchmarks.initialisation.picture import NOT_COUNTED, drawing
 from benchmarks.initialisation.reading import filled
@@ -91,6 +91,7 @@ def summary(found: Mapping[str, dict[str, Any]], its: Sequence[Section], picture
     tasks = tasks_that_count(shown)
     languages = sorted({record["language"] for one in found.values() for record in one["records"]})
     links = [f"[{family(one)}]({page})" for page, one in found.items()]
+    its_records = " ".join(str(Path(page).with_suffix(RECORD_SUFFIX)) for page in found)
     parts = [
         "# Does a mini-model teach a language as well as the whole model?",
         "An encoder was pretrained on English and finetuned on English tasks. A new language gets embeddings of its "
@@ -111,13 +112,9 @@ def summary(found: Mapping[str, dict[str, Any]], its: Sequence[Section], picture
         *([_legend(found.values()) + _not_aligned(shown), _table(shown, tasks)] if tasks else [NOTHING]),
         *filter(None, [filled(reading, its)]),
         f"All tasks, depths, numbers, settings and commands: {', '.join(links)}. This page is made from their records: "
-        f"`python -m benchmarks.initialisation.summary {' '.join(_record_of(page) for page in found)} --page PAGE`.",
+        f"`python -m benchmarks.initialisation.summary {its_records} --page PAGE`.",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _record_of(page: str) -> str:
-    return page.removesuffix(".md") + RECORD_SUFFIX
 
 
 def _shapes(found: Mapping[str, dict[str, Any]]) -> str:
@@ -133,7 +130,7 @@ def _shapes(found: Mapping[str, dict[str, Any]]) -> str:
 def _legend(found: Iterable[Mapping[str, Any]]) -> str:
     """How to read the table."""
     aligned = [one for one in found if any(record["alignment_s"] for record in one["records"])]
-    devices = sorted({processor(run) for one in aligned for run in one["runs"]})
+    devices = sorted({run["device"].partition(", bound")[0] for one in aligned for run in one["runs"]})
     charged = f" Alignments are charged by their seconds on {', '.join(devices)}." if devices else ""
     return (
         "The table has, with 95% intervals in parentheses,\n\n"

@@ -437,7 +437,7 @@ def test_a_reading_takes_its_numbers_from_the_records() -> None:
         "ahead[modern MINIJOINT pos]": "1 of 2",
         "early[modern overlap MINIJOINT pos]": "0 of 1",
         "rise[modern overlap MINIJOINT pos]": "0",
-        "one[modern overlap MINIJOINT pos de 1]": "60.0",
+        "score[modern overlap MINIJOINT pos de 1]": "60.0",
     }
     for place, number in numbers.items():
         assert filled(f"It has {{{place}}}%.", its) == f"It has {number}%."
