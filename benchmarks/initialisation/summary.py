@@ -1,8 +1,8 @@
-"""`python -m benchmarks.initialisation.summary RECORD... --page PAGE`: one page for a reader with two minutes.
+"""`python -m benchmarks.initialisation.summary RECORD... [--page PAGE]`: pages made anew from records.
 
-It has the question, a picture and a table; what they mean is read from a page that a person writes beside it
-(`PAGE` with `-reading` before its ending). Records are those of `benchmarks.initialisation --items`; of each, the page
-`RECORD` with the ending .md, which has every task, depth and number, is written anew, too.
+The page of each record of `benchmarks.initialisation`, beside it with the ending .md, has every task, depth and number.
+PAGE is for a reader with two minutes, from records with `--items`: the question, a picture and a table; what they mean
+is read from a page that a person writes beside it (`PAGE` with `-reading` before its ending).
 """
 
 import argparse
@@ -36,34 +36,43 @@ from lingraft.tables import capital
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the page and its picture."""
+    """Write the pages and their pictures."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.initialisation.summary",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("records", nargs="+", type=Path, metavar="RECORD", help=f"a file *{RECORD_SUFFIX}")
-    parser.add_argument("--page", required=True, type=Path, help="written here, in the folder of the records")
+    parser.add_argument("--page", type=Path, help="written here, in the folder of the records; none if absent")
     given = parser.parse_args(arguments)
-    if elsewhere := [path for path in given.records if path.resolve().parent != given.page.resolve().parent]:
-        raise LingraftError(f"{elsewhere[0]} must be in the folder of --page {given.page}, which links what it shows.")
-    found = {path.name.removesuffix(RECORD_SUFFIX) + ".md": read_record(path) for path in given.records}
-    by_page = {name: sections(one) for name, one in found.items()}
-    for name, one in found.items():
-        write_page(one, by_page[name], given.page.with_name(name))
-    all_sections = [section for its in by_page.values() for section in its]
-    picture = given.page.with_suffix(".png")
-    reading = given.page.with_stem(f"{given.page.stem}-reading")
+    place: Path | None = given.page
+    if place and (elsewhere := [path for path in given.records if path.resolve().parent != place.resolve().parent]):
+        raise LingraftError(f"{elsewhere[0]} must be in the folder of --page {place}, which links what it shows.")
+    found, its = {}, []
+    for path in given.records:
+        details = path.with_name(path.name.removesuffix(RECORD_SUFFIX) + ".md")
+        found[details.name] = one = read_record(path)
+        its += (shown := sections(one))
+        write_page(one, shown, details)
+        print(details)
+    if place:
+        _write_summary(found, its, place)
+        print(place)
+
+
+def _write_summary(found: Mapping[str, dict[str, Any]], its: Sequence[Section], place: Path) -> None:
+    """Write the page for a reader with two minutes, and its picture."""
+    picture = place.with_suffix(".png")
+    reading = place.with_stem(f"{place.stem}-reading")
     words = reading.read_text(encoding="utf-8").strip() if reading.exists() else ""
-    write_text(given.page, summary(found, all_sections, picture.name, words))
-    shown = _without_depths(all_sections)
+    write_text(place, summary(found, its, picture.name, words))
+    shown = _without_depths(its)
     if tasks := tasks_that_count(shown):
         columns = {
             section.title: {task: _of_the_paper(records) for task, records in section.by_task.items()}
             for section in shown
         }
         write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=False).png())
-    print(given.page)
 
 
 def _without_depths(its: Iterable[Section]) -> list[Section]:

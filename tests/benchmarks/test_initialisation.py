@@ -30,7 +30,7 @@ from lingraft.errors import LingraftError, RecipeError, TextError
 from tests.made_up import write
 
 RECORDS = f"initialisation{RECORD_SUFFIX}"
-_DOCS, _RECIPES = (Path(__file__).parents[2] / name for name in ("docs", "recipes"))
+_RESULTS, _RECIPES = (Path(__file__).parents[2] / name for name in ("docs/results", "recipes"))
 
 
 def found_in(out: Path) -> list[dict[str, Any]]:
@@ -78,6 +78,8 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     assert {*found["settings"]} > {"encoder", "pretraining", "adaptation from pairs", "finetuning for help-topic"}
     write_text(out / "page-reading.md", "What it means.")
     (out / "initialisation.md").unlink()
+    write_summary([str(out / RECORDS)])
+    assert not (out / "page.md").exists()
     write_summary([str(out / RECORDS), "--page", str(out / "page.md")])
     assert (out / "initialisation.md").read_text(encoding="utf-8") == page_of(found, "initialisation.png")
     shown = (out / "page.md").read_text(encoding="utf-8")
@@ -136,7 +138,7 @@ def test_minijoint_at_further_depths_has_primaries_with_lower_heads_there() -> N
 
 
 def test_results_of_other_sizes_do_not_enter_a_table(tmp_path: Path) -> None:
-    found = read_record(_DOCS / "benchmarks" / RECORDS)
+    found = read_record(_RESULTS / RECORDS)
     write_record(tmp_path / RECORDS, found)
     assert table.read(tmp_path / RECORDS, found["sizes"]) == found
     with pytest.raises(LingraftError, match=r"other sizes: .'width': .128, 64"):
@@ -203,7 +205,7 @@ def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_c
     assert costs.reached(slower) == pytest.approx(1.5e12)
     assert costs.reached(never) == math.inf
     assert costs.times_less(aligned) == pytest.approx(1.75)
-    facts = read_record(_DOCS / "benchmarks" / RECORDS)
+    facts = read_record(_RESULTS / RECORDS)
     shown = page_of(facts | {"records": [reference, aligned, slower, never]})
     rows = [line.split(" | ") for line in shown.splitlines()]
     [missed] = [row for row in rows if row[:3] == ["| topic", "`overlap`", "MINIJOINT"]]
@@ -242,7 +244,7 @@ def test_systems_are_compared_at_the_cost_of_the_cheapest_and_by_a_score_that_al
 def test_equal_cost_is_over_the_languages_that_count() -> None:
     informative = [tagged(system, "de", [0.2, 0.5, 0.6]) for system in ("BL_BASE", "MINIJOINT")]
     trivial = [tagged(system, "ar", [0.1, 0.2, 0.2]) for system in ("BL_BASE", "MINIJOINT")]
-    facts = read_record(_DOCS / "results" / f"transfer-roberta{RECORD_SUFFIX}")
+    facts = read_record(_RESULTS / f"transfer-roberta{RECORD_SUFFIX}")
     shown = page_of(facts | {"records": [*informative, *trivial]})
     assert "| parts of speech | `overlap` | MINIJOINT | 1.7; 1.0x | – | 60.0 (60.0 to 60.0) |" in shown
     without_items = [{name: each[name] for name in each if name != "items"} for each in [*informative, *trivial]]

@@ -51,7 +51,7 @@ def speed_page(found: dict[str, Any], family: str = "roberta") -> str:
     ],
 )
 def test_a_page_is_what_its_record_says(name: str, page: Callable[[dict[str, Any]], str], folder: str) -> None:
-    found = read_record(RECORDS / f"{name}{RECORD_SUFFIX}")
+    found = read_record(DOCS / folder / f"{name}{RECORD_SUFFIX}")
     assert (DOCS / folder / f"{name}.md").read_text(encoding="utf-8") == page(found)
 
 
