@@ -26,10 +26,10 @@ def filled(reading: str, its: Iterable[Section]) -> str:
     """Fill the places of a reading.
 
     Kinds are, in percent, `score`, the final one; `equal`, at equal compute; `source`, that of the source language, as
-    a mean over seeds; `share` and `initial`, the final score and that
-    of untrained rows, of BL_BASE's final score; `rise`, what the last third of the updates adds to the score; `compute`
-    and `updates`, of BL_BASE's compute with and without alignments. Of cases, `ahead` counts those in which a system is
-    ahead of BL_BASE at equal compute, and `early` those in which it is at the target within a third of its updates.
+    a mean over seeds; `share` and `initial`, the final score and that of untrained rows, of BL_BASE's final score;
+    `rise`, what the last third of the updates adds to the score; `compute` and `updates`, of BL_BASE's compute with and
+    without alignments. Of cases, `ahead` counts those in which a system is ahead of BL_BASE at equal compute, and
+    `early` those in which it is at the target within a third of its updates.
 
     Args:
         reading: text with places.

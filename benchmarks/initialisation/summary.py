@@ -51,9 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found, its = {}, []
     for path in given.records:
         details = path.with_name(path.name.removesuffix(RECORD_SUFFIX) + ".md")
-        found[details.name] = one = read_record(path)
-        its += (shown := sections(one))
+        one = read_record(path)
+        shown = sections(one)
         write_page(one, shown, details)
+        found[details.name] = one
+        its += shown
         print(details)
     if place:
         _write_summary(found, its, place)

@@ -77,11 +77,11 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     assert all({*one["scores"]} == {"masked", "help-topic"} for one in found["primaries"])
     assert {*found["settings"]} > {"encoder", "pretraining", "adaptation from pairs", "finetuning for help-topic"}
     write_text(out / "page-reading.md", "What it means.")
-    (out / "initialisation.md").unlink()
-    write_summary([str(out / RECORDS)])
-    assert not (out / "page.md").exists()
-    write_summary([str(out / RECORDS), "--page", str(out / "page.md")])
-    assert (out / "initialisation.md").read_text(encoding="utf-8") == page_of(found, "initialisation.png")
+    for summarised in ([], ["--page", str(out / "page.md")]):
+        (out / "initialisation.md").unlink()
+        write_summary([str(out / RECORDS), *summarised])
+        assert (out / "initialisation.md").read_text(encoding="utf-8") == page_of(found, "initialisation.png")
+        assert (out / "page.md").exists() == bool(summarised)
     shown = (out / "page.md").read_text(encoding="utf-8")
     assert shown == summary_of({"initialisation.md": found}, "page.png", "What it means.")
     assert "What it means." in shown
