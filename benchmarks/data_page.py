@@ -4,7 +4,7 @@ import os
 from importlib.metadata import version
 from typing import Any
 
-from benchmarks.pages import markdown
+from lingraft.tables import markdown_table
 
 _MB, _GIB = 1e6, 2**30
 
@@ -62,7 +62,7 @@ def _languages(languages: dict[str, Any]) -> str:
         ]
         for name, one in languages.items()
     ]
-    return markdown(head, rows)
+    return markdown_table(head, rows)
 
 
 def _sums(languages: dict[str, Any]) -> str:
@@ -91,7 +91,7 @@ def _flatness(found: dict[str, Any]) -> str:
         for part in ("text", "blocks")
     ]
     longer = f"{copies} times the text"
-    return markdown([found["language"], "GiB", f"GiB, {longer}", "s", f"s, {longer}"], rows)
+    return markdown_table([found["language"], "GiB", f"GiB, {longer}", "s", f"s, {longer}"], rows)
 
 
 def _cleaned_s(one: dict[str, Any]) -> float:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-from benchmarks.pages import markdown, write_page
+from benchmarks.pages import write_page
 from benchmarks.speed.machine import cores
 from lingraft.config.recipe import Recipe
 from lingraft.reports.plotting import COLOURS, Drawing, graded_styles, panels, percent_ticks, si_ticks
 from lingraft.stages.results import SearchResult, Trial
-from lingraft.tables import counted
+from lingraft.tables import counted, markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,7 +138,7 @@ def _scores(depths: Sequence[int], verdicts: Sequence[Verdict], by_language: dic
         chosen = ", ".join(map(str, verdict.chosen.values()))
         good = f"{sum(verdict.within.values())} of {len(verdict.within)}"
         rows.append([verdict.language, *cells, f"{verdict.best}{deviation}", chosen, good])
-    return markdown(head, rows)
+    return markdown_table(head, rows)
 
 
 def _costs(by_language: dict[str, list[Case]]) -> str:
@@ -157,7 +157,7 @@ def _costs(by_language: dict[str, list[Case]]) -> str:
         ]
         cells += [f"{standard.flops:.3g}", f"{standard.training_s:.0f}", f"{found / standard.flops:.2f}"]
         rows.append([language, *cells])
-    return markdown(head, rows)
+    return markdown_table(head, rows)
 
 
 def _plot(by_language: dict[str, list[Case]]) -> Drawing:

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from benchmarks.demo_search import SEED, TASK, search_task, write_examples
 from benchmarks.initialisation.resources import write_pairs
-from benchmarks.pages import command_line, markdown, write_page
+from benchmarks.pages import command_line, write_page
 from benchmarks.quick import quick
 from benchmarks.speed.machine import commit, described
 from lingraft.comparison.runner import run_jobs
@@ -35,6 +35,7 @@ from lingraft.model.flops import step_flops
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.stages.passage_search import PassageSearch
 from lingraft.stages.source_passages import SourcePassages
+from lingraft.tables import markdown_table
 from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.ranking import Answers
 from lingraft.tasks.searches import load_searches
@@ -174,7 +175,7 @@ def page(found: dict[str, Any]) -> str:
         "mean reciprocal rank. A budget is the FLOPs of so many updates of masked tokens, the same for all that learn; "
         "the last column has points of pages found first beside masked tokens, the mean and the range over languages "
         "and seeds.",
-        markdown([*head, "beside masked tokens"], rows, left=2),
+        markdown_table([*head, "beside masked tokens"], rows, left=2),
         f"Rows start aligned by the same sentence pairs. All learn at the recipe's rate, {found['learning_rate']:g}, "
         f"which was chosen for masked tokens; `both` weighs those by {_MASKED_WEIGHT}. Pairs are charged as sentences "
         "as long as a block, and for the source's vector at every update; they are shorter, and the vector is computed "

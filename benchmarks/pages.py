@@ -4,7 +4,7 @@ import io
 import json
 import lzma
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,18 +40,14 @@ def command_line(module: str, arguments: Sequence[str], hidden: Mapping[str, str
 
     Args:
         module: what is run.
-        arguments: its options and their values.
-        hidden: words in place of values, by option; other paths are shown by their last part.
+        arguments: its options and their values, also as `--option=value`.
+        hidden: words in place of values, by option; other absolute paths are shown by their last part, but for those
+            within a value.
     """
+    arguments = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--") else [word])]
     words = zip(["", *arguments], arguments, strict=False)
     told = [hidden.get(before, Path(word).name if word.startswith("/") else word) for before, word in words]
     return f"python -m {module} {shlex.join(told)}"
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """Return a table in Markdown whose first columns, `left` of them, are words; the others are numbers."""
-    rule = ["---" if column < left else "---:" for column in range(len(head))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
 
 
 def read_record(path: Path) -> Any:

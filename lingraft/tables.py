@@ -64,14 +64,14 @@ def text_table(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
     return [head, "-" * len(head), *body]
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]], numbers: bool = False) -> str:
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
     """Return a table in Markdown.
 
     Args:
         header: titles of the columns.
         rows: cells, which may hold any character.
-        numbers: whether all columns but the first align to the right.
+        left: columns that align to the left; the others, of numbers, align to the right.
     """
-    rule = ["---", *["---:" if numbers else "---"] * (len(header) - 1)]
+    rule = ["---" if column < left else "---:" for column in range(len(header))]
     body = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *body))

@@ -12,8 +12,9 @@ def test_columns_align_texts_to_the_left_and_numbers_to_the_right() -> None:
 
 
 def test_markdown_cells_may_hold_any_character() -> None:
-    table = markdown_table(("a", "b"), [("x|y", "1\n2")], numbers=True)
+    table = markdown_table(("a", "b"), [("x|y", "1\n2")])
     assert table == "| a | b |\n| --- | ---: |\n| x\\|y | 1 2 |"
+    assert markdown_table(("a", "b", "c"), [], left=2).endswith("| --- | --- | ---: |")
 
 
 def test_numbers_have_the_noun_and_the_unit_that_fit() -> None:

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.embedding_model import memory, speed
-from benchmarks.pages import markdown
 from lingraft.bundle.format import TABLE_FORMATS
-from lingraft.tables import megabytes, percent
+from lingraft.tables import markdown_table, megabytes, percent
 
 _FLOAT32, _INT8 = (speed.OURS[precision] for precision in ("fp32", "int8"))
 _BATCHES, _PEERS = (speed.MIXED, speed.SINGLE), (speed.ONNX, speed.TORCH)
@@ -58,7 +57,7 @@ def _adding(one: Mapping[str, Any]) -> list[str]:
         f"{same} after {one['queries']:,} queries in that language (SHA-256 `{after[:12]}`). The language is the first "
         f"one in other letters with equal rows, so that each query has one right passage: {percent(one['found'])} of "
         f"queries find it first in the index, and {percent(one['found_exactly'])} by all products.",
-        markdown(["", "new language", "index anew"], rows),
+        markdown_table(["", "new language", "index anew"], rows),
     ]
 
 
@@ -93,7 +92,7 @@ def _speed(one: Mapping[str, Any]) -> list[str]:
         f"({sizes}), and a model of each language, which embeds its share of a batch. *ONNX Runtime* runs the graph "
         "that PyTorch exports of its encoder; the package's own ONNX backend does not install beside transformers 5. "
         f"Vectors in float32 differ by {worst:.1g} at most; by {one['difference'][_INT8]:.1g} with the body in int8.",
-        markdown(head, rows),
+        markdown_table(head, rows),
     ]
 
 
@@ -112,7 +111,7 @@ def _memory(one: Mapping[str, Any]) -> list[str]:
         "Resident memory of a process of its own, once every weight has been read. Without a model, the endpoint "
         f"takes {megabytes(one['server'])} MB, and sentence-transformers {megabytes(one[memory.SEPARATE][0])} MB. One "
         "body for many models is what the [guide](../guides/import-a-model.md#export) makes of exported folders.",
-        markdown(["", "MB", f"{count} models / this"], rows),
+        markdown_table(["", "MB", f"{count} models / this"], rows),
     ]
 
 

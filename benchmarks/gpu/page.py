@@ -9,10 +9,11 @@ from typing import Any
 
 from benchmarks.gpu.parts import ENDED, FAILED, Given, Part
 from benchmarks.gpu.training import FAMILIES, PAPER_TOKENS, UNCOMPILED, hours
-from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_page
+from benchmarks.pages import RECORD_SUFFIX, read_record, write_page
 from benchmarks.speed.cells import Cell
 from benchmarks.speed.settings import Settings
 from lingraft.errors import LingraftError
+from lingraft.tables import markdown_table
 
 _TERA, _GIB = 1e12, 2**30
 _INTRODUCTION = """`python -m benchmarks.gpu --minutes 25 --out DIR --page docs/benchmarks/gpu.md --text FOLDER`, \
@@ -112,7 +113,7 @@ def _environment(parts: Found) -> str:
         rows.append([f"products in {name}", f"{rates[best] / _TERA:,.1f} TFLOP/s ({best})"])
     rows.append(["copies, read and written", f"{found['copied_bytes_s'] / _TERA:.2f} TB/s"])
     rows.append(["start of a kernel by the host", f"{1e6 * found['launch_s']:.1f} µs"])
-    return markdown(["", ""], rows, left=2)
+    return markdown_table(["", ""], rows, left=2)
 
 
 def _exactness(parts: Found) -> str:
@@ -132,7 +133,7 @@ def _exactness(parts: Found) -> str:
     ]
     return (
         f"{broken} of {len(found)} differences from the CPU exceed their bounds. They are relative to the largest "
-        "value on the CPU; 0 is equal bits.\n\n" + markdown(["", *FAMILIES, "bound"], rows)
+        "value on the CPU; 0 is equal bits.\n\n" + markdown_table(["", *FAMILIES, "bound"], rows)
     )
 
 
@@ -186,7 +187,7 @@ def _speed(parts: Found) -> str:
         "over 4; it has the fastest settings of those that were tried with its family. MFU is FLOPs by the paper's "
         "formulas over a large product measured between the rounds. The limit is products at the best rate of one and "
         "the optimizer's bytes at that of a copy ([decision 23](../decisions/0023-gpu-path.md)). Memory is the peak "
-        "that was allocated.\n\n" + "\n\n".join([markdown(head, rows, left=2), *plain])
+        "that was allocated.\n\n" + "\n\n".join([markdown_table(head, rows, left=2), *plain])
     )
 
 
@@ -218,7 +219,7 @@ def _kernels(training: str, by_shape: Found) -> str:
         [word for one in each if one for word in (f"`{_short(one['name'])}`", f"{one['ms']:.2f}", f"{one['calls']:g}")]
         for each in zip_longest(*(found["kernels"] for found in by_shape.values()))
     ]
-    return f"### {training.capitalize()}\n\n{' '.join(said)}\n\n{markdown(head, rows)}"
+    return f"### {training.capitalize()}\n\n{' '.join(said)}\n\n{markdown_table(head, rows)}"
 
 
 def _hours(speed: Found) -> str:
@@ -229,7 +230,7 @@ def _hours(speed: Found) -> str:
         "at the rates above. Initialisation changes how many of them are needed, not the rate: at small scale "
         "`fitted` rows were faster from the start than `overlap` rows "
         "([decision 7](../decisions/0007-initialisation.md)); how much of a long run it saves is not known.\n\n"
-        + markdown(["shape", "training", "hours"], rows, left=2)
+        + markdown_table(["shape", "training", "hours"], rows, left=2)
     )
 
 
@@ -245,11 +246,11 @@ def _serving(parts: Found) -> str:
     said = (
         f"{found['provider']}; {found['plan']}. Texts a second and, in parentheses, median milliseconds, by clients "
         "that wait for answers. Separate sessions have fp32 bodies.\n\n"
-        + markdown(["clients", "mixed languages", "one language", "separate sessions"], rows, left=0)
+        + markdown_table(["clients", "mixed languages", "one language", "separate sessions"], rows, left=0)
     )
     if "pipelines" in found:
         rates = found["pipelines"]["texts_per_s"]
-        table = markdown(["side", "texts/s"], [[name, f"{rate:,.0f}"] for name, rate in rates.items()])
+        table = markdown_table(["side", "texts/s"], [[name, f"{rate:,.0f}"] for name, rate in rates.items()])
         said += f"\n\nFrom text to labels, the Hugging Face pipeline at its best batch size:\n\n{table}"
     return said
 
@@ -276,7 +277,7 @@ def _parts(records: Sequence[dict[str, Any]]) -> str:
     ]
     if not rows:
         return "All parts have ended."
-    return "What has not ended:\n\n" + markdown(["stage", "part", "state", "s", "why"], rows, left=3)
+    return "What has not ended:\n\n" + markdown_table(["stage", "part", "state", "s", "why"], rows, left=3)
 
 
 def _why(record: dict[str, Any]) -> str:

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from benchmarks.gpu.training import shape_of
-from benchmarks.pages import markdown
 from benchmarks.speed.cells import MASK_RATE, Cell
 from lingraft.config.systems import TrainedPart
 from lingraft.model.encoder import Encoder
 from lingraft.model.flops import UpdateShape
+from lingraft.tables import markdown_table
 
 ADAMW_BYTES = 32
 """Bytes that AdamW moves for each trained parameter, all float32: gradient, weight and two moments are read, the last
@@ -64,7 +64,7 @@ def adaptation_table(rates: Rates = H200) -> str:
         [str(layers), *(f"{adaptation_tokens_per_s(layers, blocks, rates) / 1e6:.2f}" for blocks in _BLOCKS)]
         for layers in _LAYERS
     ]
-    return markdown(["layers", *(f"{blocks} blocks" for blocks in _BLOCKS)], rows, left=0)
+    return markdown_table(["layers", *(f"{blocks} blocks" for blocks in _BLOCKS)], rows, left=0)
 
 
 def _trained(cell: Cell) -> int:

@@ -38,7 +38,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.text import Folder
 from lingraft.console import say
 from lingraft.data.text import load_text
-from lingraft.errors import LingraftError
+from lingraft.errors import LingraftError, RecipeError
 from lingraft.jobs.data import LanguageDirs, language_jobs
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
@@ -68,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
     sizes = _sizes(comparison, given.lines)
     earlier = table.read(json, sizes)
+    items = given.items or any("items" in record for record in earlier["records"])  # those of this run lose none
     run = {
         "command": command_line("benchmarks.initialisation", sys.argv[1:] if arguments is None else arguments, _HIDDEN),
         "device": described()["device"],
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     def write_results() -> None:
         new = {
-            "records": [*table.records(comparison, out, items=given.items)],
+            "records": [*table.records(comparison, out, items)],
             "primaries": [*facts.primaries(comparison, out)],
             "settings": facts.settings(comparison),
             **facts_at_end,
@@ -188,7 +189,7 @@ def _recipe(given: argparse.Namespace, out: Path) -> Recipe:
     """The recipe with what the command line changes."""
     raw = Recipe.load(given.recipe).model_dump(mode="json")
     for line in given.set:
-        raw = _changed(raw, tomllib.loads(line))
+        raw = _changed(raw, _as_toml(line))
     if given.languages:
         raw["targets"] = given.languages
     for finetuning in (task["finetuning"] for task in raw["tasks"]):
@@ -202,6 +203,15 @@ def _recipe(given: argparse.Namespace, out: Path) -> Recipe:
         data = given.data.resolve()
         recipe = on_data(recipe, data, out) if isinstance(recipe.text, Folder) else recipe.with_folder(data)
     return _with_lines(recipe, given.lines, out) if given.lines else recipe
+
+
+def _as_toml(line: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(line)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(
+            f"--set {line!r} is no TOML: {error}. Quote text, as in 'encoder.family = \"roberta\"'."
+        ) from None
 
 
 def _changed(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ _Values = dict[str, dict[tuple[str, int], float]]
 
 
 class AtEqualCost(NamedTuple):
-    """Means over languages and seeds; None where a system has no score there, or no seed is complete."""
+    """Means over the same languages and seeds for all systems; None where one of these is not known of a system."""
 
     score_at_flops: Interval | None
     """Score after the FLOPs that the cheapest system of a language and seed takes for its whole adaptation."""
@@ -36,14 +36,20 @@ def at_equal_cost(records: Sequence[Record], task: str) -> dict[str, AtEqualCost
     """
     systems = list(dict.fromkeys(record["system"] for record in records))
     flops, seconds, common = (dict[str, dict[tuple[str, int], float]]() for _ in range(3))
-    for place, by_flops, by_seconds in _complete(records, task, systems):
+    complete = [*_complete(records, task, systems)]
+    for place, by_flops, by_seconds in complete:
         _note(flops, place, _scores_at_least_cost(by_flops))
         _note(seconds, place, _scores_at_least_cost(by_seconds))
         _note(common, place, _times_less_to_common(by_flops))
     base = flops.get(System.BL_BASE, {})
+
+    def mean_of(system: str, values: _Values) -> Interval | None:
+        known = values.get(system, {})
+        return mean_over(known) if len(known) == len(complete) else None
+
     return {
         system: AtEqualCost(
-            *(mean_over(values.get(system, {})) for values in (flops, seconds, common)),
+            *(mean_of(system, values) for values in (flops, seconds, common)),
             ahead=[score > base[place] for place, score in flops.get(system, {}).items() if place in base],
         )
         for system in systems

@@ -53,7 +53,7 @@ def _score(arm: Arm, language: str, task: Task, out: Path, train: Path) -> float
         update={
             "train": TaskFile(kind="file", path=str(train)),
             "dev": TaskFile(kind="file", path=str(train)),  # nothing is chosen by it
-            "test": TaskFile(kind="file", path=str(train).replace("-train-", "-test-")),
+            "test": TaskFile(kind="file", path=str(train.with_name(train.name.replace("-train-", "-test-")))),
             "languages": (),
             "labels": tuple(task.labels or kind_of(task).labels(english)),
         }

@@ -23,6 +23,9 @@ TASK_NAMES |= {ALIGNMENT: "translations found", MASKED: "masked tokens"}
 
 Record = dict[str, Any]
 
+_ENDS = 2
+"""Points of what is judged before and after adaptation only, which is no curve."""
+
 
 class Costs:
     """Compute and seconds that each record's adaptation spent until some score, the alignment's included.
@@ -36,9 +39,7 @@ class Costs:
     def __init__(self, records: Sequence[Record], task: str, start: Start | None = None) -> None:
         self._task, self._start = task, start
         self._references = {
-            (record["start"], record["seed"]): record
-            for record in records
-            if record["system"] == System.BL_BASE and task in record["scores"]
+            (record["start"], record["seed"]): record for record in records if record["system"] == System.BL_BASE
         }
 
     def alignment_flops(self, record: Record) -> float:
@@ -54,20 +55,25 @@ class Costs:
 
     def curve(self, record: Record, seconds: bool = False) -> LearningCurve | None:
         """Return scores over FLOPs, or seconds; None of what is judged before and after the adaptation only."""
-        scores = record["scores"].get(self._task, ())
-        if len(scores) != len(record["steps"]):
+        if not has_curve(record, self._task):
             return None
         own = record["alignment_s"] if seconds else self.alignment_flops(record)
         spent = (cost + own for cost in record["elapsed_s" if seconds else "flops"])
-        last_by_cost = dict(zip(spent, scores, strict=True))  # the clock may not tell two checkpoints apart
+        # The clock may not tell two checkpoints apart.
+        last_by_cost = dict(zip(spent, record["scores"][self._task], strict=True))
         return LearningCurve.of("", last_by_cost.items())
 
     def reached(self, record: Record) -> float | None:
         """FLOPs to the near-maximal score, infinite if it was not reached; None where it is not known."""
         reference, curve = self._reference(record), self.curve(record)
-        if reference is None or curve is None:
+        if reference is None or curve is None or self._task not in reference["scores"]:
             return None
         return curve.reach(near_maximal(reference["scores"][self._task][-1])).estimate
+
+    def reached_by_updates(self, record: Record) -> float | None:
+        """FLOPs to the near-maximal score as `reached`; 0 where it is there before any update."""
+        spent = self.reached(record)
+        return 0.0 if spent == self.alignment_flops(record) else spent
 
     def times_less(self, record: Record) -> float | None:
         """How many times less that is than what standard adaptation spent until there.
@@ -75,7 +81,7 @@ class Costs:
         0 where it was not reached; None where it is not known, or one of them spent nothing. Where each start is
         compared with itself, an alignment alone counts as nothing: it was paid by seconds of a clock.
         """
-        spent, theirs = self._both(self.reached if self._start else self._reached_by_updates, record)
+        spent, theirs = self._both(self.reached if self._start else self.reached_by_updates, record)
         return theirs / spent if spent and theirs else None
 
     def times_less_than_whole(self, record: Record) -> float | None:
@@ -85,11 +91,6 @@ class Costs:
 
     def _reference(self, record: Record) -> Record | None:
         return self._references.get((self._start or record["start"], record["seed"]))
-
-    def _reached_by_updates(self, record: Record) -> float | None:
-        """FLOPs to the near-maximal score as `reached`; 0 where it is there before any update."""
-        spent = self.reached(record)
-        return 0.0 if spent == self.alignment_flops(record) else spent
 
     def _both(self, spent: Callable[[Record], float | None], record: Record) -> tuple[float | None, float | None]:
         """FLOPs of a record and of its reference."""
@@ -128,7 +129,11 @@ def by_depth(records: Sequence[Record]) -> list[Record]:
     ]
 
 
+def has_curve(record: Record, task: str) -> bool:
+    """Return whether a task was judged at checkpoints between the ends of the adaptation, too."""
+    return _ENDS < len(record["scores"].get(task, ())) == len(record["steps"])
+
+
 def tasks_with_curves(records: Sequence[Record]) -> list[str]:
     """Return the tasks that were judged at every checkpoint, not before and after adaptation only."""
-    found = (task for one in records for task, scores in one["scores"].items() if len(scores) == len(one["steps"]))
-    return [*dict.fromkeys(found)]
+    return [*dict.fromkeys(task for one in records for task in one["scores"] if has_curve(one, task))]

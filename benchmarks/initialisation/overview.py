@@ -17,10 +17,9 @@ from benchmarks.initialisation.costs import (
     without_depths,
 )
 from benchmarks.initialisation.intervals import FinalScores, Interval, final_scores, mean_over, shares_of_base
-from benchmarks.pages import markdown
 from lingraft.config.systems import System
 from lingraft.reports.paper.efficiency import informative
-from lingraft.tables import capital, counted
+from lingraft.tables import capital, counted, markdown_table
 
 UNKNOWN = "–"
 _TRIVIAL, _INITIAL = "*trivial answer*", "*BL_BASE, as initialised*"
@@ -171,7 +170,7 @@ class Section(NamedTuple):
         tasks = [column.task for column in self.columns]
         rows = self.rows(tasks, in_order(record["system"] for record in self.records), "; ")
         head = ["system", *(f"{column.name} ({column.counts})" for column in self.columns)]
-        table = markdown(head, rows, left=len(head))
+        table = markdown_table(head, rows, left=len(head))
         if self.is_by_depth:  # what does not count is told of all systems
             return table
         parts = [table]
@@ -310,17 +309,22 @@ def _times(its: Sequence[Record], costs: Mapping[str, Costs]) -> dict[str, str]:
     found = {}
     for system in dict.fromkeys(record["system"] for record in its):
         ones = [one for one in its if one["system"] == system]
-        spent = [costs[one["language"]].reached(one) for one in ones]
+        spent = [costs[one["language"]].reached_by_updates(one) for one in ones]
         if None not in spent:
             ratios = {(one["language"], one["seed"]): costs[one["language"]].times_less(one) or nan for one in ones}
-            found[system] = _speed_up(ratios, spent.count(inf))
+            found[system] = _speed_up(ratios, spent.count(inf), spent.count(0))
     return found
 
 
-def _speed_up(ratios: Mapping[tuple[str, int], float], missed: int) -> str:
-    """Tell the mean of ratios that are numbers, how many these are, and in how many cases the target is missed.
+def _speed_up(ratios: Mapping[tuple[str, int], float], missed: int, initially: int) -> str:
+    """Tell the mean of ratios that are numbers, how many these are, and in how many cases there is none, and why.
 
     A single one of several says little, and is not told.
+
+    Args:
+        ratios: of the cases in which the system and BL_BASE need updates to the target; else no numbers.
+        missed: cases in which the system never reaches it.
+        initially: cases in which the system needs no update.
     """
     count, of_all = sum(map(isfinite, ratios.values())), f" of {len(ratios)}"
     words = []
@@ -329,7 +333,9 @@ def _speed_up(ratios: Mapping[tuple[str, int], float], missed: int) -> str:
         words += [f"speed-up {spread}" + (f" in {count}{of_all}" if count < len(ratios) else "")]
     if missed:
         words += [f"target never reached in {missed}{'' if words else of_all}"]
-    return ", ".join(words) or "target needs no update" + (f" in {len(ratios) - count}{of_all}" if count else "")
+    if behind := len(ratios) - count - missed - initially:
+        words += [f"BL_BASE alone needs no update in {behind}{'' if words else of_all}"]
+    return ", ".join(words) or "target needs no update" + (f" in {initially}{of_all}" if count else "")
 
 
 def _percent(interval: Interval, form: str, of: str = "") -> str:

@@ -28,11 +28,12 @@ from benchmarks.initialisation.overview import (
     tasks_that_count,
 )
 from benchmarks.initialisation.picture import by_start, drawing
-from benchmarks.pages import markdown, write_picture
+from benchmarks.pages import write_picture
 from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import ALIGNMENT, MASKED
 from lingraft.config.systems import System
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
+from lingraft.tables import markdown_table
 
 _TERA = 1e12
 _NOT_REACHED = "not reached"
@@ -73,7 +74,7 @@ def page(found: dict[str, Any], shown: Sequence[Section], picture: str) -> str:
     if reference and len(_starts(records)) > 1 and (summary := [*_summary(systems, reference)]):
         head = ["language", "task", "rows start as", "least compute", "system", "times less than `BL_BASE`"]
         head += ["than its whole run"]
-        parts += ["## Least compute to 95%", _SUMMARY, markdown(head, summary, left=3)]
+        parts += ["## Least compute to 95%", _SUMMARY, markdown_table(head, summary, left=3)]
     if shown:
         parts += ["## Means over languages", _MEANS]
         parts += [_DEPTHS] if any(section.is_by_depth for section in shown) else []
@@ -84,11 +85,11 @@ def page(found: dict[str, Any], shown: Sequence[Section], picture: str) -> str:
     if costs := [*_costs(systems, shown, languages, reference)]:
         head = ["task", "rows start as", "system", *languages]
         head += ["% at equal compute", "% at equal seconds", "times less to a score of all"]
-        parts += ["## Compute to the target, and scores at equal cost", _COSTS, markdown(head, costs, left=3)]
+        parts += ["## Compute to the target, and scores at equal cost", _COSTS, markdown_table(head, costs, left=3)]
     quality = [*_quality(records)]
     if quality:
         head = ["language", "from", "start", "agreement of halves", "rows from neighbours", "from translations", "s"]
-        parts += ["## Alignments", markdown(head, quality, left=3)]
+        parts += ["## Alignments", markdown_table(head, quality, left=3)]
     return "\n\n".join([*parts, *_facts(found), *_commands(found)]) + "\n"
 
 
@@ -105,7 +106,7 @@ def _facts(found: dict[str, Any]) -> Iterator[str]:
             "loss by update",
         ]
         yield "## Primaries in the source language"
-        yield markdown(head, [_primary(one, tasks) for one in primaries])
+        yield markdown_table(head, [_primary(one, tasks) for one in primaries])
     if ceilings := found.get("ceilings"):
         scores = {(one["start"], one["seed"], one["task"], one["language"]): one["score"] for one in ceilings}
         languages = list(dict.fromkeys(one["language"] for one in ceilings))
@@ -115,15 +116,17 @@ def _facts(found: dict[str, Any]) -> Iterator[str]:
             for start, seed, task in dict.fromkeys(key[:3] for key in scores)
         ]
         yield "## BL_BASE's primary with its embeddings, finetuned on labels in the language, %"
-        yield markdown(["rows start as", "seed", "task", *languages], rows, left=3)
+        yield markdown_table(["rows start as", "seed", "task", *languages], rows, left=3)
     if cut := found.get("cut"):
         languages = list(dict.fromkeys(language for shares in cut.values() for language in shares))
         shares = [[task, *(_share(cut[task].get(language)) for language in languages)] for task in cut]
         yield "## Test examples that are longer than a block, %"
-        yield markdown(["task", *languages], shares)
+        yield markdown_table(["task", *languages], shares)
     if settings := found.get("settings"):
         yield "## Settings"
-        yield markdown(["of", "settings"], [[name, _in_words(values)] for name, values in settings.items()], left=2)
+        yield markdown_table(
+            ["of", "settings"], [[name, _in_words(values)] for name, values in settings.items()], left=2
+        )
 
 
 def curves_caption(counted: bool) -> str:
@@ -225,10 +228,10 @@ _COSTS = (
     f"Below a language is the compute to the target, {NEAR_MAXIMAL:.0%} of BL_BASE's final score, in TFLOP as a mean "
     "over seeds, and how many times less that is than BL_BASE's; –: the task does not count. The other columns are "
     "means over these languages and seeds, with 95% intervals by bootstrap over both; alignments are included. Equal "
-    "compute is what the cheapest system takes for its whole adaptation, equal seconds what the quickest takes; –: an "
-    "alignment alone takes more. The last column is about the lowest final score of all systems in a language with a "
-    "seed, so that all reach it: how many times less compute than BL_BASE from the same rows they take to it, in the "
-    "cases in which both need updates."
+    "compute is what the cheapest system takes for its whole adaptation, equal seconds what the quickest takes; –: "
+    "somewhere an alignment alone takes more. The last column is about the lowest final score of all systems in a "
+    "language with a seed, so that all reach it: how many times less compute than BL_BASE from the same rows they take "
+    "to it, in the cases in which both need updates."
 )
 
 
@@ -265,7 +268,7 @@ def _scores_and_costs(records: Sequence[Record], reference: Start | None) -> str
             for system, ones in _by_system([record for record in its if record["start"] == start]).items():
                 row = [language, NAMES[start] + _failures(ones), system, *(_scores(ones, task) for task in tasks)]
                 rows.append([*row, *_whole_cost(ones, costs)])
-    return markdown(head, rows, left=3)
+    return markdown_table(head, rows, left=3)
 
 
 def _counts(records: Sequence[Record], task: str) -> bool:

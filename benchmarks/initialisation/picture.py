@@ -12,6 +12,7 @@ from benchmarks.initialisation.costs import (
     Costs,
     Record,
     by_depth,
+    has_curve,
     reference_start,
     without_depths,
 )
@@ -34,8 +35,6 @@ _TERA = 1e12
 _PANEL_IN, _HEAD_IN = 2.2, 0.5
 _LETTERS = 84
 """Letters that titles have room for, side by side."""
-_ENDS = 2
-"""Points of what is judged before and after adaptation only, which is no curve."""
 
 
 class _Curve(NamedTuple):
@@ -103,7 +102,7 @@ def _paint(axes: "Axes", records: Sequence[Record], task: str) -> None:
     systems = in_order(record["system"] for record in records)
     styles = _STYLES | _depth_styles(systems)
     for system in systems:
-        its = [one for one in records if one["system"] == system and len(one["scores"].get(task, ())) > _ENDS]
+        its = [one for one in records if one["system"] == system and has_curve(one, task)]
         if not its:
             continue
         curve, style = _curve(records, its, task), styles[system]

@@ -1,8 +1,8 @@
 """Numbers in what a person wrote about the results: it has places for them, which are filled from the records.
 
 `{share[modern MINIJOINT pos]}` is such a place: a kind of number, then the encoder, the system and the task. It is a
-range over all starts; `{share[modern text MINIJOINT pos]}` is of one start, `{score[modern MINIJOINT pos ru]}` of one
-language, `{score[modern text MINIJOINT pos ru 1]}` of one with a seed, and
+range over all starts; `{share[modern text MINIJOINT pos]}` is of one start,
+`{score[modern text MINIJOINT pos ru 1]}` of one language with a seed, and
 `{share[modern by depth MINIJOINT pos]}` of the comparison of depths.
 """
 
@@ -76,10 +76,6 @@ def _numbers(section: Section) -> Iterator[tuple[str, str, list[float]]]:
     for column in section.columns:
         for kind, system, values in [*_scores(column), *_costs(column)]:
             yield kind, f"{system} {column.task}", values
-        for language in column.scores.languages:
-            for system in column.shares:
-                ends = [one["scores"][column.task][-1] for one in column.of(system) if one["language"] == language]
-                yield "score", f"{system} {column.task} {language}", [mean(ends)]
     yield from _single(section)
 
 

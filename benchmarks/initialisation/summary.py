@@ -26,13 +26,13 @@ from benchmarks.initialisation.page import curves_caption
 from benchmarks.initialisation.page import write as write_page
 from benchmarks.initialisation.picture import NOT_COUNTED, drawing
 from benchmarks.initialisation.reading import filled
-from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_picture
+from benchmarks.pages import RECORD_SUFFIX, read_record, write_picture
 from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import ALIGNMENT
 from lingraft.config.systems import System
 from lingraft.errors import LingraftError
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
-from lingraft.tables import capital
+from lingraft.tables import capital, markdown_table
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -149,8 +149,8 @@ def _legend(found: Iterable[Mapping[str, Any]]) -> str:
         "- its share of `BL_BASE`'s from the same start;\n"
         f"- the speed-up: how many times less compute than `BL_BASE` it takes to the target ({NEAR_MAXIMAL:.0%} of "
         "`BL_BASE`'s final score), as a mean of the cases (a language with a seed) in which both need updates, if "
-        "these are two or more; and how many cases never get there. In all others the system, `BL_BASE` or both start "
-        "at the target;\n"
+        "these are two or more; in how many cases it never gets there; and in how many `BL_BASE` alone starts there. "
+        "In all others the system does, or its one speed-up is not told;\n"
         "- beside a name, the compute of its whole adaptation, as a share of `BL_BASE`'s, which takes as many updates "
         f"(in the languages of the first task).{charged}\n\n"
         "Intervals are by bootstrap over pretraining seeds and test items (speed-ups: over languages and seeds); with "
@@ -179,7 +179,7 @@ def _table(shown: Sequence[Section], tasks: Sequence[str]) -> str:
             [f"**{section.title}**", *(counts.get(task, NOT_COUNTED) for task in tasks)],
             *section.rows(tasks, in_order(System), "<br>"),
         ]
-    return markdown(["system", *(TASK_NAMES.get(task, task) for task in tasks)], rows, left=1 + len(tasks))
+    return markdown_table(["system", *(TASK_NAMES.get(task, task) for task in tasks)], rows, left=1 + len(tasks))
 
 
 if __name__ == "__main__":

@@ -89,9 +89,12 @@ def read(path: Path, sizes: dict[str, Any]) -> dict[str, Any]:
     if not path.exists():
         return {"runs": [], "sizes": sizes, "records": []}
     found: dict[str, Any] = read_record(path)
-    other = {name: (found["sizes"].get(name), sizes.get(name)) for name in {**found["sizes"], **sizes}}
-    other = {name: pair for name, pair in other.items() if pair[0] != pair[1] and name != "adaptation"}
-    if other:
+    there, now = found["sizes"], sizes
+    other = {name: (there.get(name), now.get(name)) for name in ({**there, **now}).keys() - {"adaptation"}}
+    # A start that only one has is a part of the table of its own.
+    starts = there["adaptation"].keys() & now["adaptation"].keys()
+    other |= {f"adaptation from {start}": (there["adaptation"][start], now["adaptation"][start]) for start in starts}
+    if other := {name: pair for name, pair in other.items() if pair[0] != pair[1]}:
         raise LingraftError(f"{path} has results of other sizes: {other} (there, now). Give another file as --json.")
     return found
 

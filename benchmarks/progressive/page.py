@@ -7,9 +7,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from benchmarks.pages import markdown
 from benchmarks.progressive.arms import DEV_LOSS, FIXED
 from lingraft.reports.plotting import COLOURS
+from lingraft.tables import markdown_table
 
 _TERA = 1e12
 _FIXED_LINES, _PROGRESSIVE_LINES = ("blue", "green", "sky", "purple", "grey"), {FIXED: "orange", DEV_LOSS: "red"}
@@ -107,7 +107,7 @@ def _table(by_arm: dict[str, list[dict[str, Any]]]) -> str:
                 f"**{scored}**" if arm == best else scored,
             ]
         )
-    return markdown(head, rows, left=2)
+    return markdown_table(head, rows, left=2)
 
 
 def _updates(records: Sequence[dict[str, Any]]) -> str:
@@ -119,7 +119,7 @@ def _updates(records: Sequence[dict[str, Any]]) -> str:
 def _gains(found: dict[str, Any]) -> str:
     rows = [*_gain_rows(found)]
     fixed = _fixed(of(found, languages(found)[0]))
-    return markdown(["language", "arm", *fixed], rows, left=2)
+    return markdown_table(["language", "arm", *fixed], rows, left=2)
 
 
 def _gain_rows(found: dict[str, Any]) -> Iterator[list[str]]:

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.pages import markdown, write_page
+from benchmarks.pages import write_page
 from benchmarks.serving import aims, pipelines, streams
 from benchmarks.serving.aims import Aim
 from benchmarks.serving.made import PRECISIONS
 from benchmarks.serving.sections import GIB, SECTIONS, Told, load
 from lingraft.bundle.format import TABLE_FORMATS
 from lingraft.reports.plotting import COLOURS, Drawing, write_message
+from lingraft.tables import markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +53,8 @@ def _verdict(made: Sequence[Aim]) -> str:
 
 def _aims(made: Sequence[Aim]) -> str:
     said = {True: "met", False: "**missed**", None: "not measured"}
-    return markdown(["", "aim", "reached", ""], [[aim.what, aim.aim, aim.reached, said[aim.met]] for aim in made], 1)
+    rows = [[aim.what, aim.aim, aim.reached, said[aim.met]] for aim in made]
+    return markdown_table(["", "aim", "reached", ""], rows)
 
 
 def plot(told: Told) -> Drawing:

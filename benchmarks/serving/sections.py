@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from benchmarks.pages import markdown
 from benchmarks.serving import body, latency, overhead, pipelines, streams
 from lingraft.bundle.format import PRECISIONS, TABLE_FORMATS
+from lingraft.tables import markdown_table
 
 GIB, _MB = 2**30, 1e6
 
@@ -43,7 +43,7 @@ def _memory(told: Told) -> str:
         f"Separate sessions are plain ONNX Runtime, each on a model with weights and table of its own in one file, "
         f"which is read whole when it is opened; {fit}. *weights* are these files alone, {_gib(one['weights'])} GiB, "
         "without what a session takes besides: less cannot be, whatever the runtime.\n\n"
-        + markdown(["", "tables GiB", "GiB", "separate / ours", "weights / ours"], rows, 1)
+        + markdown_table(["", "tables GiB", "GiB", "separate / ours", "weights / ours"], rows)
     )
 
 
@@ -58,7 +58,7 @@ def _latency(told: Told) -> str:
     return (
         f"Batch 1, from token ids to logits, medians of {one['rounds']} rounds in which all sides take turns; each "
         "round is in another language. The fixed model is one language's, with its table inside, under plain ONNX "
-        "Runtime.\n\n" + markdown(head, rows, 0)
+        "Runtime.\n\n" + markdown_table(head, rows, left=0)
     )
 
 
@@ -79,7 +79,7 @@ def _streams(told: Told) -> str:
         f"an answer; medians of {one['rounds']} rounds. Separate sessions ("
         f"{one['sessions']} of them) stand behind the same queue, and batch texts of their own language only. Aims "
         f"compare the best load of each side with 95% of answers within {told.bound_ms:g} ms.\n\n"
-        + markdown(["clients", "mixed languages", "one language", "separate sessions"], rows, 0)
+        + markdown_table(["clients", "mixed languages", "one language", "separate sessions"], rows, left=0)
     )
 
 
@@ -94,7 +94,7 @@ def _pipelines(told: Told) -> str:
         f"of these batch sizes, each tried once on the first {pipelines.TUNED_ON} texts, in texts a second: "
         f"{tuned}. Ours is the endpoint with its tokenizing, queue and answers, without its transports, in fp32 and "
         "with an int8 body. The aim names no batch size: it was held to the best one first, and the row of one text at "
-        "a time was added once that result was known.\n\n" + markdown(["", "texts/s", "/ pipeline"], rows, 1)
+        "a time was added once that result was known.\n\n" + markdown_table(["", "texts/s", "/ pipeline"], rows)
     )
 
 
@@ -110,10 +110,10 @@ def _adding(told: Told) -> str:
     return (
         "A running server follows a folder. *publishing* is what `lingraft publish` takes for all tasks, "
         "*answering* from then until all tasks answer in the new language, rightly.\n\n"
-        + markdown(head, times, 1)
+        + markdown_table(head, times)
         + "\n\nMemory of a language added to all tasks, once every row has been read; "
         "the slope over six languages, one after the other:\n\n"
-        + markdown(["tables", "table MB", "added MB", "added / table"], rows, 1)
+        + markdown_table(["tables", "table MB", "added MB", "added / table"], rows)
     )
 
 
@@ -129,7 +129,7 @@ def _overhead(told: Told) -> str:
     return (
         f"One text a request on one connection, medians of {one['rounds']} rounds in turns, the client's own work "
         "included. The bare session is plain ONNX Runtime on the same ids. *small* is a body of 2 x 64.\n\n"
-        + markdown(head, rows, 1)
+        + markdown_table(head, rows)
     )
 
 
@@ -144,7 +144,7 @@ def _losses(told: Told) -> str:
     return (
         f"A trained primary of {shape['layers']} x {shape['width']}, and embeddings adapted to it: masked tokens "
         "found under ONNX Runtime, in %, and points lost against PyTorch in float32, on held-out blocks "
-        f"({_counted(one['blocks'])}).\n\n" + markdown(["tables", "body", *languages], rows, 2)
+        f"({_counted(one['blocks'])}).\n\n" + markdown_table(["tables", "body", *languages], rows, left=2)
     )
 
 
@@ -168,7 +168,7 @@ def load(found: Mapping[str, Any]) -> str:
     rows = [[name, *(f"{value:.1f}" for value in one["load_average"])] for name, one in found.items()]
     return (
         "Processes that wanted to run, over the last minute, before and after each part; what is above our own took "
-        "part of the cores.\n\n" + markdown(["part", "before", "after"], rows, 1)
+        "part of the cores.\n\n" + markdown_table(["part", "before", "after"], rows)
     )
 
 

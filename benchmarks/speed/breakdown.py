@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.pages import markdown
 from benchmarks.speed.cells import FAMILIES, Cell, cells
 from benchmarks.speed.machine import commit, described
 from benchmarks.speed.orders import Orders
@@ -28,6 +27,7 @@ from benchmarks.speed.own import serve
 from benchmarks.speed.serve import made_up_blocks
 from benchmarks.speed.store import stored
 from lingraft.model.kernels import attention, cross_entropy
+from lingraft.tables import markdown_table
 from lingraft.training.optimizer import Optimizer
 
 PRODUCTS = "products of matrices"
@@ -136,7 +136,7 @@ def broken_down(cell: Cell, steps: int) -> str:
     return (
         f"{cell.name}: {plain_s * 1e3:,.0f} ms a step, {timed_s * 1e3:,.0f} ms while timed in place; "
         f"{cell.flops / plain_s / 1e9:,.0f} GFLOP/s by the paper's formulas, products outside of parts at "
-        f"{clock.product_flops / products_s / 1e9:,.0f}\n\n{markdown(['part', 'ms a step', 'share'], rows, left=1)}\n"
+        f"{clock.product_flops / products_s / 1e9:,.0f}\n\n{markdown_table(['part', 'ms a step', 'share'], rows)}\n"
     )
 
 

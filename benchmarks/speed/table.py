@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchmarks.pages import markdown
 from benchmarks.speed.aims import ratio_aim, share_aim
 from benchmarks.speed.cells import Cell
 from benchmarks.speed.settings import Settings
+from lingraft.tables import markdown_table
 
 _GIB = 2**30
 
@@ -81,7 +81,7 @@ def _speed(cells: Iterable[Cell], found: dict[str, Any]) -> str:
         ratios = f"**{record['ratio']:.2f}**", _aim(record["ratio"], ratio_aim(cell), ".2f"), f"{cell.flop_ratio:.2f}"
         others = (found[part].get(cell.name) for part in more)
         rows.append([*_names(cell), *rates, *ratios, *(f"{other['ratio']:.2f}" if other else "-" for other in others)])
-    return markdown(head, rows, left=3)
+    return markdown_table(head, rows, left=3)
 
 
 def _shares(cells: Iterable[Cell], found: dict[str, Any], kind: str) -> str:
@@ -99,7 +99,7 @@ def _shares(cells: Iterable[Cell], found: dict[str, Any], kind: str) -> str:
                 _aim(share, share_aim(cell, kind), ".0%"),
             ]
         )
-    return markdown(head, rows, left=3)
+    return markdown_table(head, rows, left=3)
 
 
 def _memory(cells: Iterable[Cell], found: dict[str, Any]) -> str:
@@ -113,7 +113,7 @@ def _memory(cells: Iterable[Cell], found: dict[str, Any]) -> str:
         peaks = [f"{record[side]['peak_bytes'] / _GIB:.2f}" for side in sides]
         firsts = [f"{record[side]['first_step_s']:.2f}" for side in sides]
         rows.append([*_names(cell), *peaks, *firsts, f"{own['waiting_s'] / own['step_s']:.2%}"])
-    return markdown(head, rows, left=3)
+    return markdown_table(head, rows, left=3)
 
 
 def _tuning(found: dict[str, Any]) -> str:
@@ -124,7 +124,7 @@ def _tuning(found: dict[str, Any]) -> str:
             if trial["settings"] == record["chosen"]:
                 times = [f"{trial[key]:.3f}" for key in ("step_s", "warmup_s")]
                 rows.append([name, str(Settings(**trial["settings"])), *times, str(len(record["trials"]))])
-    return markdown(head, rows, left=2)
+    return markdown_table(head, rows, left=2)
 
 
 def _aim(reached: float, aim: float | None, form: str) -> str:

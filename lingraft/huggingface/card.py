@@ -240,10 +240,10 @@ def _data(model: CardSubject, texts: Sequence[TrainingText]) -> str:
         for name, manifest in model.trained_here.items()
         for what, mark in manifest.data_hashes.items()
     ]
-    parts = [markdown_table(("trained", "language", "examples", "on", "SHA-256"), trained)] if trained else []
+    parts = [markdown_table(("trained", "language", "examples", "on", "SHA-256"), trained, left=5)] if trained else []
     if texts:
         rows = [(t.language, t.origin, t.documents, t.characters, f"`{t.fingerprint}`") for t in texts]
-        parts.append(markdown_table(("text", "source", "training documents", "characters", "SHA-256"), rows))
+        parts.append(markdown_table(("text", "source", "training documents", "characters", "SHA-256"), rows, left=5))
     else:
         parts.append(f"Documents of the text: {NOT_STATED}.")
     return "\n\n".join(parts)
@@ -320,7 +320,7 @@ def _limits(model: CardSubject, judged: SourceResult | LanguageResult | None) ->
 
 def _provenance(model: CardSubject) -> str:
     rows = [(name, part.manifest.library_version, f"`{part.fingerprint}`") for name, part in model.parts.items()]
-    table = markdown_table(("artifact", "made by lingraft", "fingerprint"), rows)
+    table = markdown_table(("artifact", "made by lingraft", "fingerprint"), rows, left=3)
     if not model.origin:
         return table
     commit, revision = model.origin["sha"], model.origin["revision"]

@@ -161,7 +161,7 @@ def run_description(made: Artifact, scores: Mapping[str, str]) -> str:
 
 def _facts_section(made: Artifact) -> str:
     facts = {name: value for name, value in mlflow_tags(made).items() if not name.startswith(_NOT_ON_CARD)}
-    return markdown_table(("what", "is"), [(name, f"`{value}`") for name, value in facts.items()])
+    return markdown_table(("what", "is"), [(name, f"`{value}`") for name, value in facts.items()], left=2)
 
 
 def _scores_section(made: Artifact, scores: Mapping[str, str]) -> list[str]:
@@ -174,7 +174,7 @@ def _scores_section(made: Artifact, scores: Mapping[str, str]) -> list[str]:
 def _origin_sections(made: Artifact) -> list[str]:
     manifest = made.manifest
     hashes = [(name, f"`{fingerprint}`") for name, fingerprint in manifest.data_hashes.items()]
-    parts = ["## Made from", markdown_table(("input", "fingerprint"), hashes)] if hashes else []
+    parts = ["## Made from", markdown_table(("input", "fingerprint"), hashes, left=2)] if hashes else []
     return parts + (["## Cost", cost_table({manifest.kind: manifest.cost})] if manifest.cost.steps else [])
 
 

@@ -68,6 +68,8 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
             assert sum(items["found"]) / sum(items["out_of"]) == pytest.approx(record["scores"][task][-1], abs=1e-4)
         assert {*record["trivial"]} == {*points}
         assert record.get("quality", {}).get("resource") == ("parallel text" if start == "pairs" else None)
+    main([*given, "--starts", "pairs", "--systems", "BL_BASE", PROGRESSIVE])
+    assert {(one["start"], one["system"]): one for one in found_in(out)} == records, "a run without --items drops none"
     written = lzma.decompress((out / RECORDS).read_bytes()).decode()
     assert str(tmp_path) not in written
     assert (out / "initialisation.md").read_text(encoding="utf-8") == page_of(json.loads(written), "initialisation.png")
@@ -90,7 +92,7 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
 
 
 def test_labels_of_a_language_give_a_ceiling_and_examples_that_are_cut_are_counted(tmp_path: Path) -> None:
-    text, data, out = write(tmp_path / "text", ("en", "de"), count=60), tmp_path / "data", tmp_path / "out"
+    text, data, out = write(tmp_path / "text", ("en", "de"), count=60), tmp_path / "a-train-b", tmp_path / "out"
     for language in ("en", "de"):
         pages = [json.loads(line) for line in (text / f"{language}.jsonl").read_text().splitlines()]
         write_text(data / f"corpus/{language}.txt", "\n\n".join(page["text"] for page in pages))
@@ -143,6 +145,17 @@ def test_results_of_other_sizes_do_not_enter_a_table(tmp_path: Path) -> None:
     assert table.read(tmp_path / RECORDS, found["sizes"]) == found
     with pytest.raises(LingraftError, match=r"other sizes: .'width': .128, 64"):
         table.read(tmp_path / RECORDS, found["sizes"] | {"width": 64})
+    further = found["sizes"] | {"adaptation": {"fitted": [100, 0.001]}}
+    assert table.read(tmp_path / RECORDS, further) == found, "a further start has updates of its own"
+    with pytest.raises(LingraftError, match=r"other sizes: .'adaptation from text': .\[\d+, 0.\d+\], \[100, 0.5\]"):
+        table.read(tmp_path / RECORDS, found["sizes"] | {"adaptation": {"text": [100, 0.5]}})
+
+
+def test_settings_that_are_no_toml_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        RecipeError, match=r"--set 'encoder.family = roberta' is no TOML: Invalid value .*\. Quote text"
+    ):
+        main(["--out", str(tmp_path), "--set", "encoder.family = roberta"])
 
 
 def test_a_run_replaces_its_own_records_and_keeps_the_others() -> None:
@@ -198,8 +211,13 @@ def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_c
     never = record("overlap", "MINIJOINT", [0.30, 0.40, 0.45])
     ends = record("overlap", "MINIJOINT", [0.30, 0.50])
     assert Costs([reference, ends], "topic").times_less(ends) is None, "between its ends nothing was judged"
+    short = ends | {"steps": [0, 100], "flops": [0, 2e12], "elapsed_s": [0.0, 10.0]}
+    assert Costs([short], "topic").curve(short) is None, "nor was anything else"
     costs = Costs([reference, aligned, slower, never], "topic", Start.OVERLAP)
     assert costs.alignment_flops(aligned) == pytest.approx(1e12)  # 5 s at 0.2 TFLOP/s
+    elsewhere = Costs([reference | {"scores": {"masked": [0.1]}}, aligned], "topic", Start.OVERLAP)
+    assert elsewhere.alignment_flops(aligned) == pytest.approx(1e12), "its rate is of no task"
+    assert elsewhere.reached(aligned) is None
     assert costs.reached(reference) == pytest.approx(1.75e12)
     assert costs.reached(aligned) == pytest.approx(1e12)
     assert costs.reached(slower) == pytest.approx(1.5e12)
@@ -237,6 +255,10 @@ def test_systems_are_compared_at_the_cost_of_the_cheapest_and_by_a_score_that_al
     assert found["BL_BASE"].times_less_to_common == pytest.approx([1] * 3)
     late = whole | {"alignment_s": 6.0}
     assert at_equal_cost([late, mini], "topic")["BL_BASE"].score_at_seconds is None, "its alignment takes longer"
+    in_turkish = [one | {"language": "tr"} for one in (late, mini)]
+    partly = at_equal_cost([whole, mini, *in_turkish], "topic")
+    assert partly["BL_BASE"].score_at_seconds is None, "means of one table are over the same languages"
+    assert partly["MINIJOINT"].score_at_seconds == pytest.approx([0.5] * 3)
     other_language = record("overlap", "BL_BASE", [0.9, 0.9, 0.9]) | {"language": "tr"}
     assert at_equal_cost([whole, mini, other_language], "topic") == found, "only one system has it"
 
@@ -415,6 +437,8 @@ def test_of_what_is_there_before_any_update_no_ratio_is_told() -> None:
         table = sections(found)[0].table()
         assert "; 100% of BL_BASE's (100 to 100); target needs no update |" in table
         assert "; 100% of BL_BASE's (100 to 100); target never reached in 1 of 1 |" in table
+    [section] = sections({"runs": [], "records": [early, late], "sizes": {"layers": 6, "width": 192, "depth": 2}})
+    assert "; 100% of BL_BASE's (100 to 100); BL_BASE alone needs no update in 1 of 1 |" in section.table()
     without_alignment = [tagged("BL_BASE", "de", [0.6, 0.6, 0.6]), tagged("MINIJOINT", "de", [0.2, 0.6, 0.6])]
     assert Costs(without_alignment, "pos").times_less(without_alignment[1]) is None, "nothing was spent"
 
@@ -434,7 +458,6 @@ def test_a_reading_takes_its_numbers_from_the_records() -> None:
         "compute[modern overlap MINIJOINT pos]": "50",
         "initial[modern MINIJOINT pos]": "50",
         "updates[modern overlap MINIJOINT pos]": "50",
-        "score[modern overlap MINIJOINT pos de]": "60.0",
         "source[modern BL_BASE pos]": "85.0",
         "ahead[modern MINIJOINT pos]": "1 of 2",
         "early[modern overlap MINIJOINT pos]": "0 of 1",

@@ -16,7 +16,7 @@ from benchmarks.initialisation import page as initialisation
 from benchmarks.initialisation.overview import sections
 from benchmarks.initialisation.reading import filled
 from benchmarks.initialisation.summary import summary
-from benchmarks.pages import RECORD_SUFFIX, markdown, read_record, write_page
+from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_page
 from benchmarks.progressive import page as progressive
 from benchmarks.serving import page as serving
 from benchmarks.serving.sections import Told
@@ -94,9 +94,13 @@ def test_verdicts_on_depth_searches_are_what_the_record_says() -> None:
         assert {str(seed): good for seed, good in verdict.within.items()} == told["within"]
 
 
+def test_a_command_is_told_without_the_folders_of_a_machine() -> None:
+    given = ["--out", "/home/a/out", "--json=/home/a/all.json", "--seeds", "1", "/home/a/text", "--set", "a = 'b=c'"]
+    told = command_line("benchmarks.one", given, {"--out": "OUT", "--json": "JSON"})
+    assert told == "python -m benchmarks.one --out OUT --json JSON --seeds 1 text --set 'a = '\"'\"'b=c'\"'\"''"
+
+
 def test_a_page_is_written_with_its_record_beside_it(tmp_path: Path) -> None:
-    text = markdown(["side", "what", "s"], [["own", "all", "1.0"]], left=2)
-    assert text == "| side | what | s |\n| --- | --- | ---: |\n| own | all | 1.0 |"
-    write_page(tmp_path / "new" / "speed", {"b": 1, "a": [2]}, text)
+    write_page(tmp_path / "new" / "speed", {"b": 1, "a": [2]}, "text")
     assert read_record(tmp_path / "new" / f"speed{RECORD_SUFFIX}") == {"a": [2], "b": 1}
     assert [path.name for path in sorted((tmp_path / "new").iterdir())] == [f"speed{RECORD_SUFFIX}", "speed.md"]

@@ -7,8 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.pages import markdown, write_page
+from benchmarks.pages import write_page
 from lingraft.reports.plotting import COLOURS
+from lingraft.tables import markdown_table
 
 NAME = "serving-soak"
 _MIB = 2**20
@@ -98,7 +99,7 @@ def _table(found: dict[str, Any]) -> str:
         "sockets left when the clients had gone": f"{found['sockets_left']}",
         "share of a core that the server took": f"{found['server_share']:.0%}",
     }
-    return markdown(["", ""], rows.items())
+    return markdown_table(["", ""], rows.items())
 
 
 def _growth(found: dict[str, Any]) -> str:
@@ -113,7 +114,7 @@ def _growth(found: dict[str, Any]) -> str:
         values = [f"{each[key] / scale:.2f}{unit}" for key in ("level", "grown", "error")]
         values.append("-" if each["bound"] is None else f"{each['bound'] / scale:.2f}{unit}")
         rows.append([title, *values])
-    return markdown(["", "level", "grown", "error", "allowed"], rows)
+    return markdown_table(["", "level", "grown", "error", "allowed"], rows)
 
 
 def _changes(found: dict[str, Any]) -> str:
@@ -121,7 +122,7 @@ def _changes(found: dict[str, Any]) -> str:
     for each in found["changes"]:
         by_name.setdefault(each["name"], []).append(each["elapsed_s"])
     rows = [[name, f"{len(taken)}", f"{np.median(taken):.2f}", f"{max(taken):.2f}"] for name, taken in by_name.items()]
-    table = markdown(["change", "times", "s, median", "s, longest"], rows)
+    table = markdown_table(["change", "times", "s, median", "s, longest"], rows)
     return f"{table}\n\nSeconds are from the order until the server has said what it made of it."
 
 

@@ -80,7 +80,7 @@ class ReportTable:
     def markdown(self) -> list[str]:
         """Return the lines of the table in Markdown, with its caption and notes."""
         rows = [(f"*{row.label}*" if row.tone else row.label, *row.cells) for row in self.rows]
-        body = markdown_table(self.head, rows, numbers=True).splitlines()
+        body = markdown_table(self.head, rows).splitlines()
         return [f"**{self.caption}**", "", *body, "", *(line for note in self.notes for line in (note, ""))]
 
 

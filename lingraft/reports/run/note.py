@@ -84,4 +84,4 @@ def _verdicts(records: RunRecords) -> list[str]:
         )
         for language, verdict in records.verdicts.items()
     ]
-    return [markdown_table(("language", "registered as", "gate", "because"), rows)] if rows else []
+    return [markdown_table(("language", "registered as", "gate", "because"), rows, left=4)] if rows else []
