@@ -23,8 +23,10 @@ class AtEqualCost(NamedTuple):
     times_less_to_common: Interval | None
     """Times less compute than BL_BASE takes to the lowest final score of all systems, a score that all reach, in the
     cases in which both need updates to it."""
+    lead: Interval | None
+    """Difference of its score at these FLOPs from BL_BASE's."""
     ahead: list[bool]
-    """Whether its score at these FLOPs is above BL_BASE's, case by case."""
+    """Whether it is above, case by case."""
 
 
 def at_equal_cost(records: Sequence[Record], task: str) -> dict[str, AtEqualCost]:
@@ -42,6 +44,10 @@ def at_equal_cost(records: Sequence[Record], task: str) -> dict[str, AtEqualCost
         _note(seconds, place, _scores_at_least_cost(by_seconds))
         _note(common, place, _times_less_to_common(by_flops))
     base = flops.get(System.BL_BASE, {})
+    leads = {
+        system: {place: score - base[place] for place, score in scores.items() if place in base}
+        for system, scores in flops.items()
+    }
 
     def mean_of(system: str, values: _Values) -> Interval | None:
         known = values.get(system, {})
@@ -49,8 +55,8 @@ def at_equal_cost(records: Sequence[Record], task: str) -> dict[str, AtEqualCost
 
     return {
         system: AtEqualCost(
-            *(mean_of(system, values) for values in (flops, seconds, common)),
-            ahead=[score > base[place] for place, score in flops.get(system, {}).items() if place in base],
+            *(mean_of(system, values) for values in (flops, seconds, common, leads)),
+            ahead=[lead > 0 for lead in leads.get(system, {}).values()],
         )
         for system in systems
     }

@@ -333,9 +333,11 @@ def _speed_up(ratios: Mapping[tuple[str, int], float], missed: int, initially: i
         words += [f"speed-up {spread}" + (f" in {count}{of_all}" if count < len(ratios) else "")]
     if missed:
         words += [f"target never reached in {missed}{'' if words else of_all}"]
+    if initially and (words or initially < len(ratios)):
+        words += [f"no update needed in {initially}{'' if words else of_all}"]
     if behind := len(ratios) - count - missed - initially:
         words += [f"BL_BASE alone needs no update in {behind}{'' if words else of_all}"]
-    return ", ".join(words) or "target needs no update" + (f" in {initially}{of_all}" if count else "")
+    return ", ".join(words) or "no update needed"
 
 
 def _percent(interval: Interval, form: str, of: str = "") -> str:

@@ -53,7 +53,7 @@ def write(found: dict[str, Any], shown: Sequence[Section], place: Path) -> None:
     if tasks := tasks_that_count(shown) or tasks_with_curves(records):
         counted = {section.short_title: section.by_task for section in shown}
         columns = counted or by_start(records, tasks)
-        write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=not counted).png())
+        write_picture(picture, drawing(columns, tasks, picture.stem, shares_axes=not counted).png())
 
 
 def page(found: dict[str, Any], shown: Sequence[Section], picture: str) -> str:
@@ -139,6 +139,7 @@ def curves_caption(counted: bool) -> str:
         f"Curves are means over {_COUNTED if counted else 'all languages'}; bands are "
         "from the lowest to the highest pretraining seed. A curve starts at the compute of its alignment. The dotted "
         f"line without markers is at {NEAR_MAXIMAL:.0%} of `BL_BASE`'s final score in that column."
+        + (" Columns have scales of their own." if counted else "")
     )
 
 

@@ -60,14 +60,14 @@ def by_start(records: Sequence[Record], tasks: Sequence[str]) -> Columns:
     return {title: dict.fromkeys(tasks, its) for title, its in found.items() if its}
 
 
-def drawing(columns: Columns, tasks: Sequence[str], file: str, shares_costs: bool = True) -> Drawing:
+def drawing(columns: Columns, tasks: Sequence[str], file: str, shares_axes: bool = True) -> Drawing:
     """Return the learning curves of every task, as a picture.
 
     Args:
         columns: what is shown side by side.
         tasks: a row of panels each.
         file: name of the picture's file, without its ending.
-        shares_costs: whether all columns have one scale of compute.
+        shares_axes: whether all columns have one scale of compute, and of each task's scores.
     """
     titles = list(columns)
     shown = [(task, title) for task in tasks for title in titles]
@@ -76,9 +76,9 @@ def drawing(columns: Columns, tasks: Sequence[str], file: str, shares_costs: boo
         drawn = panels(figure, len(shown), len(titles))
         for number, (axes, (task, title)) in enumerate(zip(drawn, shown, strict=True)):
             column = number % len(titles)
-            if number and (shares_costs or number >= len(titles)):
-                axes.sharex(drawn[0 if shares_costs else column])
-            if column:
+            if number and (shares_axes or number >= len(titles)):
+                axes.sharex(drawn[0 if shares_axes else column])
+            if column and shares_axes:
                 axes.sharey(drawn[number - column])
             _paint(axes, columns[title].get(task, ()), task)
             axes.set_title(fill(title, _LETTERS // len(titles)) if number < len(titles) else "")
@@ -99,6 +99,8 @@ def drawing(columns: Columns, tasks: Sequence[str], file: str, shares_costs: boo
 def _paint(axes: "Axes", records: Sequence[Record], task: str) -> None:
     if not records:
         axes.text(0.5, 0.5, NOT_COUNTED, transform=axes.transAxes, ha="center", va="center")
+        axes.set_yticks([])
+        return
     systems = in_order(record["system"] for record in records)
     styles = _STYLES | _depth_styles(systems)
     for system in systems:

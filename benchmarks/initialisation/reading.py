@@ -15,7 +15,7 @@ from benchmarks.initialisation.overview import Column, Section
 from lingraft.config.systems import System
 from lingraft.errors import LingraftError
 
-_SOURCE, _CASES = "source", ("ahead", "early")
+_SOURCE, _LEAD, _CASES = "source", "lead", ("ahead", "early")
 _FORMS = dict.fromkeys(("score", "equal", _SOURCE), ".1f")
 _FORMS |= dict.fromkeys(("share", "initial", "compute", "updates", "rise"), ".0f")
 _EARLY = 1 / 3
@@ -28,8 +28,9 @@ def filled(reading: str, its: Iterable[Section]) -> str:
     Kinds are, in percent, `score`, the final one; `equal`, at equal compute; `source`, that of the source language, as
     a mean over seeds; `share` and `initial`, the final score and that of untrained rows, of BL_BASE's final score;
     `rise`, what the last third of the updates adds to the score; `compute` and `updates`, of BL_BASE's compute with and
-    without alignments. Of cases, `ahead` counts those in which a system is ahead of BL_BASE at equal compute, and
-    `early` those in which it is at the target within a third of its updates.
+    without alignments. In points with an interval, `lead` is how far a system is above BL_BASE at equal compute. Of
+    cases, `ahead` counts those in which it is, and `early`, among those that need updates to the target, those that
+    are there within a third of them all.
 
     Args:
         reading: text with places.
@@ -65,6 +66,9 @@ def _keys(section: Section, name: str) -> list[str]:
 def _in_words(kind: str, values: Sequence[float]) -> str:
     if kind in _CASES:
         return f"{sum(values):.0f} of {len(values)}"
+    if kind == _LEAD:
+        leads = zip(values[::3], values[1::3], values[2::3], strict=True)
+        return " and ".join(f"{100 * value:.1f} ({100 * low:.1f} to {100 * high:.1f})" for value, low, high in leads)
     if kind == _SOURCE:
         values = [mean(values)]
     low, high = (f"{100 * choose(values):{_FORMS[kind]}}" for choose in (min, max))
@@ -103,6 +107,8 @@ def _scores(column: Column) -> Iterator[tuple[str, str, list[float]]]:
         if equal.score_at_flops:
             yield "equal", system, [equal.score_at_flops.value]
             yield "ahead", system, [*map(float, equal.ahead)]
+        if equal.lead:
+            yield _LEAD, system, [*equal.lead]
 
 
 def _costs(column: Column) -> Iterator[tuple[str, str, list[float]]]:
@@ -123,7 +129,8 @@ def _shapes(column: Column, system: str) -> Iterator[tuple[str, str, list[float]
         reached = costs.reached(one)
         if curve is None or reached is None:
             return
-        early.append(float(reached <= own + _EARLY * updates))
+        if reached > own:
+            early.append(float(reached <= own + _EARLY * updates))
         before.append(curve.at(own + (1 - _EARLY) * updates))
     yield "early", system, early
     yield "rise", system, [mean(one["scores"][column.task][-1] for one in column.of(system)) / mean(before) - 1]

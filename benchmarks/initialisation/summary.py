@@ -2,7 +2,8 @@
 
 The page of each record of `benchmarks.initialisation`, beside it with the ending .md, has every task, depth and number.
 PAGE is for a reader with two minutes, from records with `--items`: the question, a picture and a table; what they mean
-is read from a page that a person writes beside it (`PAGE` with `-reading` before its ending).
+is read from a page that a person writes beside it (`PAGE` with `-reading` before its ending), of which all above its
+heading opens the page.
 """
 
 import argparse
@@ -33,6 +34,8 @@ from lingraft.config.systems import System
 from lingraft.errors import LingraftError
 from lingraft.reports.paper.efficiency import NEAR_MAXIMAL
 from lingraft.tables import capital, markdown_table
+
+_MEANING = "## What it means"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -74,7 +77,7 @@ def _write_summary(found: Mapping[str, dict[str, Any]], its: Sequence[Section], 
             section.title: {task: _of_the_paper(records) for task, records in section.by_task.items()}
             for section in shown
         }
-        write_picture(picture, drawing(columns, tasks, picture.stem, shares_costs=False).png())
+        write_picture(picture, drawing(columns, tasks, picture.stem, shares_axes=False).png())
 
 
 def _without_depths(its: Iterable[Section]) -> list[Section]:
@@ -93,35 +96,37 @@ def summary(found: Mapping[str, dict[str, Any]], its: Sequence[Section], picture
         found: what each JSON of the benchmark holds, with items, by the name of its page.
         its: sections of all of them.
         picture: name of the file of its learning curves.
-        reading: what it means, as a person wrote it, with places for numbers.
+        reading: a short answer and what it means, as a person wrote them, with places for numbers.
 
     Raises:
         LingraftError: the records have no number for a place.
     """
     shown = _without_depths(its)
     tasks = tasks_that_count(shown)
+    short, heading, means = filled(reading, its).partition(_MEANING)
     languages = sorted({record["language"] for one in found.values() for record in one["records"]})
     links = [f"[{family(one)}]({page})" for page, one in found.items()]
     its_records = " ".join(str(Path(page).with_suffix(RECORD_SUFFIX)) for page in found)
     parts = [
         "# Does a mini-model teach a language as well as the whole model?",
+        *filter(None, [short.strip()]),
         "An encoder was pretrained on English and finetuned on English tasks. A new language gets embeddings of its "
         "own, learned from plain text while all layers are frozen: over the whole encoder (`BL_BASE`, the standard "
         "way) or over a mini-model (`MINIJOINT`: its bottom layers, with a head of their own since pretraining; "
-        "`MINIPOST`: these and fresh ones, built afterwards). The finetuned model is then tested with these "
-        "embeddings, without having seen a label of that language. `BL_SMALL` is a shallow encoder of its own, as "
-        "deep as the mini-model. "
+        "`MINIPOST`: the same with fresh ones on top, trained afterwards). The finetuned model is then tested with "
+        "these embeddings, without having seen a label of that language. `BL_SMALL` is a shallow encoder of its own, "
+        "as deep as the mini-model. "
         f"{_shapes(found)} Languages: {', '.join(languages)}.",
-        "The row of a token in the new embeddings starts in one of two ways: by `overlap`, as in the paper, as a copy "
-        "of the English row if English has the token, too, or else at random; *aligned*, as the mean of English rows "
-        "with the same meaning, found from text alone or by a dictionary ([how](../guides/alignment.md)). Scores are "
+        "A token's row in the new embeddings starts in one of two ways. By `overlap`, as in "
+        "[the paper](https://arxiv.org/abs/2212.10503), it is a copy of the English row if English has the token, too, "
+        "and random otherwise. An *aligned* row is the mean of English rows with the same meaning, found from text "
+        "alone or by a dictionary ([how](../guides/alignment.md)). Scores are "
         "the shares of words that get the right part of speech; of translations that are found by their hidden states "
         f"among {_lines(found)} lines of XNLI, as a mean of both directions; and of LibreOffice's help pages that get "
-        "the right topic. The trivial answer is the most frequent class, or a guess."
-        + (" [What it means](#what-it-means) is below the table." if reading else ""),
+        "the right topic. The trivial answer is the most frequent class, or a guess.",
         *([f"![Score over compute, by task and system]({picture})", curves_caption(counted=True)] if tasks else []),
         *([_legend(found.values()) + _not_aligned(shown), _table(shown, tasks)] if tasks else [NOTHING]),
-        *filter(None, [filled(reading, its)]),
+        *filter(None, [heading + means]),
         f"All tasks, depths, numbers, settings and commands: {', '.join(links)}. This page is made from their records: "
         f"`python -m benchmarks.initialisation.summary {its_records} --page PAGE`.",
     ]
@@ -148,14 +153,15 @@ def _legend(found: Iterable[Mapping[str, Any]]) -> str:
         "- the final score;\n"
         "- its share of `BL_BASE`'s from the same start;\n"
         f"- the speed-up: how many times less compute than `BL_BASE` it takes to the target ({NEAR_MAXIMAL:.0%} of "
-        "`BL_BASE`'s final score), as a mean of the cases (a language with a seed) in which both need updates, if "
-        "these are two or more; in how many cases it never gets there; and in how many `BL_BASE` alone starts there. "
-        "In all others the system does, or its one speed-up is not told;\n"
-        "- beside a name, the compute of its whole adaptation, as a share of `BL_BASE`'s, which takes as many updates "
-        f"(in the languages of the first task).{charged}\n\n"
+        "`BL_BASE`'s final score), as a mean of the cases (a language with a seed) in which both need updates; a "
+        "single one is not told. Other cases are counted: those in which the system never reaches the target or needs "
+        "no update to it, and those in which `BL_BASE` alone needs none;\n"
+        "- beside a name, the share of `BL_BASE`'s compute that its whole adaptation, of as many updates, takes in the "
+        f"languages of the first task.{charged} Pretraining and, once a model, the training of MINIPOST's fresh layers "
+        "are left out, as in the paper.\n\n"
         "Intervals are by bootstrap over pretraining seeds and test items (speed-ups: over languages and seeds); with "
         "so few seeds they are too narrow. A task counts in the languages in which `BL_BASE` ends 5 points above the "
-        "trivial answer with every seed."
+        "trivial answer with every seed. Tasks without learning curves are on the pages behind this one."
     )
 
 
@@ -167,8 +173,11 @@ def _lines(found: Mapping[str, dict[str, Any]]) -> int:
 
 def _not_aligned(shown: Sequence[Section]) -> str:
     """Languages that start from other rows than a section's title says."""
-    told = [f" {', '.join(one.not_aligned)} (rows {one.rows_start})" for one in shown if one.not_aligned]
-    return f" Not counted, since {NOT_ALIGNED}:{';'.join(told)}." if told else ""
+    return "".join(
+        f" Not counted with rows {one.rows_start}, since {NOT_ALIGNED}: {', '.join(one.not_aligned)}."
+        for one in shown
+        if one.not_aligned
+    )
 
 
 def _table(shown: Sequence[Section], tasks: Sequence[str]) -> str:

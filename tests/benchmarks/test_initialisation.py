@@ -85,6 +85,8 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
         assert (out / "initialisation.md").read_text(encoding="utf-8") == page_of(found, "initialisation.png")
         assert (out / "page.md").exists() == bool(summarised)
     shown = (out / "page.md").read_text(encoding="utf-8")
+    opened = summary_of({"initialisation.md": found}, "page.png", "In short.\n\n## What it means\n\nThis.")
+    assert opened.index("In short.") < opened.index("An encoder was") < opened.index("## What it means\n\nThis.")
     assert shown == summary_of({"initialisation.md": found}, "page.png", "What it means.")
     assert "What it means." in shown
     with pytest.raises(LingraftError, match="must be in the folder of --page"):
@@ -251,6 +253,8 @@ def test_systems_are_compared_at_the_cost_of_the_cheapest_and_by_a_score_that_al
     assert found["BL_BASE"].score_at_flops == pytest.approx([0.2 + 0.2 * 0.8] * 3)  # after 0.8 TFLOP
     assert found["BL_BASE"].score_at_seconds == pytest.approx([0.2 + 0.2 * 0.8] * 3)  # after 4 s
     assert found["MINIJOINT"].score_at_flops == pytest.approx([0.5] * 3)
+    assert found["MINIJOINT"].lead == pytest.approx([0.5 - 0.36] * 3)
+    assert (found["MINIJOINT"].ahead, found["BL_BASE"].ahead) == ([True], [False])
     assert found["MINIJOINT"].times_less_to_common == pytest.approx([1.5e12 / 8e11] * 3)
     assert found["BL_BASE"].times_less_to_common == pytest.approx([1] * 3)
     late = whole | {"alignment_s": 6.0}
@@ -366,7 +370,7 @@ def test_the_summary_counts_what_is_informative_and_says_how_sure_it_is() -> Non
     assert "(all.md)" in text
     assert "by their seconds" not in text
     aligned = found | {"runs": [{"device": "another CPU"}], "records": [records[0] | {"alignment_s": 1.0}]}
-    assert "by their seconds on another CPU.\n\nIntervals are" in summary_of(
+    assert "by their seconds on another CPU. Pretraining and" in summary_of(
         {"all.md": found, "aligned.md": aligned}, "", ""
     )
     rows = {cells[1].strip(): cells[2].strip() for line in text.splitlines() if len(cells := line.split("|")) > 2}
@@ -435,7 +439,7 @@ def test_of_what_is_there_before_any_update_no_ratio_is_told() -> None:
     for reference in (base, early):
         found = {"runs": [], "records": [reference, there, never], "sizes": {"layers": 6, "width": 192, "depth": 2}}
         table = sections(found)[0].table()
-        assert "; 100% of BL_BASE's (100 to 100); target needs no update |" in table
+        assert "; 100% of BL_BASE's (100 to 100); no update needed |" in table
         assert "; 100% of BL_BASE's (100 to 100); target never reached in 1 of 1 |" in table
     [section] = sections({"runs": [], "records": [early, late], "sizes": {"layers": 6, "width": 192, "depth": 2}})
     assert "; 100% of BL_BASE's (100 to 100); BL_BASE alone needs no update in 1 of 1 |" in section.table()
@@ -460,12 +464,16 @@ def test_a_reading_takes_its_numbers_from_the_records() -> None:
         "updates[modern overlap MINIJOINT pos]": "50",
         "source[modern BL_BASE pos]": "85.0",
         "ahead[modern MINIJOINT pos]": "1 of 2",
+        "lead[modern overlap MINIJOINT pos]": "10.0 (10.0 to 10.0)",
         "early[modern overlap MINIJOINT pos]": "0 of 1",
         "rise[modern overlap MINIJOINT pos]": "0",
         "score[modern overlap MINIJOINT pos de 1]": "60.0",
     }
     for place, number in numbers.items():
         assert filled(f"It has {{{place}}}%.", its) == f"It has {number}%."
+    there = [one | {"scores": {"pos": [0.6] * 3}, "seed": 2} for one in (base, half)]
+    its = sections({"records": [base, half, *there], "sizes": sizes})
+    assert filled("{early[modern overlap MINIJOINT pos]}", its) == "0 of 1", "what needs no update is not counted"
     assert filled("Nothing.", []) == "Nothing."
     for absent in ("{share[roberta MINIJOINT pos]}", "{shares[modern MINIJOINT pos]}"):
         with pytest.raises(
