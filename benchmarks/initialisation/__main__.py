@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     json, markdown = given.json or out / f"initialisation{RECORD_SUFFIX}", given.page or out / "initialisation.md"
     sizes = _sizes(comparison, given.lines)
     earlier = table.read(json, sizes)
-    items = given.items or any("items" in record for record in earlier["records"])  # those of this run lose none
+    items = given.items or any("items" in record for record in earlier["records"])  # else its records would lose theirs
     run = {
         "command": command_line("benchmarks.initialisation", sys.argv[1:] if arguments is None else arguments, _HIDDEN),
         "device": described()["device"],
