@@ -126,10 +126,10 @@ def _shapes(column: Column, system: str) -> Iterator[tuple[str, str, list[float]
     for one in column.of(system):
         costs = column.costs[one["language"]]
         curve, updates, own = costs.curve(one), one["flops"][-1], costs.alignment_flops(one)
-        reached = costs.reached(one)
+        reached = costs.reached_by_updates(one)
         if curve is None or reached is None:
             return
-        if reached > own:
+        if reached:
             early.append(float(reached <= own + _EARLY * updates))
         before.append(curve.at(own + (1 - _EARLY) * updates))
     yield "early", system, early
