@@ -177,7 +177,7 @@ class Demo:
     @cached_property
     def _source_half(self) -> StaticVectors:
         """Static vectors of the source language from its half of the pages, for all languages."""
-        lane, source = self.lane(self.recipe.source), self.recipe.source
+        lane, source = self.lane(self.recipe.source.language), self.recipe.source.language
         pieces, text = Tokenizer.load(lane.tokenizer), load_text(lane.text, source)
         return half_vectors(text, pieces, self.recipe.encoder.block_tokens, SOURCE_HALF)
 

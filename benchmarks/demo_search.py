@@ -177,14 +177,14 @@ class HelpSearch:
     def data(self) -> Path:
         """Folder of the task's examples, written once."""
         recipe, folder = self.demo.recipe, self.work / "data"
-        write_examples(folder, {each: self.demo.lane(each).text for each in recipe.languages}, recipe.source)
+        write_examples(folder, {each: self.demo.lane(each).text for each in recipe.languages}, recipe.source.language)
         return folder
 
     @cached_property
     def recipe(self) -> Recipe:
         """The demo's recipe, with the search as its task."""
         recipe = self.demo.recipe
-        return recipe.model_copy(update={"tasks": (search_task(self.data, recipe.source),)})
+        return recipe.model_copy(update={"tasks": (search_task(self.data, recipe.source.language),)})
 
     @cached_property
     def model(self) -> TaskModel:
@@ -220,7 +220,7 @@ class HelpSearch:
 
     @cached_property
     def _source_vectors(self) -> Path:
-        lane, out = self.demo.lane(self.recipe.source), self.work / "vectors"
+        lane, out = self.demo.lane(self.recipe.source.language), self.work / "vectors"
         return (
             VectorsJob(recipe=self.recipe, blocks=lane.blocks, tokenizer=lane.tokenizer, out=out).get_or_make().folder
         )

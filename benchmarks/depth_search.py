@@ -45,7 +45,7 @@ class Bench:
         for language in self.recipe.languages:
             for job in language_jobs(self.recipe, language, LanguageDirs.under(self.out, language)):
                 _make(job)
-        source = LanguageDirs.under(self.out, self.recipe.source)
+        source = LanguageDirs.under(self.out, self.recipe.source.language)
         _make(PretrainingJob(recipe=self.recipe, blocks=source.blocks, tokenizer=source.tokenizer, out=self.primary))
 
     @property

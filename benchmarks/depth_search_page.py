@@ -116,7 +116,8 @@ def page(recipe: Recipe, primary: Ran, by_language: dict[str, list[Case]], verdi
         "# Depth search",
         f"`python -m benchmarks.depth_search --data DIR --out DIR` on {counted(cores(), 'core')}: "
         f"a primary of {recipe.encoder.layers} layers, {recipe.encoder.width} wide, heads at "
-        f"{list(recipe.searched_depths)}, pretrained in {recipe.source} for {primary.flops:.3g} FLOPs; seeds {seeds}. "
+        f"{list(recipe.searched_depths)}, pretrained in {recipe.source.language} for {primary.flops:.3g} FLOPs; "
+        f"seeds {seeds}. "
         "Scores are masked tokens found on dev text by the primary with the rows swapped in. Every trial has the same "
         "budget.",
         f"**The search spent {share:.0%} of the grid's FLOPs. In {sum(agreed)} of {len(agreed)} searches it chose the "

@@ -100,7 +100,7 @@ class Run:
 
     def jobs(self, updates: Sequence[int]) -> Iterator[Job]:
         """Yield everything that is trained, in order."""
-        recipe, source = self.recipe, self.lane(self.recipe.source)
+        recipe, source = self.recipe, self.lane(self.recipe.source.language)
         primary = self.folder / "primary"
         yield PretrainingJob(recipe=recipe, blocks=source.blocks, tokenizer=source.tokenizer, out=primary)
         yield FinetuningJob(recipe=recipe, task=TASK, seed=SEED, primary=primary, out=self.folder / "task")
@@ -244,21 +244,23 @@ def _recipe(given: argparse.Namespace) -> Recipe:
 def _with_search(recipe: Recipe, out: Path) -> Recipe:
     """The recipe with the search as its task and with sentence pairs, once text and static vectors are there."""
     lanes = {language: LanguageDirs.under(out, language) for language in recipe.languages}
-    source, examples = lanes[recipe.source], out / "examples"
+    source, examples = lanes[recipe.source.language], out / "examples"
     made = [job for language, lane in lanes.items() for job in language_jobs(recipe, language, lane)]
     made.append(VectorsJob(recipe=recipe, blocks=source.blocks, tokenizer=source.tokenizer, out=out / "vectors"))
     for _ in run_jobs(made):
         pass
     if not examples.exists():
-        write_examples(examples, {language: lane.text for language, lane in lanes.items()}, recipe.source)
-    english = load_text(source.text, recipe.source)
-    pairs = {language: out / "pairs" / f"{recipe.source}-{language}.tsv" for language in recipe.targets}
+        write_examples(examples, {language: lane.text for language, lane in lanes.items()}, recipe.source.language)
+    english = load_text(source.text, recipe.source.language)
+    pairs = {language: out / "pairs" / f"{recipe.source.language}-{language}.tsv" for language in recipe.targets}
     for language, place in pairs.items():
         if not write_pairs(english, load_text(lanes[language].text, language), place):
-            raise LingraftError(f"{language!r} has too few paragraphs that are parallel to {recipe.source!r}'s.")
+            raise LingraftError(
+                f"{language!r} has too few paragraphs that are parallel to {recipe.source.language!r}'s."
+            )
     parallel = {language: str(place) for language, place in pairs.items()}
     alignment = recipe.alignment.model_copy(update={"parallel": parallel})
-    return recipe.model_copy(update={"tasks": (search_task(examples, recipe.source),), "alignment": alignment})
+    return recipe.model_copy(update={"tasks": (search_task(examples, recipe.source.language),), "alignment": alignment})
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     recipe = Recipe.load(RECIPE)
     for language in recipe.languages:
-        size = SOURCE_MB if language == recipe.source else TARGET_MB
+        size = SOURCE_MB if language == recipe.source.language else TARGET_MB
         sample(given.data / "corpus" / f"{language}.txt.xz", size, given.out / "corpus" / f"{language}.txt")
     (given.out / "eval").mkdir(parents=True, exist_ok=True)
     for folder in sorted((given.data / "eval").iterdir()):
@@ -72,7 +72,7 @@ def write_halves(folder: Path, recipe: Recipe, out: Path, between: str) -> None:
             continue
         first, second = _halves(file, between)
         write_text(out / f"test-{language}.tsv", second)
-        if language == recipe.source:
+        if language == recipe.source.language:
             write_text(out / file.name, first)
     for file in folder.glob("train-*.tsv"):
         if not (link := out / file.name).exists():

@@ -106,7 +106,7 @@ def train(image: str, demo: Path, work: Path, steps: int | None) -> None:
     """Do the demo's pretraining in the train image."""
     text = (ROOT / "recipes" / "demo.toml").read_text(encoding="utf-8")
     (work / "recipe.toml").write_text(shortened(text, steps) if steps else text, encoding="utf-8")
-    source = Recipe.load(work / "recipe.toml").source
+    source = Recipe.load(work / "recipe.toml").source.language
     folders = {f"/{kind}": artifact_of(demo, kind, source) for kind in (Kind.BLOCKS, Kind.TOKENIZER)}
     arguments = ["pretrain", "--recipe", "/made/recipe.toml", "--out", "/made/primary"]
     arguments += [part for folder in folders for part in (f"--{folder.strip('/')}", folder)]

@@ -37,10 +37,10 @@ def compile_all(recipe: RecipeOption, out: OutOption = Path("compiled")) -> None
     from kfp import compiler
 
     from lingraft.artifacts.files import explain_write_errors, make_folder
-    from lingraft.config.recipe import Recipe
     from lingraft.console import say
+    from lingraft.source_model import load_recipe
 
-    settings = Recipe.load(recipe)
+    settings = load_recipe(recipe)
     make_folder(out)
     with explain_write_errors(out):
         wanted = {"depth-search": settings.search, "paper": settings.paper}
@@ -111,9 +111,9 @@ app.command()(commands.follow)
 
 
 def _recipe(path: Path, text: Path | None) -> "Recipe":
-    from lingraft.config.recipe import Recipe
+    from lingraft.source_model import load_recipe
 
-    recipe = Recipe.load(path)
+    recipe = load_recipe(path)
     if text is None:
         return recipe
     from lingraft import preflight
@@ -125,7 +125,7 @@ def _starting(recipe: "Recipe") -> "Recipe":
     """Return the recipe after printing its name and languages; steps' imports take seconds, and begin now."""
     from pipelines import forkserver
 
-    print(f"{recipe.name}: {recipe.source} to {', '.join(recipe.targets)}. Starting...", flush=True)
+    print(f"{recipe.name}: {recipe.source.language} to {', '.join(recipe.targets)}. Starting...", flush=True)
     forkserver.start()
     return recipe
 

@@ -30,7 +30,7 @@ def source_pipeline(settings: Recipe, file: str = "") -> base_component.BaseComp
 
     @dsl.pipeline(name=f"{settings.name}-source", description=describe(source_pipeline.__doc__, settings, file))
     @settable(cluster, *_source_stages(settings), language=Recipe.model_fields["source"].description)
-    def pipeline(step_settings: StepSettings, language: str = settings.source) -> None:
+    def pipeline(step_settings: StepSettings, language: str = settings.source.language) -> None:
         with opened(settings, file, "source", step_settings, languages=[]) as (recipe, run):
             text_steps = _text_steps(recipe, run, language, step_settings)
             blocks = text_steps.blocks.outputs["blocks"]
@@ -101,7 +101,9 @@ def depth_search_pipeline(settings: Recipe, file: str = "") -> base_component.Ba
         with opened(settings, file, "depth-search", step_settings, languages=[target]) as (recipe, run):
             fetched = configure_light(source.fetch_source(recipe=recipe, run=run), step_settings)
             text_steps = _text_steps(recipe, run, target, step_settings)
-            mini_builders = _text_steps(recipe, run, settings.source, step_settings) if settings.builds_mini else None
+            mini_builders = (
+                _text_steps(recipe, run, settings.source.language, step_settings) if settings.builds_mini else None
+            )
             common = {
                 "recipe": recipe,
                 "run": run,

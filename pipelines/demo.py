@@ -95,7 +95,7 @@ def announcement(
         out: folder for everything that is made.
     """
     asked = ", ask it a question in each language" if any(task.examples for task in recipe.tasks) else ""
-    source = name_and_tag(recipe.source)
+    source = name_and_tag(recipe.source.language)
     targets = ", ".join(map(name_and_tag, recipe.targets))
     settings = recipe.adaptation
     numbers = {each.kind for each in plan}

@@ -34,7 +34,7 @@ def paper_pipeline(settings: Recipe, file: str = "") -> base_component.BaseCompo
     def pipeline(step_settings: StepSettings, languages: list = targets) -> None:
         with opened(settings, file, "paper", step_settings, languages) as (recipe, run):
             common = {"recipe": recipe, "run": run}
-            source = _text_steps(common, settings.source, step_settings)
+            source = _text_steps(common, settings.source.language, step_settings)
             bodies = {
                 planned.name: _primary_steps(planned, common, source, step_settings) for planned in comparison.primaries
             }

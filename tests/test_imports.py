@@ -34,6 +34,7 @@ ORDER = (
     ("search",),
     ("comparison",),
     ("tracking",),
+    ("source_model",),
     ("steps",),
     ("deployment",),
     ("doctor",),

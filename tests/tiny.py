@@ -90,7 +90,7 @@ class Tiny:
     @classmethod
     def make(cls, recipe: Recipe, tokenizers: Mapping[str, Path], folder: Path) -> Self:
         """Write everything under a folder."""
-        primary = write_primary(recipe, tokenizers[recipe.source], folder / "primary", seed=1)
+        primary = write_primary(recipe, tokenizers[recipe.source.language], folder / "primary", seed=1)
         task = write_task(recipe, primary, folder / "task", seed=2)
         embeddings = {
             language: write_embeddings(tokenizers[language], primary, folder / "embeddings" / language, seed)

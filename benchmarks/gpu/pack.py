@@ -120,7 +120,7 @@ def _sample_corpus(recipe: Recipe, data: Path, megabytes: float, place: Path) ->
     if not isinstance(recipe.text, Folder):
         raise PackError(f"[text] of {recipe.name!r} is of kind {recipe.text.kind!r}; only a folder can be packed.")
     for language in recipe.languages:
-        share = 0.5 if language == recipe.source else 0.5 / len(recipe.targets)
+        share = 0.5 if language == recipe.source.language else 0.5 / len(recipe.targets)
         files = [data / recipe.text.path / f"{language}{ending}" for ending in (".txt.xz", ".txt")]
         found = next((file for file in files if file.exists()), None)
         if found is None:

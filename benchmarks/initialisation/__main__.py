@@ -225,9 +225,11 @@ def _changed(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any
 
 def _with_lines(recipe: Recipe, task: str, out: Path) -> Recipe:
     """The recipe with lines that alignment is measured over."""
-    places = {language: out / "lines" / f"{task}-{recipe.source}-{language}.tsv" for language in recipe.targets}
+    places = {
+        language: out / "lines" / f"{task}-{recipe.source.language}-{language}.tsv" for language in recipe.targets
+    }
     for language, place in places.items():
-        write_lines(recipe.task(task), recipe.source, language, place)
+        write_lines(recipe.task(task), recipe.source.language, language, place)
     judged = {language: str(place) for language, place in places.items()}
     alignment = recipe.alignment.model_copy(update={"judged": judged})
     return recipe.model_copy(update={"alignment": alignment})
@@ -235,7 +237,7 @@ def _with_lines(recipe: Recipe, task: str, out: Path) -> Recipe:
 
 def _resources(recipe: Recipe, given: argparse.Namespace, out: Path) -> Resources:
     """Dictionaries and sentence pairs of the languages that have them; text is read first, to find its pairs."""
-    source, resources = recipe.source, {}
+    source, resources = recipe.source.language, {}
     if Start.DICTIONARY in given.starts:
         folder = (given.dictionaries or out / "dictionaries").resolve()
         words = {language: dictionary(source, language, folder) for language in recipe.targets}

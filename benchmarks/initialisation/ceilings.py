@@ -48,7 +48,7 @@ def _score(arm: Arm, language: str, task: Task, out: Path, train: Path) -> float
     folder = out / "ceiling" / arm.name / language
     _save_primary_in(arm, language, out, folder / "primary")
     recipe = arm.recipe
-    english = load_examples(task, "train", recipe.source, None)
+    english = load_examples(task, "train", recipe.source.language, None)
     own = task.model_copy(
         update={
             "train": TaskFile(kind="file", path=str(train)),

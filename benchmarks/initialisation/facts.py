@@ -89,9 +89,9 @@ def cut_shares(comparison: Comparison, out: Path) -> dict[str, dict[str, float]]
 def _cut_shares(comparison: Comparison, task: Task, tokenizers: Sequence[Tokenizer]) -> dict[str, float]:
     recipe, kind = comparison.recipe, kind_of(task)
     found: dict[str, float] = {}
-    labels = list(task.labels) or kind.labels(load_examples(task, "train", recipe.source, None))
+    labels = list(task.labels) or kind.labels(load_examples(task, "train", recipe.source.language, None))
     for tokenizer in tokenizers:
-        if (language := tokenizer.language) == recipe.source or task.covers(language):
+        if (language := tokenizer.language) == recipe.source.language or task.covers(language):
             examples = load_examples(task, "test", language, None)
             prepared = kind.prepare(examples, labels, tokenizer, recipe.encoder)
             found[language] = round(prepared.truncated / len(examples), _DIGITS)

@@ -40,15 +40,15 @@ def make(planned: Iterable[Job]) -> None:
 
 def pretrained(recipe: Recipe, out: Path) -> Path:
     """The recipe's primary, with its text, tokenizer and blocks."""
-    folders = LanguageDirs.under(out, recipe.source)
-    make(language_jobs(recipe, recipe.source, folders))
+    folders = LanguageDirs.under(out, recipe.source.language)
+    make(language_jobs(recipe, recipe.source.language, folders))
     make([PretrainingJob(recipe=recipe, blocks=folders.blocks, tokenizer=folders.tokenizer, out=out / "primary")])
     return out / "primary"
 
 
 def known(recipe: Recipe, primary: Path, out: Path) -> dict[int, float] | None:
     """Masked accuracy of each head in the source language, on test text; None where its text is not at hand."""
-    folders = LanguageDirs.under(out, recipe.source)
+    folders = LanguageDirs.under(out, recipe.source.language)
     if not folders.blocks.exists():
         return None
     model = load_primary(primary, recipe.primary_shape)
@@ -56,7 +56,8 @@ def known(recipe: Recipe, primary: Path, out: Path) -> dict[int, float] | None:
     found = masked_lm.accuracy(
         model.encoder.to(precision.device()), _spread(test, _TEST_BLOCKS), recipe.encoder.mlm_heads
     )
-    say(f"masked accuracy in {recipe.source}, by head: {', '.join(f'{d}: {100 * a:.1f}%' for d, a in found.items())}")
+    by_head = ", ".join(f"{d}: {100 * a:.1f}%" for d, a in found.items())
+    say(f"masked accuracy in {recipe.source.language}, by head: {by_head}")
     return found
 
 

@@ -65,10 +65,10 @@ EmbeddingsOption = Annotated[
 
 
 def load_recipe(path: Path) -> "Recipe":
-    """Load a recipe; `--help` does not wait for its module."""
-    from lingraft.config.recipe import Recipe
+    """Load a recipe, with its model if it names one; `--help` does not wait for the module."""
+    from lingraft.source_model import load_recipe
 
-    return Recipe.load(path)
+    return load_recipe(path)
 
 
 def print_artifact(made: "Artifact") -> None:

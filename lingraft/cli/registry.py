@@ -150,12 +150,12 @@ def promote(
     A bundle must keep the champion's languages, primary and labels, but for what the last three options name. Ends
     with 1 if it is refused.
     """
-    from lingraft.config.recipe import Recipe
+    from lingraft.source_model import load_recipe
     from lingraft.tracking import retrying_client
     from lingraft.tracking.promotion.gate import format_checks, refusal_reason
     from lingraft.tracking.promotion.promote import promote as decide
 
-    gate = Recipe.load(recipe).gate if recipe else None
+    gate = load_recipe(recipe).gate if recipe else None
     with retrying_client() as client:
         allowed = _allowed(drop_language, new_primary, new_labels)
         decided = decide(client, model, version, by or current_user(), gate=gate, dry_run=dry_run, allowed=allowed)
@@ -173,10 +173,10 @@ def judge(
 ) -> None:
     """Compare a version by a new evaluation of it, as when text or tasks have changed since its own."""
     from lingraft import tracking
-    from lingraft.config.recipe import Recipe
+    from lingraft.source_model import load_recipe
     from lingraft.tracking.promotion.evidence import replace_evidence
 
-    run = tracking.open_run(Recipe.load(recipe), "judge")
+    run = tracking.open_run(load_recipe(recipe), "judge")
     with tracking.stage(run, f"judge-{model}-{version}") as stage:
         replace_evidence(stage, _version(stage.client, model, version), evaluation)
         print(f"version {version} of {model!r} is compared by the evaluation that run {stage.run_id} keeps")
@@ -330,11 +330,11 @@ def add(
         return _add_artifact(folder, by or current_user(), project)
     from lingraft.bundle.format import bundle_languages
     from lingraft.config.gate import Gate
-    from lingraft.config.recipe import Recipe
+    from lingraft.source_model import load_recipe
     from lingraft.tracking.promotion.adding import add_language
     from lingraft.tracking.promotion.gate import format_checks, refusal_reason
 
-    gate = Recipe.load(recipe).gate if recipe else Gate()
+    gate = load_recipe(recipe).gate if recipe else Gate()
     added = add_language(folder, by or current_user(), gate, project)
     model = added.decided.model
     refused = []

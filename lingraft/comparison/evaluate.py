@@ -132,7 +132,7 @@ def evaluate_source(models: FinetunedModels, source: LanguageDirs) -> EvalResult
     """Evaluate a primary, and the mini-model finetuned beside it, in the source language (table 5)."""
     planned = models.planned
     recipe = planned.recipe
-    language = recipe.source
+    language = recipe.source.language
     cells = []
     for layers in planned.task_layers:
         scores: dict[str, Callable[[], SeedScores]] = {}

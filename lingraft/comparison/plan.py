@@ -66,7 +66,7 @@ class Arm:
     @property
     def seed(self) -> int:
         """Pretraining seed."""
-        return self.recipe.pretraining.seed
+        return self.recipe.require_pretraining().seed
 
     @property
     def name(self) -> str:
@@ -239,7 +239,7 @@ def _further_recipe(recipe: Recipe, paper: Paper) -> Recipe:
 
 
 def _recipe_for(recipe: Recipe, system: System, depth: int, seed: int) -> Recipe:
-    pretraining = recipe.pretraining.model_copy(update={"seed": seed})
+    pretraining = recipe.require_pretraining().model_copy(update={"seed": seed})
     every = recipe.adaptation.checkpoint_every_steps
     if not recipe.adaptation.checkpoint_steps:
         every = recipe.adaptation.steps

@@ -124,7 +124,7 @@ def merge_records(comparison: Comparison, judged: Iterable[EvalResult]) -> Paper
     text_bytes = {one.language: one.text_bytes for one in found if one.text_bytes is not None}
     return PaperRecords(
         title=recipe.name,
-        source=recipe.source,
+        source=recipe.source.language,
         layers=recipe.encoder.layers,
         depth=recipe.adaptation.depth,
         pretraining_seed=comparison.arms[0].seed,
@@ -152,7 +152,7 @@ def count_missing(comparison: Comparison, records: PaperRecords) -> MissingCells
     """Count the planned cells that the records lack."""
     planned = sum(_score_count(arm.recipe, language) for arm in comparison.arms for language in arm.recipe.targets)
     planned += sum(
-        len(one.systems_over(layers)) * _score_count(one.recipe, one.recipe.source)
+        len(one.systems_over(layers)) * _score_count(one.recipe, one.recipe.source.language)
         for one in comparison.primaries
         for layers in one.task_layers
     )
@@ -199,7 +199,7 @@ def _baselines(task: str, judged: Sequence[EvalResult]) -> dict[str, float]:
 
 
 def _language_facts(comparison: Comparison, language: str, text_bytes: int | None) -> LanguageFacts:
-    known = DISTANCES.get(language) if comparison.recipe.source == _DISTANCES_FROM else None
+    known = DISTANCES.get(language) if comparison.recipe.source.language == _DISTANCES_FROM else None
     facts = known._asdict() if known else {}
     return LanguageFacts(language=language, text_bytes=text_bytes, **facts)
 
@@ -217,7 +217,7 @@ def _notes(comparison: Comparison) -> list[str]:
     ]
     if recipe.precision == "bf16":
         notes.append("Trained and judged under bf16 autocast, weights in fp32.")
-    if windows := recipe.pretraining.windows:
+    if recipe.pretraining and (windows := recipe.pretraining.windows):
         notes.append(
             f"Attention stays within windows of {windows.tokens} tokens in the first {windows.steps:,} updates of "
             "pretraining; the paper's is over whole blocks throughout."

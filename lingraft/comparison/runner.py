@@ -108,7 +108,7 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
         folders = LanguageDirs.under(out, language)
         yield from language_jobs(comparison.recipe, language, folders, records_failure=True)
     if any(_starts_from_text(arm) for arm in comparison.arms):
-        source = comparison.recipe.source
+        source = comparison.recipe.source.language
         its = LanguageDirs.under(out, source)
         yield VectorsJob(
             recipe=comparison.recipe,
@@ -134,7 +134,7 @@ def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
 
 
 def _pretraining_jobs(primary: PlannedPrimary, out: Path, measures_alignment: bool) -> Iterator[Job]:
-    source = LanguageDirs.under(out, primary.recipe.source)
+    source = LanguageDirs.under(out, primary.recipe.source.language)
     models = _finetuned_models(primary, out)
     yield jobs.pretraining(primary, source.blocks, source.tokenizer, models.primary)
     yield PrimaryEvaluation(**_source_fields(models.restricted_to(MASKED), out))
@@ -197,15 +197,15 @@ def _source_fields(models: FinetunedModels, out: Path) -> dict[str, Any]:
     return {
         "recipe": recipe,
         "models": models,
-        "dirs": LanguageDirs.under(out, recipe.source),
-        "language": recipe.source,
+        "dirs": LanguageDirs.under(out, recipe.source.language),
+        "language": recipe.source.language,
         "out": models.output_dir(evaluations_dir(models.planned.name, out)),
     }
 
 
 def _task_jobs(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
     """Finetuning of every primary on one task, and all evaluations on it."""
-    source = LanguageDirs.under(out, part.recipe.source)
+    source = LanguageDirs.under(out, part.recipe.source.language)
     for primary in part.primaries:
         models = _finetuned_models(primary, out).restricted_to(task.name)
         for wanted in models.finetunings:

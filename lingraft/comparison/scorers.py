@@ -150,5 +150,5 @@ def masked_in_source(models: FinetunedModels, source: LanguageDirs, layers: int)
 
 def task_in_source(task: Task, models: FinetunedModels, layers: int, source: LanguageDirs) -> SeedScores:
     """Score a primary's finetuned models on a task in the source language."""
-    score = task_scorer(task, models, layers, source, models.planned.recipe.source)
+    score = task_scorer(task, models, layers, source, models.planned.recipe.source.language)
     return score(models.load()).scores

@@ -159,6 +159,15 @@ class EncoderShape(Section):
         """Whether heads for texts read the mean of the tokens' states, rather than the first token's."""
         return self.family.pre_norm is not None and self.family.pre_norm.pooling == "mean"
 
+    def is_of(self, primary: Self) -> bool:
+        """Whether a primary of another shape can be trained as this one says.
+
+        Dropout is training's own, blocks may be shorter than the longest input, and not every head need be trained.
+        """
+        chosen = {"dropout": self.dropout, "block_tokens": self.block_tokens, "mlm_heads": self.mlm_heads}
+        fits = self.block_tokens <= primary.block_tokens and {*self.mlm_heads} <= {*primary.mlm_heads}
+        return fits and primary.model_copy(update=chosen) == self
+
     def cut(self, layers: int, heads: tuple[int, ...]) -> Self:
         """Return the shape with other layers and heads."""
         return self.model_copy(update={"layers": layers, "mlm_heads": heads})

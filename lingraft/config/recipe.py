@@ -9,7 +9,7 @@ import itertools
 import json
 import operator
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -21,6 +21,7 @@ from lingraft.config.encoder import EncoderShape, TokenizerSettings
 from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, Gate
 from lingraft.config.search import Metric, Search
 from lingraft.config.section import Language, Name, Section, explain_problem, is_none
+from lingraft.config.source import Source
 from lingraft.config.systems import Stage, Step, Steps, System, steps_of
 from lingraft.config.tasks import PRIMARY, ParallelLines, Task
 from lingraft.config.text import Folder, Split, TextSource
@@ -36,7 +37,10 @@ class Recipe(Section):
     """A whole project: one source language, its primary, and the languages to add."""
 
     name: Name = Field(description="Prefix of every registered model, and the MLflow experiment.")
-    source: Language = Field(description="Language of the primary and of the task's training documents.")
+    source: Source = Field(
+        description="Language of the primary and of the task's training documents, as a tag; or a section that names a "
+        "pretrained model."
+    )
     targets: tuple[Language, ...] = Field(description="Languages to add.")
     text: TextSource = Field(description="Source of the text, in all languages.")
     split: Split = Field(Split(), description="Shares of documents for training, dev and test.")
@@ -56,7 +60,9 @@ class Recipe(Section):
         exclude_if=is_none,
         description="Test blocks in which evaluations predict masked tokens, spread evenly over all; absent: all.",
     )
-    pretraining: Pretraining = Field(description="Pretraining of the primary.")
+    pretraining: Pretraining | None = Field(
+        None, exclude_if=is_none, description="Pretraining of the primary; absent where source.model names one."
+    )
     mini: MiniBuilding | None = Field(None, description="Building of MINIPOST's mini-model; no other system has it.")
     adaptation: Adaptation = Field(description="Training of each language's embeddings.")
     # Left out where it names nothing, so that recipes without it keep their digest.
@@ -81,11 +87,13 @@ class Recipe(Section):
 
     @pydantic.model_validator(mode="after")
     def _fits_together(self) -> Self:
-        distinct = set(self.targets) - {self.source}
+        distinct = set(self.targets) - {self.source.language}
         if not distinct or len(distinct) < len(self.targets):
             raise ValueError(
-                f"targets {list(self.targets)} must be one or more, all different, without the source, {self.source!r}"
+                f"targets {list(self.targets)} must be one or more, all different, without the source, "
+                f"{self.source.language!r}"
             )
+        self._require_one_origin()
         self._require_blocks()
         self._require_divisible()
         self._require_tasks()
@@ -100,11 +108,23 @@ class Recipe(Section):
         stages: tuple[StageName, ...] = ("pretraining", "mini", "adaptation")
         return {stage: settings for stage in stages if (settings := getattr(self, stage))}
 
+    def _require_one_origin(self) -> None:
+        """A primary is either made from a model or pretrained."""
+        if (self.pretraining is None) == (self.source.model is None):
+            both = "both" if self.pretraining else "neither"
+            raise ValueError(
+                f"source.model and pretraining: there is {both}. Name a pretrained model ([source] model = "
+                "'sentence-transformers/all-MiniLM-L6-v2', a folder, or 'models:/NAME@champion'), or give [encoder] "
+                "and [pretraining] to pretrain one"
+            )
+
     def _require_blocks(self) -> None:
         for stage, settings in self._on_blocks.items():
             tokens = settings.blocks_at_once * self.encoder.block_tokens
             if not round(settings.mask_rate * tokens):
                 raise ValueError(f"{stage}.mask_rate {settings.mask_rate} masks none of the {tokens} tokens at once")
+        if self.pretraining is None:
+            return
         if self.encoder.family.pre_norm and self.pretraining.positions != "random":
             raise ValueError(
                 f"pretraining.positions {self.pretraining.positions!r} says how a position table begins, but layers of "
@@ -178,7 +198,7 @@ class Recipe(Section):
             if not isinstance(task.test, ParallelLines) or not self.judges(task, language):
                 continue
             tested = task.test.in_language(language)
-            if tested == self.learned_pairs(language):
+            if tested == self.learned_pairs(language) and not task.test.held_out:
                 raise ValueError(
                     f"task {task.name!r} has test.files {tested!r} in {language!r}, from which the language learns "
                     "([alignment] parallel). Give other pairs for one of the two"
@@ -186,8 +206,11 @@ class Recipe(Section):
 
     def _require_depths(self) -> None:
         for system in {self.system, *(self.paper.systems if self.paper else ())}:
-            if system is System.MINIPOST and self.mini is None:
-                raise ValueError("system MINIPOST needs a section [mini], which says how its mini-model is built")
+            if system is System.MINIPOST and self.mini is None and self.adaptation.pairs is None:
+                raise ValueError(
+                    "system MINIPOST needs a section [mini], which says how its mini-model is built, or sentence pairs "
+                    "([adaptation.pairs]), which are learned over the bottom layers as they are"
+                )
             try:
                 self.steps_over(self.adaptation.depth, system)
             except DepthError as error:
@@ -286,7 +309,7 @@ class Recipe(Section):
     @property
     def languages(self) -> tuple[str, ...]:
         """Source first, then targets."""
-        return (self.source, *self.targets)
+        return (self.source.language, *self.targets)
 
     def require_language(self, language: str) -> None:
         """Refuse a language that the recipe does not name.
@@ -300,10 +323,12 @@ class Recipe(Section):
             )
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path, complete: Callable[[dict[str, Any]], dict[str, Any]] = dict) -> Self:
         """Read a TOML recipe.
 
-        What names a language that is neither the source nor a target is ignored, with a note on standard error, so
+        `complete` adds to the values of the file those that follow from a model that it names
+        (`lingraft.source_model.load_recipe`). What names a language that is neither the source nor a target is ignored,
+        with a note on standard error, so
         that `targets` can be changed alone.
 
         Raises:
@@ -315,7 +340,7 @@ class Recipe(Section):
             raise RecipeError(f"cannot read recipe {path}: {error.strerror}. We ship some in recipes/.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise RecipeError(f"{path} is not valid TOML: {error}.") from error
-        recipe = cls.parse(raw, str(path))
+        recipe = cls.parse(complete(raw), str(path))
         for note in recipe._notes(raw):
             say(f"{path}: {note}")
         return recipe
@@ -409,6 +434,19 @@ class Recipe(Section):
         """Whether the recipe's system has a step 1b."""
         return Stage.BUILD_MINI in self.steps_over(self.adaptation.depth)
 
+    def require_pretraining(self) -> Pretraining:
+        """Return the settings by which the primary is pretrained.
+
+        Raises:
+            RecipeError: the primary is made from a model.
+        """
+        if self.pretraining is None:
+            raise RecipeError(
+                f"the recipe's primary is made from {self.source.model} (source.model), and is not pretrained. Give "
+                "[encoder] and [pretraining] in place of source.model to pretrain one."
+            )
+        return self.pretraining
+
     def require_mini(self) -> MiniBuilding:
         """Return the settings by which MINIPOST's mini-model is built.
 
@@ -439,7 +477,7 @@ class Recipe(Section):
 
     def judges(self, task: Task, language: str) -> bool:
         """Whether a task, of the recipe or to be added to it, is judged in a language."""
-        return task.covers(language) and not (task.tests_translation and language == self.source)
+        return task.covers(language) and not (task.tests_translation and language == self.source.language)
 
     def with_folder(self, path: Path) -> Self:
         """Return the recipe with the user's own text (`--text DIR`), cleaned in the same way."""

@@ -19,7 +19,8 @@ class System(StrEnum):
     MINIJOINT = "MINIJOINT"
     """A primary pretrained with further MLM heads, each of which cuts a mini-model."""
     MINIPOST = "MINIPOST"
-    """A mini-model built afterwards, from the bottom of any primary and a few fresh layers."""
+    """A mini-model built afterwards, from the bottom of any primary and a few fresh layers; learning by sentence pairs
+    reads the bottom as it is, without fresh layers."""
 
 
 class Stage(StrEnum):
@@ -85,10 +86,13 @@ def steps_of(system: System, layers: int, depth: int, fresh_layers: int = 0, hea
         System.MINIPOST: (
             *whole,
             Step(Stage.BUILD_MINI, TrainedPart.FRESH_LAYERS, mini, (mini,), fresh_layers),
-            Step(Stage.ADAPT, TrainedPart.EMBEDDINGS, mini, (mini,), fresh_layers),
+            Step(Stage.ADAPT, TrainedPart.EMBEDDINGS, mini, (mini,) if fresh_layers else (), fresh_layers),
         ),
     }
-    return {step.stage: step for step in table[system]}
+    steps = {step.stage: step for step in table[system]}
+    if not fresh_layers:
+        steps.pop(Stage.BUILD_MINI, None)
+    return steps
 
 
 def _require_depth(system: System, layers: int, depth: int, fresh_layers: int) -> None:
@@ -101,5 +105,3 @@ def _require_depth(system: System, layers: int, depth: int, fresh_layers: int) -
             f"a MINIPOST mini-model of depth {depth} leaves none of the primary's {layers} layers out, so it saves "
             f"nothing. Choose a depth from 1 to {layers - 1}."
         )
-    if fresh_layers < 1:
-        raise DepthError(f"MINIPOST needs 1 or more fresh layers, not {fresh_layers}. The paper takes 2.")

@@ -167,7 +167,12 @@ class ParallelLines(Section):
     files: ParallelText = Field(
         description="One file of source<TAB>target a line, such as 'en-{language}.tsv', or two files line by line, the "
         "source's first, such as ['pud.en', 'pud.{language}']; '{language}' is replaced by the target language. None "
-        "that [alignment] learns from."
+        "that [alignment] learns from, unless `held_out`."
+    )
+    held_out: bool = Field(
+        False,
+        exclude_if=operator.not_,
+        description="Take only the pairs that are held out of learning, so that the file may be one of [alignment].",
     )
 
     def in_language(self, language: str) -> ParallelText:

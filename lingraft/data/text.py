@@ -191,7 +191,7 @@ def labelling_tasks(recipe: Recipe, language: str) -> list[Task]:
 
     The source's documents are examples to learn from, those of other languages examples to be judged on.
     """
-    needed = (task for task in recipe.tasks if language == recipe.source or task.covers(language))
+    needed = (task for task in recipe.tasks if language == recipe.source.language or task.covers(language))
     return [task for task in needed if task.reads_text]
 
 

@@ -268,7 +268,10 @@ def _scores(model: CardSubject, judged: SourceResult | LanguageResult | None) ->
     if judged is None:
         return "No evaluation was given with this export."
     if model.task is None:
-        depths = {"all layers": judged.masked.primary} if isinstance(judged, LanguageResult) else judged.masked_by_depth
+        if isinstance(judged, SourceResult):
+            depths = {str(depth): score for depth, score in judged.masked_by_depth.items()}
+        else:
+            depths = {"all layers": judged.masked.primary} if judged.masked else {}
         rows = [(f"masked tokens found, {where}", f"{score:.1%}") for where, score in depths.items()]
         return markdown_table(("measured on test text", "accuracy"), rows)
     if model.task.name not in judged.task_scores:

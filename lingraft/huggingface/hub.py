@@ -175,6 +175,13 @@ def licence(folder: Path) -> str | None:
     return str(header["license"]) if header.get("license") else None
 
 
+def folder_hash(folder: Path) -> str:
+    """Return the SHA-256 of all that is read of a checkpoint in a folder, names included."""
+    files = sorted({path for pattern in _DOWNLOADED for path in folder.glob(pattern) if path.is_file()})
+    parts = [f"{path.relative_to(folder)} {sha256_of(path)}" for path in files]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
 def content_hash(folders: Sequence[Path]) -> str:
     """Return the SHA-256 of the weight files in folders, for a checkpoint that has no commit."""
     hashes = [sha256_of(path) for folder in folders for path in _weight_files(folder)]

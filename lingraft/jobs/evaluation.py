@@ -71,7 +71,7 @@ class SourceEvaluationJob(_StageEvaluation, frozen=True):
 
     @override
     def outside(self) -> Mapping[str, Any]:
-        return _test_marks(self.recipe, self.recipe.source)
+        return _test_marks(self.recipe, self.recipe.source.language)
 
     @override
     def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:

@@ -55,7 +55,9 @@ class Job(Launchable, frozen=True):
     @property
     def settings(self) -> Mapping[str, Any]:
         """Everything beside inputs that the artifact depends on, as JSON values."""
-        return self.recipe.model_dump(mode="json", include=set(self.sections))
+        found = self.recipe.model_dump(mode="json", include=set(self.sections))
+        # The model that a primary was made from is an input, wherever it lies.
+        return found | ({"source": self.recipe.source.language} if "source" in found else {})
 
     @property
     def inputs(self) -> dict[str, Path]:

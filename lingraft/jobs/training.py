@@ -57,7 +57,7 @@ class PretrainingJob(Job, frozen=True):
     @property
     @override
     def work(self) -> float:
-        return _work(self.recipe.primary_shape.layers, self.recipe.pretraining)
+        return _work(self.recipe.primary_shape.layers, self.recipe.require_pretraining())
 
     @override
     def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
@@ -148,7 +148,7 @@ class FinetuningJob(Job, frozen=True):
 
     @override
     def outside(self) -> Mapping[str, Any]:
-        return marks_of(self.recipe.task(self.task), ("train", "dev"), self.recipe.source)
+        return marks_of(self.recipe.task(self.task), ("train", "dev"), self.recipe.source.language)
 
     @override
     def scores_of(self, made: Artifact) -> dict[str, float]:

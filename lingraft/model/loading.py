@@ -57,25 +57,42 @@ def save_vocabulary(draft: Draft, vocabulary: Vocabulary, tokenizer: Tokenizer) 
     shutil.copyfile(tokenizer.model, draft.folder / tokenizer.model.name)
 
 
-def load_primary(folder: Path, expected: EncoderShape | None = None) -> Primary:
-    """Open a primary.
+def load_primary(folder: Path, wanted: EncoderShape | None = None) -> Primary:
+    """Open a primary, which trains with the dropout of the shape wanted.
 
     Raises:
         ArtifactError: not a primary, or damaged.
-        RecipeError: it has another shape than expected.
+        RecipeError: it is not of the shape wanted (`EncoderShape.is_of`).
     """
     artifact = Artifact.load(folder, Kind.PRIMARY)
     shape: EncoderShape = artifact.manifest.detail("shape", EncoderShape)
-    if expected not in (None, shape):
-        raise RecipeError(
-            f"the recipe's [encoder] is not that of the primary in {folder}. The recipe has ({expected}), the primary "
-            f"({shape}). Correct the recipe, or pretrain a primary with it."
-        )
+    if wanted:
+        require_shape(wanted, shape, f"the primary in {folder}")
+        shape = shape.model_copy(update={"dropout": wanted.dropout})
     vocabulary, tokenizer = _load_vocabulary(artifact)
     encoder = Encoder(shape, 0)
     encoder.vocabulary = vocabulary
     load_tensors(encoder, artifact, "body", elsewhere=("vocabulary.",))
     return Primary(encoder, tokenizer, artifact.fingerprint, artifact.manifest)
+
+
+def require_shape(wanted: EncoderShape, shape: EncoderShape, primary: str) -> None:
+    """Refuse a recipe that is not for a primary.
+
+    Args:
+        wanted: the recipe's [encoder].
+        shape: the primary's.
+        primary: name of the primary, for the message.
+
+    Raises:
+        RecipeError: the message has both shapes.
+    """
+    if not wanted.is_of(shape):
+        raise RecipeError(
+            f"the recipe's [encoder] is not that of {primary}. The recipe has ({wanted}), the primary ({shape}). "
+            "Correct the recipe, pretrain a primary with it, or name the primary as its source.model and leave "
+            "[encoder] and [pretraining] out."
+        )
 
 
 def load_embeddings(folder: Path) -> Embeddings:

@@ -5,17 +5,19 @@ What is not asked for is a recipe's, if one is given; otherwise it follows from 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.recipe import Precision, Recipe
 from lingraft.config.systems import Stage, System
 from lingraft.errors import DepthError, RecipeError
-from lingraft.model.loading import FreshLayers, Primary
+from lingraft.model.loading import FreshLayers, Primary, require_shape
 
 _LARGEST_VOCABULARY = 50_000
 """The paper's vocabulary of each language (section 3); an imported primary of many languages has more rows."""
@@ -55,6 +57,8 @@ class Wanted:
 class Basis:
     """The primary that a language is added to, and its mini-model."""
 
+    name: str
+    """Folder of the primary."""
     language: str
     """Language of the primary."""
     shape: EncoderShape
@@ -65,11 +69,24 @@ class Basis:
     fresh_layers: int
 
     @classmethod
-    def of(cls, primary: Primary, mini: FreshLayers | None) -> "Basis":
+    def of(cls, folder: Path, primary: Primary, mini: FreshLayers | None) -> "Basis":
         """Return the basis that a primary, and a mini-model of it if there is one, offer."""
         depth, fresh = (mini.depth, len(mini.layers)) if mini else (None, 0)
-        language = str(primary.manifest.language)
-        return cls(language, primary.encoder.shape, len(primary.tokenizer), depth, fresh)
+        return replace(cls._of_manifest(folder, primary.manifest), depth=depth, fresh_layers=fresh)
+
+    @classmethod
+    def of_artifact(cls, folder: Path) -> "Basis":
+        """Return the basis that a primary offers, without opening its weights.
+
+        Raises:
+            ArtifactError: not a primary, or damaged.
+        """
+        return cls._of_manifest(folder, Artifact.load(folder, Kind.PRIMARY).manifest)
+
+    @classmethod
+    def _of_manifest(cls, folder: Path, manifest: Manifest) -> "Basis":
+        rows = manifest.shapes["vocabulary"]["table_VD"][0]
+        return cls(str(folder), str(manifest.language), manifest.detail("shape", EncoderShape), rows, None, 0)
 
 
 @dataclass(frozen=True)
@@ -164,40 +181,47 @@ def _from_recipe(recipe: Recipe, basis: Basis, wanted: Wanted) -> dict[str, Any]
     if (recipe.system is System.MINIPOST) != (basis.depth is not None):
         given = "no mini-model" if basis.depth is None else "a mini-model"
         raise RecipeError(f"the recipe's system is {recipe.system}, but {given} was given. Correct it, or `system`.")
-    if recipe.source != basis.language:
-        raise RecipeError(f"the recipe's source is {recipe.source!r}, the primary's language is {basis.language!r}.")
+    if recipe.source.language != basis.language:
+        raise RecipeError(
+            f"the recipe's source is {recipe.source.language!r}, the primary's language is {basis.language!r}."
+        )
     depth = wanted.depth if basis.depth is None else basis.depth
     own = recipe.for_system(recipe.system, depth)
-    if own.encoder != basis.shape:
-        raise RecipeError(
-            f"the recipe's [encoder] is ({own.encoder}), but the primary's is ({basis.shape}). "
-            "Correct the recipe, or leave it out."
-        )
+    require_shape(own.encoder, basis.shape, f"the primary in {basis.name}")
     return own.model_dump(mode="json") | {"search": None, "paper": None}
 
 
 def _from_primary(basis: Basis, wanted: Wanted) -> dict[str, Any]:
-    heads = basis.shape.mlm_heads
-    if not heads and basis.depth is None:
+    if not basis.shape.mlm_heads and basis.depth is None:
         raise DepthError(
             "the primary has no MLM head to learn embeddings with. Train one in a mini-model (`lingraft mini`), and "
             "give that (--mini)."
         )
-    training = _with_steps({}, _FEWEST_STEPS)
-    training |= {"batch_blocks": _BATCH_BLOCKS, "learning_rate": _LEARNING_RATE}
-    derived = {
-        "name": "add-language",
-        "source": basis.language,
-        "system": System.MINIJOINT if len(heads) > 1 else System.BL_BASE,
+    found = defaults(basis, by_pairs=False)
+    if wanted.depth is not None and basis.depth is None:
+        found["adaptation"] |= {"depth": wanted.depth}
+    return found | {"name": "add-language", "source": {"language": basis.language, "model": basis.name}}
+
+
+def defaults(basis: Basis, by_pairs: bool) -> dict[str, Any]:
+    """Return what a recipe need not say of a primary that is at hand, as it stands in a recipe.
+
+    Args:
+        basis: the primary, and its mini-model if it has one.
+        by_pairs: whether there are sentence pairs to learn by.
+    """
+    heads, layers = basis.shape.mlm_heads, basis.shape.layers
+    training = _with_steps({}, _FEWEST_STEPS) | {"batch_blocks": _BATCH_BLOCKS, "learning_rate": _LEARNING_RATE}
+    found: dict[str, Any] = {
         "encoder": basis.shape.model_dump(mode="json"),
         "precision": _precision(),
         "tokenizer": {"vocabulary": min(basis.vocabulary, _LARGEST_VOCABULARY)},
-        "pretraining": training,  # was done elsewhere; a recipe must have it
-        "adaptation": training | {"depth": basis.depth or wanted.depth or heads[0]},
+        "adaptation": training | {"depth": basis.depth or (heads[0] if heads else layers)},
+        "system": System.MINIJOINT if len(heads) > 1 else System.BL_BASE,
     }
     if basis.depth is not None:
-        derived |= {"system": System.MINIPOST, "mini": training | {"fresh_layers": basis.fresh_layers}}
-    return derived
+        found |= {"system": System.MINIPOST, "mini": training | {"fresh_layers": basis.fresh_layers}}
+    return found
 
 
 def _precision() -> Precision:

@@ -89,7 +89,7 @@ def add_language(
     if evaluation:
         Reference.load(evaluation, source)  # refuses that of another primary
     base = Recipe.load(Path(recipe)) if isinstance(recipe, Path | str) else recipe
-    settled = LanguageRecipe.of(language, paths, Basis.of(source, fresh), wanted, base)
+    settled = LanguageRecipe.of(language, paths, Basis.of(Path(primary), source, fresh), wanted, base)
     run = _AddedLanguageRun(
         primary=Path(primary),
         mini=Path(mini) if mini else None,

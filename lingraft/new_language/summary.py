@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.huggingface.model import SENTENCE_TRANSFORMER
-from lingraft.stages.results import LanguageResult, TaskScores
+from lingraft.stages.results import LanguageResult, MaskedScores, TaskScores
 
 MASKED_LM = "masked_lm"
 """Folder of the checkpoint with the MLM head; no task can have this name."""
@@ -36,15 +36,22 @@ class AddedLanguage:
 
     def _scores(self) -> list[str]:
         masked = self.scores.masked
+        found = (
+            [f"masked tokens found in the primary {_change(masked.primary_initial, masked.primary)}"] if masked else []
+        )
         cost = self.scores.cost
         share = cost.flops / self.scores.whole_flops
         return [
-            f"{self.language}: masked tokens found in the primary {_change(masked.primary_initial, masked.primary)}",
+            *([self._masked(masked)] if masked else []),
             *self._alignment(),
             *map(_task_line, self.scores.tasks),
             f"learned in {cost.elapsed_s:.0f} s by {cost.flops:.3g} FLOPs, "
             f"{share:.0%} of what as many updates over all {self.scores.layers} layers take",
         ]
+
+    def _masked(self, found: MaskedScores) -> str:
+        change = _change(found.primary_initial, found.primary)
+        return f"{self.language}: masked tokens found in the primary {change}"
 
     def _alignment(self) -> list[str]:
         quality = self.scores.initial_alignment

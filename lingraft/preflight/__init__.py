@@ -62,7 +62,7 @@ def require_some_ready(recipe: Recipe, languages: Sequence[str], out: Path | Non
     Raises:
         NotReadyError: every language has a problem, the source has one and is needed, or results cannot be written.
     """
-    needed = [recipe.source] if source else []
+    needed = [recipe.source.language] if source else []
     found, places = find_problems(recipe, [*needed, *languages]), [*outputs.output_problems(out)]
     listed = [*places, *chain.from_iterable(found.values())]
     none_is_ready = bool(found) and {*languages} <= found.keys()
@@ -125,7 +125,7 @@ def find_problems(
     say(f"Checked the text of {', '.join(taken)} in {time.monotonic() - began:.1f} s{limit}.")
     for warning in (
         *wrong_text_warnings(taken, detector),
-        *samples.copy_warnings(taken, recipe.source),
+        *samples.copy_warnings(taken, recipe.source.language),
         *resources.learned_test_warnings(recipe, languages),
     ):
         say(warning)
@@ -138,7 +138,7 @@ def drop_unlabelled_tasks(recipe: Recipe) -> Recipe:
     If no other task is left, the primary itself is bundled, so that there is an endpoint for masked tokens and
     embeddings. Where only some documents lack labels, the recipe stays as it is, and the check lists them.
     """
-    named = [task.name for task in labelling_tasks(recipe, recipe.source)]
+    named = [task.name for task in labelling_tasks(recipe, recipe.source.language)]
     taken = [samples.take_sample(recipe.text, recipe.split, language) for language in recipe.languages] if named else []
     if not any(sample.documents for sample in taken) or any(sample.has_labels for sample in taken):
         return recipe
@@ -146,7 +146,8 @@ def drop_unlabelled_tasks(recipe: Recipe) -> Recipe:
     lost = "" if left else " The run learns embeddings and serves masked tokens; there will be no zero-shot scores."
     say(
         f"No document has a label, so the recipe's tasks of kind 'documents', {named}, are left out.{lost} "
-        f"To have one, label all documents in {recipe.source!r}: the key 'label' in JSONL, or one sub-folder a label."
+        f"To have one, label all documents in {recipe.source.language!r}: the key 'label' in JSONL, or one sub-folder "
+        "a label."
     )
     tolerances = {name: value for name, value in recipe.gate.tolerances.items() if name not in named}
     gate = recipe.gate.model_copy(update={"tolerances": tolerances})

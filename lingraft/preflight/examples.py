@@ -41,8 +41,8 @@ def example_problems(recipe: Recipe, languages: Sequence[str]) -> Iterator[tuple
         if task.reads_text:
             continue
         labels_are_given = task.labels or not task.has_labels
-        if recipe.source in languages or not labels_are_given:
-            train = scan_split(task, "train", recipe.source)
+        if recipe.source.language in languages or not labels_are_given:
+            train = scan_split(task, "train", recipe.source.language)
         else:
             train = SplitScan()
         labels = list(task.labels) or (sorted(train.labels) if train.whole else None)
@@ -83,7 +83,7 @@ def _in_language(
     recipe: Recipe, task: Task, language: str, train: SplitScan, labels: Sequence[str] | None
 ) -> Iterator[str]:
     looked: dict[SplitName, SplitScan] = {}
-    if language == recipe.source:
+    if language == recipe.source.language:
         looked |= {"train": train, "dev": scan_split(task, "dev", language)}
         if task.train is None:
             yield "train: there are no examples, which finetuning needs. Name their file or dataset: [[tasks]] train."

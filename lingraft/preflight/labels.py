@@ -18,12 +18,12 @@ def known_labels(recipe: Recipe, taken: Mapping[str, TextSample]) -> KnownLabels
 
     The source is read if it is not among the samples.
     """
-    tasks = labelling_tasks(recipe, recipe.source)
+    tasks = labelling_tasks(recipe, recipe.source.language)
     found: dict[str, Sequence[str]] = {task.name: task.labels for task in tasks if task.labels}
     if len(found) < len(tasks):
-        source = taken.get(recipe.source)
+        source = taken.get(recipe.source.language)
         if source is None:
-            source = samples.take_sample(recipe.text, recipe.split, recipe.source)
+            source = samples.take_sample(recipe.text, recipe.split, recipe.source.language)
             samples.scan_rest(source, recipe.text, recipe.split)
         if source.knows_labels and not source.errors:
             found = {task.name: sorted(source.labels["train"]) for task in tasks} | found
@@ -47,7 +47,7 @@ def label_problems(recipe: Recipe, sample: TextSample, known_labels: KnownLabels
 def _of_task(recipe: Recipe, task: Task, sample: TextSample, labels: Sequence[str] | None) -> Iterator[str]:
     if labels is None:
         return
-    is_source = sample.language == recipe.source
+    is_source = sample.language == recipe.source.language
     if is_source and sample.has_labels and len(labels) < 2:
         yield (
             f"{sample.language}: task {task.name!r} needs two or more labels to tell apart; the training documents "
@@ -62,5 +62,6 @@ def _of_task(recipe: Recipe, task: Task, sample: TextSample, labels: Sequence[st
                 more = f" and {count - 1:,} more documents of the {split} split have" if count > 1 else " has"
                 yield (
                     f"{sample.language}: {sample.first_places[split, label]}{more} label {label!r}; task {task.name!r} "
-                    f"knows {list(labels)}. Correct the label, or add training documents in {recipe.source!r} with it."
+                    f"knows {list(labels)}. Correct the label, or add training documents in "
+                    f"{recipe.source.language!r} with it."
                 )

@@ -72,12 +72,12 @@ def resource_problems(
     dictionary = alignment.dictionary
     for language, files in chain(alignment.parallel.items(), alignment.judged.items()):
         looked = scan_pairs(pairs_or_errors(files), file_names(files))
-        wrong = language_problems(looked, (recipe.source, language), detector)
+        wrong = language_problems(looked, (recipe.source.language, language), detector)
         yield from ((language, message) for message in [*looked.errors, *wrong])
     for language, file in dictionary.items():
         looked = scan_pairs(word_pairs_or_errors(file), file)
         text = "\n".join(chain.from_iterable(taken[language].texts.values()))
-        wrong = dictionary_problems(looked, (recipe.source, language), detector, text)
+        wrong = dictionary_problems(looked, (recipe.source.language, language), detector, text)
         yield from ((language, message) for message in [*looked.errors, *wrong])
     yield from ((language, message) for language in alignment.parallel for message in _pooling_problems(recipe))
 

@@ -66,7 +66,7 @@ def build_mini(recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: Me
             draft.tensors("layers", fresh.state_dict())
             if head:
                 draft.tensors(HEAD_PART, head.state_dict())
-            record_training(draft, recipe.source, input_hashes(data), settings, run)
+            record_training(draft, recipe.source.language, input_hashes(data), settings, run)
             draft.facts["tokenizer_hash"] = source.tokenizer.hash
             draft.facts["aligned_with"] = source.fingerprint
             draft.facts["details"] |= {

@@ -64,7 +64,10 @@ def evaluate_source(
     """
     source = load_primary(primary, recipe.primary_shape)
     source.encoder.to(precision.device())
-    data, documents = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens), load_text(text, recipe.source)
+    data, documents = (
+        load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens),
+        load_text(text, recipe.source.language),
+    )
     models = load_tasks(tasks)
     passages = embed_source_passages(recipe, models, source, documents)
     tests = task_tests(
@@ -78,7 +81,7 @@ def evaluate_source(
     judged = evaluate_tasks(tests, lambda model: model.swap_in(source))
     depths = source.encoder.depths
     result = SourceResult(
-        language=recipe.source,
+        language=recipe.source.language,
         primary=source.fingerprint,
         layers=source.encoder.shape.layers,
         vocabulary=len(source.tokenizer),
@@ -182,7 +185,9 @@ def evaluate_language(
     over = mini_of(source, step, mini)
     if not step.fresh_layers:
         over = source.encoder  # whose bottom the mini-model is: one pass scores both
-    masked, masked_items = _masked(over, step.layers, source, (learned.vocabulary, untrained), test_NT)
+    masked, masked_items = (
+        _masked(over, step.layers, source, (learned.vocabulary, untrained), test_NT) if over.depths else (None, {})
+    )
     alignment, aligned_items = _alignment(source, probe, (learned.vocabulary, untrained)) if probe else (None, {})
     scores, task_items = _task_scores(tests, learned, untrained)
     result = LanguageResult(

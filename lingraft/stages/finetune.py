@@ -64,14 +64,14 @@ def finetune(
         )
     body = source.encoder if layers is None else mini_model(source.encoder, layers)
     kind, shape, settings = kind_of(wanted), body.shape, wanted.finetuning
-    documents = load_text(text, recipe.source) if text else None
-    examples = load_examples(wanted, "train", recipe.source, documents)
+    documents = load_text(text, recipe.source.language) if text else None
+    examples = load_examples(wanted, "train", recipe.source.language, documents)
     labels = list(wanted.labels) or kind.labels(examples)
     data = kind.prepare(examples, labels, source.tokenizer, shape)
     with preserve_rng():
         torch.manual_seed(seed)
         net = kind.net(body, labels)
-    dev = load_examples(wanted, "dev", recipe.source, documents)
+    dev = load_examples(wanted, "dev", recipe.source.language, documents)
     held_out = kind.prepare(dev, labels, source.tokenizer, shape)
     step = replace(recipe.steps_over(recipe.adaptation.depth)[Stage.FINETUNE], layers=shape.layers)
     hashes = {"text": documents.fingerprint} if documents else {}
@@ -92,16 +92,16 @@ def finetune(
                 data, settings.batch_examples, settings.micro_batch_examples, seed, settings.group_by_length
             ),
             checkpointer=checkpointer,
-            dev_score=_evaluator(net, kind, held_out, recipe.source),
+            dev_score=_evaluator(net, kind, held_out, recipe.source.language),
         )
         with run.watched(f"finetune {task}, seed {seed}", watch) as report:
             for point in run.points:
                 report(point)
-        evaluated = kind.judge(net, held_out, recipe.source)
+        evaluated = kind.judge(net, held_out, recipe.source.language)
 
         def fill(draft: Draft) -> None:
             save_task(draft, net)
-            record_training(draft, recipe.source, origin, settings, run)
+            record_training(draft, recipe.source.language, origin, settings, run)
             draft.facts["tokenizer_hash"] = source.tokenizer.hash
             draft.facts["aligned_with"] = source.fingerprint
             draft.facts["details"] |= {

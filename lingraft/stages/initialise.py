@@ -155,7 +155,7 @@ def _from_text(
         seed=recipe.adaptation.seed,
         resource=resource,
         table=table,
-        loss=masked_loss(primary, open_split(data, "dev")),
+        loss=masked_loss(primary, open_split(data, "dev")) if primary.encoder.depths else None,
     )
     say(f"alignment of {language!r}: {found.quality.summary}")
     return found, {"source_vectors": artifact_fingerprint(source_vectors), **input_hashes(data), **translations}
@@ -168,7 +168,7 @@ def _translations(
     from lingraft.model.initialisation.translation import dictionary_table, parallel_table  # lazy: SciPy
 
     files, language, left_out = recipe.alignment, target.language, Counter[str]()
-    languages = recipe.source, language
+    languages = recipe.source.language, language
     if sentences := files.parallel.get(language):
         looked = PairScan(file_names(sentences))
         pairs = looked.sampled(_without_held_out(read_pairs(sentences, left_out), left_out))

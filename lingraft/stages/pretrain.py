@@ -48,9 +48,9 @@ def pretrain(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Me
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_empty(out)
-    pieces = Tokenizer.load(tokenizer, recipe.source)
+    pieces = Tokenizer.load(tokenizer, recipe.source.language)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-    settings, step = recipe.pretraining, recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
+    settings, step = recipe.require_pretraining(), recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
     train = open_split(data, "train")
     with preserve_rng():
         torch.manual_seed(settings.seed)
@@ -74,7 +74,7 @@ def pretrain(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Me
             checkpointer=checkpointer,
             dev_score=dev_score,
         )
-        with run.watched(f"pretrain {recipe.source}", watch) as report:
+        with run.watched(f"pretrain {recipe.source.language}", watch) as report:
             for point in run.points:
                 report(point)
 
@@ -110,7 +110,7 @@ def pretraining_run(
     Raises:
         RecipeError: the batch cannot be divided over the processes.
     """
-    settings, trained = recipe.pretraining, freeze_except(encoder, encoder.parameters())
+    settings, trained = recipe.require_pretraining(), freeze_except(encoder, encoder.parameters())
     phases = [masked_lm_phase(recipe, step, encoder, settings)]
     if windows := settings.windows:
         end: dict[str, Any] = {"ends_at": windows.steps, "is_last": False}

@@ -210,7 +210,9 @@ class LanguageResult(Result):
     layers: int = pydantic.Field(description="Layers of the primary; depth = layers is standard adaptation.")
     vocabulary: int
     overlap: int = pydantic.Field(description="Pieces that the source vocabulary also has, special tokens included.")
-    masked: MaskedScores
+    masked: MaskedScores | None = pydantic.Field(
+        None, description="Absent where neither the primary nor a mini-model has an MLM head."
+    )
     alignment: AlignmentScores | None = pydantic.Field(
         None, description="Absent where the source's side was not given, or there is too little to pair."
     )
@@ -229,6 +231,11 @@ class LanguageResult(Result):
     )
     history: list[Point]
     precision: str
+
+    @property
+    def masked_scores(self) -> dict[str, float]:
+        """Masked accuracy by name; empty where there is no MLM head."""
+        return self.masked.model_dump() if self.masked else {}
 
     @property
     def standard(self) -> bool:

@@ -113,7 +113,7 @@ def embed_source_passages(
                 keys = [each.key for each in chosen]
                 found[name] = SourcePassages.embedded(seeds, source, [each.text for each in chosen], keys)
             case BeirFolder(source_corpus=str() as corpus):
-                passages = read_texts(Path(corpus), recipe.source)
+                passages = read_texts(Path(corpus), recipe.source.language)
                 found[name] = SourcePassages.embedded(seeds, source, [*passages.values()])
     return found
 

@@ -128,7 +128,7 @@ def evaluate_language(given: EvaluateLanguage, run: Path) -> ScoresAndConfusion:
     with tracking.stage(run.read_text(), job.name) as stage:
         made = job.get_or_make()
         result = load_language(job.out)
-        scores = {f"masked_accuracy_{name}": score for name, score in result.masked.model_dump().items()}
+        scores = {f"masked_accuracy_{name}": score for name, score in result.masked_scores.items()}
         scores |= result.alignment_metrics
         scores |= zero_shot(result)
         stage.record(made, scores | recalls(result.tasks))

@@ -83,7 +83,7 @@ def judge_source(given: SourceJudging, run: Path) -> Scores:
         recipe=planned.recipe,
         models=FinetunedModels(planned, given.primary, given.tasks),
         dirs=given.language_dirs,
-        language=planned.recipe.source,
+        language=planned.recipe.source.language,
         out=given.out / planned.name,
     )
     return _evaluate(job, run)

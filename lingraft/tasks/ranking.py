@@ -1,4 +1,4 @@
-"""Scores of ranked passages: accuracy@1, MRR@10 and nDCG@10, as BEIR and MTEB define them.
+"""Scores of ranked passages: accuracy@1 and @10, MRR@10 and nDCG@10, as BEIR and MTEB define them.
 
 Legend: N queries, B queries of a batch, P passages, K answers of a query at most.
 """
@@ -90,6 +90,7 @@ def evaluate_ranking(scores: Callable[[Tensor], Tensor], answers: Answers) -> Ta
         baseline=answers.baseline,
         tally=tally,
         others={
+            f"accuracy_at_{DEPTH}": float((first_N <= DEPTH).double().mean()),
             f"MRR_at_{DEPTH}": float((1 / first_N).where(first_N <= DEPTH, 0.0).mean()),
             f"nDCG_at_{DEPTH}": float(ndcg_N.mean()),
         },

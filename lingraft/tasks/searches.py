@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.config.tasks import BeirFolder, ParallelDocuments, ParallelLines, Task
-from lingraft.data.parallel_text import file_names, read_pairs
+from lingraft.data.parallel_text import file_names, is_held_out, read_pairs
 from lingraft.errors import TextError, raise_errors
 from lingraft.tasks.examples import load_examples
 from lingraft.tasks.rows import Layouts, Row, find_column, rows_or_errors, text_of
@@ -45,7 +45,7 @@ def load_searches(task: Task, language: str) -> list[SearchData]:
             )
         case ParallelLines() as lines:
             files = lines.in_language(language)
-            pairs = [*read_pairs(files)]
+            pairs = [pair for pair in read_pairs(files) if is_held_out(pair) or not lines.held_out]
             found = [_of_pairs([(pair.target, pair.source) for pair in pairs], in_source=True)]
             origin = file_names(files)
         case BeirFolder() as folder:

@@ -175,7 +175,7 @@ def open_run(recipe: Recipe, pipeline: str, kfp_run: str = "") -> str:
         kfp_run: id of the run in Kubeflow Pipelines; empty outside of it.
     """
     note = (
-        f"The pipeline `{pipeline}` of `{recipe.name}`, from `{recipe.source}` to "
+        f"The pipeline `{pipeline}` of `{recipe.name}`, from `{recipe.source.language}` to "
         f"{', '.join(f'`{target}`' for target in recipe.targets)}. Its stages are runs of their own below this one. "
         "Parameters are the recipe, and `recipe.json` among the artifacts is all of it."
     )

@@ -102,6 +102,23 @@ def projects(client: RetryingClient) -> list[str]:
     return sorted({each.tags["project"] for each in search_versions(client, "") if "project" in each.tags})
 
 
+def require_version(client: RetryingClient, reference: str) -> Version:
+    """Return the version that `NAME@ALIAS` or `NAME/NUMBER` names, as in MLflow's `models:/` addresses.
+
+    Raises:
+        NotRegisteredError: there is no such version, or the reference has neither form.
+    """
+    name, at, alias = reference.partition("@")
+    if at:
+        return _require_alias(client, name, alias)
+    name, _, number = reference.rpartition("/")
+    if not (name and number.isdecimal()):
+        raise NotRegisteredError(
+            f"models:/{reference} names no version of a model. Give models:/NAME@champion or models:/NAME/NUMBER."
+        )
+    return version_of(client, name, int(number))
+
+
 def version_of(client: RetryingClient, name: str, number: int) -> Version:
     """Return one version of a model.
 

@@ -79,12 +79,12 @@ def submit(
     """Upload a pipeline as a version, start a run of it or a schedule, and wait until the run has ended well."""
     from kfp import compiler
 
-    from lingraft.config.recipe import Recipe
     from lingraft.console import say
+    from lingraft.source_model import load_recipe
     from pipelines.server import follow as following
     from pipelines.server.runs import RunRequest, schedule, start_run, upload
 
-    settings = _with_image(Recipe.load(recipe), image)
+    settings = _with_image(load_recipe(recipe), image)
     _require_pinned(settings, unpinned)
     made = pipeline_builder(pipeline)(settings, recipe.name)
     connection = _connection(host, namespace, token_file, ca, ui)

@@ -73,12 +73,16 @@ def test_a_depth_outside_the_primary_is_refused(system: System, wrong: int) -> N
         steps_of(system, 12, wrong, fresh_layers=2)
 
 
-def test_a_minipost_mini_model_leaves_a_layer_out_and_has_fresh_ones() -> None:
+def test_a_minipost_mini_model_leaves_a_layer_out() -> None:
     with pytest.raises(DepthError, match=r"of depth 12 leaves none .* Choose a depth from 1 to 11"):
         steps_of(System.MINIPOST, 12, 12, fresh_layers=2)
-    with pytest.raises(DepthError, match="needs 1 or more fresh layers, not 0"):
-        steps_of(System.MINIPOST, 12, 4, fresh_layers=0)
     assert steps_of(System.MINIPOST, 12, 11, fresh_layers=1)[Stage.ADAPT].layers == 12
+
+
+def test_a_minipost_mini_model_without_fresh_layers_is_the_bottom_as_it_is() -> None:
+    steps = steps_of(System.MINIPOST, 12, 4, fresh_layers=0)
+    assert Stage.BUILD_MINI not in steps
+    assert (steps[Stage.ADAPT].layers, steps[Stage.ADAPT].heads) == (4, ())
 
 
 @pytest.mark.parametrize(

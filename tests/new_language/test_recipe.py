@@ -14,7 +14,7 @@ from lingraft.new_language.recipe import Basis, LanguageRecipe, Wanted, shown
 RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
 RAW = RECIPE.model_dump(mode="json")
 MINIPOST = Recipe.parse(RAW | {"system": "MINIPOST", "search": None, "mini": RAW["pretraining"]})
-TINY = Basis(language="en", shape=RECIPE.encoder, vocabulary=120, depth=None, fresh_layers=0)
+TINY = Basis(name="primary", language="en", shape=RECIPE.encoder, vocabulary=120, depth=None, fresh_layers=0)
 
 
 def basis(**changes: Any) -> Basis:

@@ -46,7 +46,7 @@ def test_the_recipe_loads_and_passes_the_check(
     (text / "faq.txt").write_text("how and why")
     assert run(str(text), patch=monkeypatch) == 0
     recipe = Recipe.load(tmp_path / "recipe.toml")
-    assert (recipe.name, recipe.source, recipe.targets) == ("my-text", "en", ("de", "tr"))
+    assert (recipe.name, recipe.source.language, recipe.targets) == ("my-text", "en", ("de", "tr"))
     [task] = recipe.tasks
     assert (task.kind, task.labels) == ("documents", tuple(sorted(made_up.TOPICS)))
     assert set(task.examples) == {"en", "de", "tr"}

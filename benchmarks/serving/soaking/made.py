@@ -183,7 +183,7 @@ def _write_task(recipe: Recipe, primary: Path, out: Path, seed: int) -> Path:
         save_task(draft, net)
         facts = {"task": TASK, "settings": settings.model_dump(mode="json"), "seed": seed, "labels": list(LABELS)}
         draft.facts = {
-            "language": recipe.source,
+            "language": recipe.source.language,
             "aligned_with": Artifact.open(primary, Kind.PRIMARY).fingerprint,
             "details": facts | {"shape": recipe.encoder.model_dump(mode="json")},
         }

@@ -168,6 +168,8 @@ def _runs(
 
 
 def _pretraining(recipe: Recipe, step: Step) -> Iterator[BilledRun]:
+    if recipe.pretraining is None:  # somebody else has paid for it
+        return
     whole = _run(recipe, Stage.PRETRAIN, recipe.pretraining, step)
     windows = recipe.pretraining.windows
     if windows is None:

@@ -71,7 +71,7 @@ def as_text(costs: CostReport) -> str:
     shape = costs.recipe.encoder
     heading = (
         f"{costs.recipe.name}: width {shape.width}, {shape.layers} layers, {costs.recipe.tokenizer.vocabulary:,} "
-        f"pieces, blocks of {shape.block_tokens} tokens; {costs.recipe.source} to "
+        f"pieces, blocks of {shape.block_tokens} tokens; {costs.recipe.source.language} to "
         f"{counted(len(costs.languages), 'language')}"
     )
     blocks = [[heading], _steps_table(costs), list(_notes(costs))]

@@ -126,27 +126,36 @@ def overlap_group(records: RunRecords) -> Group:
     return Group(f"overlap with {source}", columns, short="overlap")
 
 
-def masked_groups() -> list[Group]:
-    """Return columns on held-out masked-token accuracy of the mini-model and of the primary, before and after."""
+def masked_groups(records: RunRecords) -> list[Group]:
+    """Return columns on held-out masked-token accuracy of the mini-model and of the primary, before and after.
+
+    There are none where no model has an MLM head.
+    """
+    if not any(result.masked for result in records.languages):
+        return []
     mini = (
         Column(
             "before",
             "The mini-model (the layers learned over and the head on them) with the embeddings as initialised.",
-            lambda row: row.masked.mini_initial,
+            lambda row: row.masked_scores.get("mini_initial"),
         ),
-        Column("after", "The mini-model with the embeddings that were learned over it.", lambda row: row.masked.mini),
+        Column(
+            "after",
+            "The mini-model with the embeddings that were learned over it.",
+            lambda row: row.masked_scores.get("mini"),
+        ),
     )
     primary = (
         Column(
             "before",
             "The whole primary, all layers, with the embeddings as initialised.",
-            lambda row: row.masked.primary_initial,
+            lambda row: row.masked_scores.get("primary_initial"),
         ),
         Column(
             "after",
             "The whole primary with the learned embeddings swapped in: the test of whether what "
             "was learned over a few layers fits all of them.",
-            lambda row: row.masked.primary,
+            lambda row: row.masked_scores.get("primary"),
         ),
     )
     return [

@@ -40,7 +40,8 @@ def headline_metrics(records: RunRecords) -> dict[str, float]:
     found: dict[str, float] = {}
     for result in records.languages:
         name = f"{result.language} over {result.depth} of {result.layers}/"
-        found[f"{name}masked_accuracy"] = result.masked.primary
+        if result.masked:
+            found[f"{name}masked_accuracy"] = result.masked.primary
         if result.alignment:
             found[f"{name}alignment"] = result.alignment.top.accuracy
         for task in result.tasks:
@@ -50,19 +51,23 @@ def headline_metrics(records: RunRecords) -> dict[str, float]:
 
 
 def _scores(records: RunRecords) -> str:
-    aligned = any(result.alignment for result in records.languages)
+    measured, aligned = (any(getattr(result, name) for result in records.languages) for name in ("masked", "alignment"))
     metrics = [
         (task, metric)
         for task in records.tasks
         for metric in (records.scores(task).metric, *records.scores(task).others)
     ]
-    header = ["language", "layers", "masked accuracy, before", "after"]
+    header = ["language", "layers"]
+    header += ["masked accuracy, before", "after"] if measured else []
     header += ["alignment, before", "after"] if aligned else []
     header += [f"{task}: {metric_label(metric)}" for task, metric in metrics]
     rows = []
     for row in records.rows:
         (result,) = row.results
-        cells = [row.language, row.layers, percent(result.masked.primary_initial), percent(result.masked.primary)]
+        cells = [row.language, row.layers]
+        if measured:
+            masked = result.masked
+            cells += [percent(masked.primary_initial), percent(masked.primary)] if masked else ["", ""]
         if aligned:
             found = result.alignment
             cells += [percent(found.top_initial.accuracy), percent(found.top.accuracy)] if found else ["", ""]

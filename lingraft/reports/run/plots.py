@@ -237,9 +237,11 @@ def masked_plot(records: RunRecords) -> Drawing:
         records,
         results,
         [
-            _Dots("primary, before", "o", "grey", [r.masked.primary_initial for r in results], hollow=True),
-            _Dots("mini-model, after", "D", "orange", [r.masked.mini for r in results]),
-            _Dots("primary, after", "o", "blue", [r.masked.primary for r in results]),
+            _Dots(
+                "primary, before", "o", "grey", [r.masked_scores.get("primary_initial") for r in results], hollow=True
+            ),
+            _Dots("mini-model, after", "D", "orange", [r.masked_scores.get("mini") for r in results]),
+            _Dots("primary, after", "o", "blue", [r.masked_scores.get("primary") for r in results]),
         ],
         reference=records.source.masked_by_depth.get(records.source.layers),
         axis="hidden tokens guessed right",

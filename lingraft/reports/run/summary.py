@@ -30,14 +30,22 @@ def summary(records: RunRecords) -> list[tuple[str, str]]:
 
 
 def _describe_gain(records: RunRecords, results: _Results) -> list[str]:
-    before = _mean(results, lambda row: row.masked.primary_initial)
-    after = _mean(results, lambda row: row.masked.primary)
-    spent = _mean(results, lambda row: row.cost.flops / row.whole_flops)
+    spent = _mean(results, lambda row: row.cost.flops / row.whole_flops if row.whole_flops else 0.0)
     return [
-        f"masked-token accuracy of the primary is {percent(after)}, against {percent(before)} "
-        "with embeddings as initialised.",
+        *_describe_masked(results),
         *(_describe_task(task, results) for task in records.tasks if _tested(results, task)),
         f"This took {percent(spent)} of the operations that all layers would have taken.",
+    ]
+
+
+def _describe_masked(results: _Results) -> list[str]:
+    scores = [row.masked for row in results if row.masked]
+    if len(scores) < len(results):
+        return []
+    before, after = mean(score.primary_initial for score in scores), mean(score.primary for score in scores)
+    return [
+        f"masked-token accuracy of the primary is {percent(after)}, against {percent(before)} with embeddings as "
+        "initialised."
     ]
 
 
@@ -61,12 +69,15 @@ def _compare(records: RunRecords, results: _Results, standard: _Results) -> list
     ours, theirs = _paired(results, standard)
     if not ours:
         return []
-    kept = _mean(ours, lambda row: row.masked.primary) / _mean(theirs, lambda row: row.masked.primary)
-    clauses = [f"keeps {percent(kept)} of its masked-token accuracy"]
-    clauses += [
+    scores = [[row.masked.primary for row in rows if row.masked] for rows in (ours, theirs)]
+    measured = all(len(each) == len(ours) for each in scores)
+    kept = [f"keeps {percent(sum(scores[0]) / sum(scores[1]))} of its masked-token accuracy"] if measured else []
+    clauses = kept + [
         _compare_on(task, ours, theirs) for task in records.tasks if _tested(ours, task) and _tested(theirs, task)
     ]
-    return [f"Beside standard adaptation over all layers ({_names(ours)}) that {' and '.join(clauses)}."]
+    return [f"Beside standard adaptation over all layers ({_names(ours)}) that {' and '.join(clauses)}."] * bool(
+        clauses
+    )
 
 
 def _compare_on(task: str, ours: _Results, theirs: _Results) -> str:

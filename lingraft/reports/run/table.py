@@ -38,7 +38,7 @@ def table(records: RunRecords) -> str:
     Below: a table for each task, recall per class, and what the gate decided.
     """
     cost = cost_group(FlopsUnit.fitting(records))
-    groups = [overlap_group(records), *masked_groups(), *alignment_groups(records), cost]
+    groups = [overlap_group(records), *masked_groups(records), *alignment_groups(records), cost]
     lines = [*_source_lines(records), "", *_table_lines(groups, records.rows, records.means), ""]
     for task in records.tasks:
         if records.tested_on(task):
@@ -65,7 +65,8 @@ def brief_table(records: RunRecords) -> str:
     cost = Group("compute", (replace(ratio, short="of standard"),))
     # Several tasks have a table each: they do not fit beside each other.
     first, *others = [[_brief_group(records, task)] for task in records.tasks if records.tested_on(task)] or [[]]
-    groups = [replace(masked_groups()[1], short="masked tokens"), *alignment, *first, cost]
+    masked = [replace(group, short="masked tokens") for group in masked_groups(records)[1:]]
+    groups = [*masked, *alignment, *first, cost]
     top = [score for _, score in sorted(source.masked_by_depth.items())][-1:]  # none where there is no MLM head
     scores = [f"masked tokens {percent(score)}" for score in top]
     scores += [f"{task.name}: {task.metric} {spread(task.score)}" for task in source.tasks]

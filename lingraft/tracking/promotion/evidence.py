@@ -53,7 +53,7 @@ def register_judged(
         "overlap": result.overlap,
         **more,
         **result.alignment_metrics,
-        **result.masked.model_dump(),
+        **result.masked_scores,
         **zero_shot(result),
         **{f"{PARITY}{task}": each for task, each in parity.items()},
     }

