@@ -36,9 +36,6 @@ class AddedLanguage:
 
     def _scores(self) -> list[str]:
         masked = self.scores.masked
-        found = (
-            [f"masked tokens found in the primary {_change(masked.primary_initial, masked.primary)}"] if masked else []
-        )
         cost = self.scores.cost
         share = cost.flops / self.scores.whole_flops
         return [
