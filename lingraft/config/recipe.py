@@ -275,9 +275,14 @@ class Recipe(Section):
         """The training steps of a system, by default the recipe's own, with a mini-model of the depth given.
 
         Raises:
-            DepthError: the system cannot have that depth.
+            DepthError: the system cannot have that depth, or has no mini-model to learn over.
         """
         fresh = self.mini.fresh_layers if self.mini else 0
+        if (system or self.system) is System.MINIPOST and not (fresh or self.adaptation.pairs):
+            raise DepthError(
+                "a MINIPOST mini-model that learns masked tokens needs fresh layers, of which [mini] says how many. Add "
+                "that section, or learn by sentence pairs ([adaptation.pairs])."
+            )
         return steps_of(system or self.system, self.encoder.layers, depth, fresh, self.encoder.mlm_heads)
 
     @property

@@ -204,7 +204,7 @@ def test_a_language_with_passages_of_its_own_is_judged_within_itself_too(searchi
     assert both.baselines["within_language_BM25"] == within.baselines["BM25"]
     assert within.baselines["BM25"].mean > 0.7  # queries are the beginnings of passages
     (english,) = load_source(searching.source(of_beir(searching), tmp_path / "en")).tasks
-    assert {*english.others} == {"MRR_at_10", "nDCG_at_10"}
+    assert {*english.others} == {"accuracy_at_10", "MRR_at_10", "nDCG_at_10"}
     assert english.baselines["source_tokenizer"] == english.score
 
 

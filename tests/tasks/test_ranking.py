@@ -43,17 +43,19 @@ def test_several_graded_answers_are_those_of_the_definition() -> None:
         {int(p): float(1 + p % 3) for p in torch.randperm(15, generator=generator)[: 1 + n % 5]} for n in range(20)
     ]
     found = evaluate_ranking(lambda rows_B: scores_NP[rows_B], Answers.of(gains))
-    first, reciprocal, ndcg = [], [], []
+    first, in_ten, reciprocal, ndcg = [], [], [], []
     for scores, wanted in zip(scores_NP, gains, strict=True):
         order = scores.argsort(descending=True).tolist()[:10]
         places = [place for place, passage in enumerate(order, 1) if passage in wanted]
         first.append(order[0] in wanted)
+        in_ten.append(bool(places))
         reciprocal.append(1 / places[0] if places else 0)
         dcg = sum(wanted.get(passage, 0) / math.log2(place + 1) for place, passage in enumerate(order, 1))
         best = sum(gain / math.log2(place + 1) for place, gain in enumerate(sorted(wanted.values(), reverse=True), 1))
         ndcg.append(dcg / best)
     assert found.score == pytest.approx(sum(first) / 20)
-    assert found.others == pytest.approx({"MRR_at_10": sum(reciprocal) / 20, "nDCG_at_10": sum(ndcg) / 20})
+    expected = {"accuracy_at_10": sum(in_ten), "MRR_at_10": sum(reciprocal), "nDCG_at_10": sum(ndcg)}
+    assert found.others == pytest.approx({name: total / 20 for name, total in expected.items()})
 
 
 def test_scores_of_nan_find_nothing() -> None:
