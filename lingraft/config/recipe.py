@@ -280,8 +280,8 @@ class Recipe(Section):
         fresh = self.mini.fresh_layers if self.mini else 0
         if (system or self.system) is System.MINIPOST and not (fresh or self.adaptation.pairs):
             raise DepthError(
-                "a MINIPOST mini-model that learns masked tokens needs fresh layers, of which [mini] says how many. Add "
-                "that section, or learn by sentence pairs ([adaptation.pairs])."
+                "a MINIPOST mini-model that learns masked tokens needs fresh layers, of which [mini] says how many. "
+                "Add that section, or learn by sentence pairs ([adaptation.pairs])."
             )
         return steps_of(system or self.system, self.encoder.layers, depth, fresh, self.encoder.mlm_heads)
 

@@ -16,7 +16,6 @@ from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.recipe import Precision, Recipe
 from lingraft.config.systems import Stage, System
-from lingraft.config.translations import ParallelText
 from lingraft.errors import DepthError, RecipeError
 from lingraft.model.loading import FreshLayers, Primary, require_shape
 
@@ -102,25 +101,12 @@ class LanguageRecipe:
 
     @classmethod
     def of(
-        cls,
-        language: str,
-        text: Sequence[Path],
-        basis: Basis,
-        wanted: Wanted,
-        recipe: Recipe | None,
-        pairs: ParallelText | None = None,
-        dictionary: str | None = None,
+        cls, language: str, text: Sequence[Path], basis: Basis, wanted: Wanted, recipe: Recipe | None
     ) -> "LanguageRecipe":
         """Return the recipe as far as it is known before the text is read.
 
         Args:
-            language: tag of the language.
-            text: files of the language, or folders of files.
-            basis: the primary and its mini-model.
-            wanted: settings that are asked for by name.
             recipe: recipe of the primary; brings tokenizer, adaptation, split and precision.
-            pairs: sentences with their translations; those of the recipe if None.
-            dictionary: word list; that of the recipe if None.
 
         Raises:
             RecipeError: a value is impossible, or the recipe is not one for this primary, mini-model or language.
@@ -130,13 +116,7 @@ class LanguageRecipe:
             _require_depth(wanted.depth, basis)
         if language == basis.language:
             raise RecipeError(f"{language!r} is the primary's own language. Give the text and tag of another one.")
-        if recipe:
-            raw = _from_recipe(recipe, basis, wanted)
-        else:
-            raw = _from_primary(basis, wanted, by_pairs=pairs is not None, by_dictionary=dictionary is not None)
-        for name, given in {"parallel": pairs, "dictionary": dictionary}.items():
-            if given is not None:
-                raw.setdefault("alignment", {}).setdefault(name, {})[language] = given
+        raw = _from_recipe(recipe, basis, wanted) if recipe else _from_primary(basis, wanted)
         files: dict[str, Any] = {"kind": "files", "paths": {language: [str(path.resolve()) for path in text]}}
         if recipe and recipe.text.cleaning:
             files["cleaning"] = recipe.text.cleaning.model_dump()
@@ -211,8 +191,13 @@ def _from_recipe(recipe: Recipe, basis: Basis, wanted: Wanted) -> dict[str, Any]
     return own.model_dump(mode="json") | {"search": None, "paper": None}
 
 
-def _from_primary(basis: Basis, wanted: Wanted, by_pairs: bool, by_dictionary: bool) -> dict[str, Any]:
-    found = defaults(basis, by_pairs, by_dictionary)
+def _from_primary(basis: Basis, wanted: Wanted) -> dict[str, Any]:
+    if not basis.shape.mlm_heads and basis.depth is None:
+        raise DepthError(
+            "the primary has no MLM head to learn embeddings with. Train one in a mini-model (`lingraft mini`), and "
+            "give that (--mini)."
+        )
+    found = defaults(basis, by_pairs=False)
     if wanted.depth is not None and basis.depth is None:
         found["adaptation"] |= {"depth": wanted.depth}
     return found | {"name": "add-language", "source": {"language": basis.language, "model": basis.name}}
