@@ -191,7 +191,7 @@ def _from_primary(basis: Basis, wanted: Wanted) -> dict[str, Any]:
         "system": System.MINIJOINT if len(heads) > 1 else System.BL_BASE,
         "encoder": basis.shape.model_dump(mode="json"),
         "precision": _precision(),
-        "tokenizer": {"vocabulary": min(basis.vocabulary, _LARGEST_VOCABULARY)},
+        "tokenizer": {"vocabulary": min(basis.vocabulary, _LARGEST_VOCABULARY), "borrow": True},
         "pretraining": training,  # was done elsewhere; a recipe must have it
         "adaptation": training | {"depth": basis.depth or wanted.depth or heads[0]},
     }
