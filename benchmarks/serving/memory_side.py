@@ -35,7 +35,7 @@ def bundles(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
 
     yield {"bytes": own_bytes(), "resident": own_bytes("Rss")}
     served = ServedBundles.load(folders)
-    tables = {id(each.table): each.table for one in served.bundles.values() for each in one.languages.values()}
+    tables = {id(each.own_table): each.own_table for one in served.bundles.values() for each in one.languages.values()}
     for table in tables.values():
         read_all(table)
     yield {"bytes": own_bytes(), "resident": own_bytes("Rss"), "tables": sum(table.nbytes for table in tables.values())}
@@ -58,14 +58,14 @@ def added(languages: Sequence[str], folders: Sequence[Path]) -> Iterator[dict[st
     served = ServedBundles.load(folders[:half])
     for one in served.bundles.values():
         for each in one.languages.values():
-            read_all(each.table)
+            read_all(each.own_table)
     yield {"bytes": own_bytes()}
     for language in languages:
         for folder in folders[half:]:
             found = Artifact.open(folder, Kind.BUNDLE)
             name = found.manifest.details["task"]
             served.put(name, language, open_language(found, language, served.opened_files))
-        table = served[name].languages[language].table
+        table = served[name].languages[language].own_table
         read_all(table)
         yield {"bytes": own_bytes(), "tables": table.nbytes}
 

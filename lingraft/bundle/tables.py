@@ -1,9 +1,8 @@
 """A language's token table, read in place from its file.
 
-Legend: N tokens, V vocabulary, D width.
+Legend: N tokens, V vocabulary, D width, B borrowed pieces.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -69,10 +68,52 @@ class EmbeddingTable:
         rows_ND: NDArray[np.float32] = self.table_VD[ids_N].astype(np.float32, copy=False)
         return rows_ND if self.scale_V is None else rows_ND * self.scale_V[ids_N, None]
 
-    def dot(self, features_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the products (N, V) of features with every row: fill-mask's logits, without the output bias."""
-        return np.concatenate([features_ND @ rows_XD.T for rows_XD in self._chunks()], axis=1)
+    def dot(
+        self, features_ND: NDArray[np.float32], ids_V: NDArray[np.integer[Any]] | None = None
+    ) -> NDArray[np.float32]:
+        """Return the products (N, V) of features with every row: fill-mask's logits, without the output bias.
 
-    def _chunks(self) -> Iterator[NDArray[np.float32]]:
-        for start in range(0, len(self), _CHUNK_ROWS):
-            yield self.rows(np.arange(start, min(start + _CHUNK_ROWS, len(self))))
+        `ids_V` are the rows to multiply with, in their order; all rows if None.
+        """
+        ids_V = np.arange(len(self)) if ids_V is None else ids_V
+        chunks = (ids_V[start : start + _CHUNK_ROWS] for start in range(0, len(ids_V), _CHUNK_ROWS))
+        return np.concatenate([features_ND @ self.rows(ids_X).T for ids_X in chunks], axis=1)
+
+
+@dataclass(frozen=True)
+class BorrowingTable:
+    """A language's own table, behind whose rows stand some of the source's; these are looked up in the source's own."""
+
+    own: EmbeddingTable
+    source: EmbeddingTable
+    borrowed_B: NDArray[np.int32]
+    """The source's ids."""
+
+    def __len__(self) -> int:
+        return len(self.own) + len(self.borrowed_B)
+
+    @property
+    def width(self) -> int:
+        """Width of a row, D."""
+        return self.own.width
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the language's own rows and scales in bytes."""
+        return self.own.nbytes
+
+    def rows(self, ids_N: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Return the rows (N, D) of token ids, in float32.
+
+        Raises:
+            IndexError: an id is not in the vocabulary.
+        """
+        is_own_N = ids_N < len(self.own)
+        rows_ND = np.empty((len(ids_N), self.width), np.float32)
+        rows_ND[is_own_N] = self.own.rows(ids_N[is_own_N])
+        rows_ND[~is_own_N] = self.source.rows(self.borrowed_B[ids_N[~is_own_N] - len(self.own)])
+        return rows_ND
+
+    def dot(self, features_ND: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the products (N, V + B) of features with every row, without the output bias."""
+        return np.concatenate([self.own.dot(features_ND), self.source.dot(features_ND, self.borrowed_B)], axis=1)

@@ -89,11 +89,19 @@ def text(
         print(format_table(made.manifest.details["cleaning"]))
 
 
-def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:
+def tokenize(
+    recipe: RecipeOption,
+    text: TextOption,
+    out: OutOption,
+    source: Annotated[
+        Path | None,
+        typer.Option(help="Primary or tokenizer of the source language, for a recipe with tokenizer.borrow = true."),
+    ] = None,
+) -> None:
     """Train one language's SentencePiece tokenizer."""
     from lingraft.jobs.data import TokenizerJob
 
-    print_artifact(TokenizerJob(recipe=load_recipe(recipe), text=text, out=out).make())
+    print_artifact(TokenizerJob(recipe=load_recipe(recipe), text=text, source=source, out=out).make())
 
 
 def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOption, out: OutOption) -> None:

@@ -1,6 +1,7 @@
 """Shapes in a recipe: tokenizers and the encoder."""
 
 import math
+import operator
 from typing import Any, Literal, Self
 
 import pydantic
@@ -24,6 +25,12 @@ class TokenizerSettings(Section):
         500_000,
         description="Lines of text that the tokenizer is trained on, at most; spread over all of it. Where they are "
         "long, fewer: about 2^28 characters in all, which take some 6 GB of memory.",
+    )
+    borrow: bool = Field(
+        False,
+        exclude_if=operator.not_,
+        description="Whether a new language's tokenizer takes the source's pieces, with the source's rows, where it "
+        "has none of its own: names, numbers and code stand in texts of any language.",
     )
 
 

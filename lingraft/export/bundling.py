@@ -15,24 +15,30 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import (
+    BIAS,
     PRECISIONS,
     RANGES,
     BundleKind,
     Precision,
     TableFormat,
+    bias_part,
     body_part,
     bundle_languages,
+    bundle_tokenizers,
+    table_part,
 )
 from lingraft.bundle.runtime import installed_runtime
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import PRIMARY, Task
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ExportError
 from lingraft.export.exported_model import ExportedModel, write_bodies
-from lingraft.export.language import ExportedLanguage, write_language
+from lingraft.export.language import ExportedLanguage, restored_table, write_language
 from lingraft.export.parity import Parity, compare_languages
-from lingraft.model.encoder import Encoder
+from lingraft.model.encoder import BorrowedRows, Encoder
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
+from lingraft.model.swap import make_vocabulary
 from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.kinds import kind_of
 
@@ -77,7 +83,9 @@ def export_bundle(
         settings = exported.settings
         prompts = {language: settings.asked(language) for language in settings.examples} if settings else {}
     ranges_2E = _load_ranges(ranges, exported) if ranges else None
-    languages = [ExportedLanguage.from_artifact(source, tables) for source in sources.values()]
+    own, *targets = sources.values()
+    first = ExportedLanguage.from_artifact(own, tables)
+    languages = [first, *(ExportedLanguage.from_artifact(target, tables, first) for target in targets)]
     chosen = sort_precisions(precisions)
     with artifact.create(out, Kind.BUNDLE) as draft:
         write_bodies(draft, exported, chosen)
@@ -146,7 +154,7 @@ def load_sources(
         raise ExportError(f"languages {names} are not distinct. Give one embeddings artifact for each language.")
     fingerprints = {"primary": source.fingerprint}
     for target in targets:
-        require_aligned(f"embeddings of {target.language!r}", target.aligned_with, source.fingerprint)
+        source.lend_to(target)
         fingerprints[f"embeddings-{target.language}"] = target.fingerprint
     languages = dict(zip(names, sources, strict=True))
     if task is None:
@@ -219,7 +227,8 @@ def add_to_bundle(bundle: Path, embeddings: Path, out: Path) -> Artifact:
     learned = load_embeddings(embeddings)
     require_aligned(f"embeddings of {learned.language!r}", learned.aligned_with, str(manifest.aligned_with))
     exported = _load_exported(source)
-    added = ExportedLanguage.from_artifact(learned, manifest.detail("tables", TableFormat))
+    lender = _lender_in(source, learned) if learned.tokenizer.lender else None
+    added = ExportedLanguage.from_artifact(learned, manifest.detail("tables", TableFormat), lender)
     recorded = manifest.recorded("parity", dict[Precision, Parity])
     with artifact.create(out, Kind.BUNDLE) as draft:
         draft.share(source, [name for name in manifest.files if not name.startswith(f"{added.tag}/")])
@@ -239,6 +248,19 @@ def add_to_bundle(bundle: Path, embeddings: Path, out: Path) -> Artifact:
             "record": manifest.record | {"parity": parity},
         }
     return Artifact.load(out, Kind.BUNDLE)
+
+
+def _lender_in(bundle: Artifact, learned: Embeddings) -> ExportedLanguage:
+    """Return the source language of a bundle as it is stored, whose rows learned embeddings then refer to."""
+    tag, kind = str(bundle.manifest.language), bundle.manifest.detail("kind", BundleKind)
+    described = bundle_tokenizers(bundle.manifest)[tag]
+    tokenizer = Tokenizer.from_file(bundle.folder / tag / described.file, tag, described.special_ids)
+    learned.tokenizer.require_lender(tokenizer)
+    table_SD = restored_table(bundle.tensors(table_part(tag)))
+    bias_S = bundle.tensors(bias_part(tag))[BIAS] if kind == PRIMARY else torch.zeros(len(table_SD))
+    vocabulary = make_vocabulary(table_SD, bias_S, tokenizer.special)
+    learned.vocabulary.borrowed = BorrowedRows(torch.from_numpy(learned.tokenizer.borrowed_B), vocabulary)
+    return ExportedLanguage(vocabulary, tokenizer, "float32")
 
 
 def _load_exported(bundle: Artifact) -> ExportedModel:

@@ -4,7 +4,7 @@ Legend: B rows, T tokens, V vocabulary, D width.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -26,7 +26,7 @@ from lingraft.bundle.format import (
 from lingraft.config.tasks import PRIMARY
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.export.exported_model import ExportedModel, TokenBatch
-from lingraft.model.encoder import Vocabulary
+from lingraft.model.encoder import BorrowedRows, Vocabulary
 from lingraft.model.loading import Embeddings, Primary
 from lingraft.model.swap import make_vocabulary
 from lingraft.tasks.pairs import pad, pad_types
@@ -43,27 +43,29 @@ class ExportedLanguage(NamedTuple):
     vocabulary: Vocabulary
     tokenizer: Tokenizer
     table_format: TableFormat
+    source: "ExportedLanguage | None" = None
+    """Source language, whose rows are borrowed."""
 
     @classmethod
-    def from_artifact(cls, artifact: Primary | Embeddings, table_format: TableFormat) -> Self:
+    def from_artifact(
+        cls, artifact: Primary | Embeddings, table_format: TableFormat, source: "ExportedLanguage | None" = None
+    ) -> Self:
         """Take the vocabulary and tokenizer of a primary or of embeddings."""
-        holder = artifact.encoder if isinstance(artifact, Primary) else artifact
-        return cls(holder.vocabulary, artifact.tokenizer, table_format)
+        vocabulary = artifact.source if isinstance(artifact, Primary) else artifact.vocabulary
+        return cls(vocabulary, artifact.tokenizer, table_format, source)
 
     @property
     def tag(self) -> str:
         """Language tag."""
         return self.tokenizer.language
 
-    def table_tensors(self) -> dict[str, Tensor]:
-        """Return the tensors that store the table; int8 has a scale for each row besides."""
-        return table_tensors(self.vocabulary.table_VD, self.table_format)
-
     def as_stored(self) -> Vocabulary:
-        """Return the vocabulary with its table rounded to the number format, in float32."""
-        stored = self.table_tensors()
-        table_VD = stored[TABLE].float() * stored[SCALE][:, None] if SCALE in stored else stored[TABLE].float()
-        return make_vocabulary(table_VD, self.vocabulary.bias_V.detach(), self.vocabulary.special)
+        """Return the vocabulary in float32, its table, and that of a source that it borrows from, rounded."""
+        own, borrowed = self.vocabulary, self.vocabulary.borrowed
+        stored_VD = restored_table(table_tensors(own.table_VD, self.table_format))
+        if borrowed and self.source:
+            borrowed = BorrowedRows(borrowed.ids_B, self.source.as_stored())
+        return make_vocabulary(stored_VD, own.bias_V.detach(), own.special, borrowed)
 
     def tokenizer_facts(self) -> dict[str, Any]:
         """Return the details of the tokenizer for a bundle's manifest."""
@@ -93,11 +95,20 @@ def table_tensors(table_VD: Tensor, table_format: TableFormat) -> dict[str, Tens
     return {TABLE: table_VD.to(torch.float16 if table_format == "float16" else torch.float32)}
 
 
+def restored_table(stored: Mapping[str, Tensor]) -> Tensor:
+    """Return a stored table in float32."""
+    table_VD = stored[TABLE].float()
+    return table_VD * stored[SCALE][:, None] if SCALE in stored else table_VD
+
+
 def write_language(draft: Draft, language: ExportedLanguage, exported: ExportedModel) -> None:
-    """Write a language's folder into a bundle: table, tokenizer, self-test, and output bias for a primary."""
+    """Write a language's folder into a bundle: table, tokenizer, self-test, and output bias for a primary.
+
+    Of borrowed pieces the tokenizer alone says whose rows they have.
+    """
     tag, tokenizer = language.tag, language.tokenizer
     (draft.folder / tag).mkdir()
-    draft.tensors(table_part(tag), language.table_tensors())
+    draft.tensors(table_part(tag), table_tensors(language.vocabulary.table_VD, language.table_format))
     if exported.kind == PRIMARY:
         draft.tensors(bias_part(tag), {BIAS: language.vocabulary.bias_V})
     shutil.copyfile(tokenizer.model, draft.folder / tag / tokenizer.model.name)

@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from lingraft.artifacts.artifact import Artifact, Draft
+from lingraft.artifacts.artifact import Artifact, Draft, require_aligned
 from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import FEATURES, OUTPUTS, Precision, body_file
 from lingraft.bundle.runtime import Body, installed_runtime
@@ -35,6 +34,8 @@ Parity = dict[str, dict[str, float]]
 def measure_parity(task: Path, embeddings: Path) -> float:
     """Return the largest absolute difference of a logit between ONNX Runtime and PyTorch, for a task in one language.
 
+    Texts are of the language's own pieces: rows of borrowed ones are the primary's.
+
     Raises:
         AlignmentError: the embeddings belong to another primary than the task.
         MissingExtraError: ONNX Runtime is not installed.
@@ -44,7 +45,7 @@ def measure_parity(task: Path, embeddings: Path) -> float:
     installed_runtime()
     model = load_task(task)
     learned = load_embeddings(embeddings)
-    model.swap_in(learned)
+    require_aligned(f"embeddings of {learned.language!r}", learned.aligned_with, model.aligned_with)
     exported = ExportedModel.of_task(model)
     with tempfile.TemporaryDirectory() as folder:
         draft = Draft(Path(folder), Kind.BUNDLE)
@@ -171,7 +172,7 @@ def _score(exported: ExportedModel, net: Any, language: ExportedLanguage, rows: 
 
 def _onnx_outputs(body: Body, exported: ExportedModel, batch: TokenBatch) -> dict[str, Any]:
     """Compute the outputs with ONNX Runtime, from the vocabulary that the PyTorch model has at the moment."""
-    embedded_BTD = F.embedding(batch.tokens_BT, exported.encoder.vocabulary.table_VD.detach())
+    embedded_BTD = exported.encoder.vocabulary.lookup(batch.tokens_BT).detach()
     types_BT = torch.zeros_like(batch.tokens_BT) if batch.types_BT is None else batch.types_BT
     return body.run(embedded_BTD.numpy(), batch.visible_BT.numpy(), types_BT.numpy() if body.has_segments else None)
 
@@ -207,4 +208,4 @@ class _OnnxEncoder(Encoder):
         visible_BT = torch.ones_like(tokens_BT, dtype=torch.bool) if visible_BT is None else visible_BT
         features_BTD = _onnx_outputs(self._body, self._exported, TokenBatch(tokens_BT, visible_BT, None))[FEATURES]
         features_MD = torch.from_numpy(features_BTD).flatten(0, 1)[positions_M]
-        return {self.shape.layers: F.linear(features_MD, self.vocabulary.table_VD, self.vocabulary.bias_V)}
+        return {self.shape.layers: self.vocabulary.logits(features_MD)}

@@ -22,7 +22,7 @@ from lingraft.export.bundling import load_sources
 from lingraft.export.exported_model import ExportedModel
 from lingraft.export.graph_builder import Graph
 from lingraft.export.heads import Outputs
-from lingraft.export.language import ExportedLanguage
+from lingraft.export.language import ExportedLanguage, table_tensors
 from lingraft.export.parity import parity_batch, require_parity
 
 IDS = "input_ids"
@@ -61,10 +61,12 @@ def export_standalone(
     exported, sources, _ = load_sources(primary, task, embeddings)
     if exported.kind == PRIMARY and tables != "float32":
         raise ExportError(f"a primary's standalone models have float32 tables, not {tables}. Leave the format out.")
-    differences = {}
+    differences: dict[str, float] = {}
+    lender = None
     with atomic_folder(out) as folder:
         for tag, source in sources.items():
-            language = ExportedLanguage.from_artifact(source, tables)
+            language = ExportedLanguage.from_artifact(source, tables, lender)
+            lender = lender or language  # the source language is the first
             tokenizer_file = language.tokenizer.model
             shutil.copyfile(tokenizer_file, folder / f"{tag}.{tokenizer_file.name}")
             model = write_standalone_model(folder, exported, language, precision)
@@ -91,12 +93,14 @@ def _add_nodes(graph: Graph, exported: ExportedModel, language: ExportedLanguage
     size = ["batch", "tokens"]
     ids, mask = (graph.input(name, torch.int64, size) for name in (IDS, MASK))
     types = graph.input(TYPE_IDS, torch.int64, size) if exported.shape.family.segments else None
-    table = {name: graph.weight(name, tensor, language.tag) for name, tensor in language.table_tensors().items()}
+    table_VD, bias_V = language.vocabulary.whole()
+    stored = table_tensors(table_VD, language.table_format)
+    table = {name: graph.weight(name, tensor, language.tag) for name, tensor in stored.items()}
     inputs = BodyInputs(_add_embedding_lookup(graph, table, ids), graph.cast(mask, torch.bool), types)
     outputs = exported.add_nodes(graph, inputs, precision)
     if exported.kind != PRIMARY:
         return outputs
-    bias = graph.weight(BIAS, language.vocabulary.bias_V, language.tag)
+    bias = graph.weight(BIAS, bias_V, language.tag)
     products = graph.fused("FusedMatMul", outputs[FEATURES][0], table[TABLE], transB=1)
     return {**outputs, LOGITS: (graph.op("Add", products, bias), [*size, len(language.vocabulary)])}
 
@@ -122,9 +126,8 @@ def _difference(model: Path, exported: ExportedModel, language: ExportedLanguage
         inputs[TYPE_IDS] = types_BT.numpy()
     expected = exported.torch_outputs(batch)
     if exported.kind == PRIMARY:
-        vocabulary = exported.encoder.vocabulary
         with torch.inference_mode():
-            logits_BTV = torch.nn.functional.linear(expected[FEATURES], vocabulary.table_VD, vocabulary.bias_V)
+            logits_BTV = exported.encoder.vocabulary.logits(expected[FEATURES])
         expected |= {LOGITS: logits_BTV}
     actual = dict(zip(expected, Body.open(model).session.run([*expected], inputs), strict=True))
     return max_abs_difference({name: each.numpy() for name, each in expected.items()}, actual, batch.visible_BT.numpy())

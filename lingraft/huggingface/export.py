@@ -69,6 +69,8 @@ def export_hf(
     require_transformers()
     source = load_primary(primary)
     brought = load_embeddings(embeddings) if embeddings else source
+    if isinstance(brought, Embeddings):
+        source.lend_to(brought)
     finetuned = load_task(task) if task else None
     net = _net(source, brought, finetuned)
     origin = source.manifest.record.get("origin")

@@ -166,7 +166,8 @@ def hf_tensors(net: nn.Module, model_type: str) -> dict[str, Tensor]:
     shape = encoder.shape
     body = TENSOR_NAMINGS[model_type].body
     head = shape.layers if encoder is net else None
-    ours = encoder.state_dict()
+    table_VD, bias_V = encoder.vocabulary.whole()
+    ours = encoder.state_dict() | {"vocabulary.table_VD": table_VD, "vocabulary.bias_V": bias_V}
     if not shape.family.pre_norm:
         ours |= {"positions_TD": _positions(encoder, model_type)}
     theirs = to_checkpoint(ours, shape, model_type, head)

@@ -10,7 +10,7 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.jobs.job import Job, LanguageJob
-from lingraft.jobs.launchable import Input
+from lingraft.jobs.launchable import Input, OptionalInput
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 
 
@@ -60,12 +60,14 @@ class TokenizerJob(LanguageJob, frozen=True):
     sections = ("tokenizer",)
     tagged_input = "text"
     text: Input
+    source: OptionalInput = None
+    """Primary or tokenizer of the source language, whose pieces are borrowed."""
 
     @override
     def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.data.tokenizer.tokenizer import train_tokenizer
 
-        return train_tokenizer(self.recipe, self.text, self.out)
+        return train_tokenizer(self.recipe, self.text, self.out, self.source)
 
 
 class BlocksJob(LanguageJob, frozen=True):

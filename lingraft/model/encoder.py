@@ -32,16 +32,65 @@ INITIAL_STD = 0.02
 
 
 class Vocabulary(nn.Module):
-    """A language's token table (V, D), tied to the output projection, its output bias (V) and special ids."""
+    """A language's token table (V, D), tied to the output projection, its output bias (V) and special ids.
+
+    Pieces behind its own V may be borrowed: their rows are the source's. They are neither trained nor saved.
+    """
 
     def __init__(self, size: int, width: int, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> None:
         super().__init__()
         self.special = special
         self.table_VD = nn.Parameter(torch.empty(size, width).normal_(std=INITIAL_STD))
         self.bias_V = nn.Parameter(torch.zeros(size))
+        self.borrowed: BorrowedRows | None = None
 
     def __len__(self) -> int:
-        return len(self.table_VD)
+        return len(self.table_VD) + (len(self.borrowed.ids_B) if self.borrowed else 0)
+
+    def lookup(self, tokens_BT: Tensor, sparse: bool = False) -> Tensor:
+        """Return the rows (B, T, D) of token ids; `sparse` is the form of the gradient of the table."""
+        if self.borrowed is None:
+            return F.embedding(tokens_BT, self.table_VD, sparse=sparse)
+        behind_BT = tokens_BT - len(self.table_VD)
+        own_BT = behind_BT < 0
+        own_BTD = F.embedding(tokens_BT.where(own_BT, 0), self.table_VD, sparse=sparse)
+        return own_BTD.where(own_BT[..., None], self.borrowed.lookup(behind_BT.clamp(min=0)))
+
+    def logits(self, features_MD: Tensor) -> Tensor:
+        """Return the logits of all pieces, borrowed ones included."""
+        return F.linear(features_MD, *self.whole())
+
+    def whole(self) -> tuple[Tensor, Tensor]:
+        """Return table and output bias with the borrowed rows behind the language's own."""
+        if self.borrowed is None:
+            return self.table_VD, self.bias_V
+        table_BD, bias_B = self.borrowed.rows()
+        return torch.cat([self.table_VD, table_BD]), torch.cat([self.bias_V, bias_B])
+
+
+class BorrowedRows(nn.Module):
+    """The source's rows and output biases for B borrowed pieces: ids of the source, and references to its tensors.
+
+    Legend: S source vocabulary.
+    """
+
+    ids_B: Tensor
+    table_SD: Tensor
+    bias_S: Tensor
+
+    def __init__(self, ids_B: Tensor, source: Vocabulary) -> None:
+        super().__init__()
+        self.register_buffer("ids_B", ids_B.long(), persistent=False)
+        self.register_buffer("table_SD", source.table_VD.detach().cpu(), persistent=False)
+        self.register_buffer("bias_S", source.bias_V.detach().cpu(), persistent=False)
+
+    def lookup(self, places_BT: Tensor) -> Tensor:
+        """Return the rows (B, T, D) of borrowed pieces, counted from 0."""
+        return F.embedding(self.ids_B[places_BT], self.table_SD)
+
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """Return copies of the rows (B, D) and output biases (B) of all borrowed pieces."""
+        return self.table_SD[self.ids_B], self.bias_S[self.ids_B]
 
 
 class Layer(nn.Module):
@@ -98,7 +147,7 @@ class MlmHead(nn.Module):
 
     def forward(self, hidden_MD: Tensor, vocabulary: Vocabulary) -> Tensor:
         """Logits (M, V) of the masked tokens' hidden states (M, D)."""
-        return F.linear(self.features(hidden_MD), vocabulary.table_VD, vocabulary.bias_V)
+        return vocabulary.logits(self.features(hidden_MD))
 
     def features(self, hidden_MD: Tensor) -> Tensor:
         """Return the features (M, D) that the vocabulary's table makes logits of."""
@@ -191,7 +240,7 @@ class Encoder(nn.Module):
         for depth in wanted if below_heads else ():
             self.require_depth(depth)
         drop = self.shape.dropout
-        hidden_BTD = F.embedding(tokens_BT, self.vocabulary.table_VD, sparse=below_heads and tokens_BT.is_cpu)
+        hidden_BTD = self.vocabulary.lookup(tokens_BT, sparse=below_heads and tokens_BT.is_cpu)
         hidden_BTD = self.input_norm(self._with_positions(hidden_BTD, types_BT))
         hidden_BTD = F.dropout(hidden_BTD, drop, self.training) if drop else hidden_BTD
         within_BT = tokens_BT
@@ -248,8 +297,7 @@ class Encoder(nn.Module):
             DepthError: there is no head at one of the depths.
         """
         features = self.features(self.hidden_states(tokens_BT, depths, visible_BT, below_heads=True), positions_M)
-        table_VD, bias_V = self.vocabulary.table_VD, self.vocabulary.bias_V
-        return {depth: F.linear(features_MD, table_VD, bias_V) for depth, features_MD in features.items()}
+        return {depth: self.vocabulary.logits(features_MD) for depth, features_MD in features.items()}
 
     def features(self, hidden: Mapping[int, Tensor], positions_M: Tensor) -> dict[int, Tensor]:
         """Return the features (M, D) at masked positions of hidden states (B, T, D), by the depth of the head."""

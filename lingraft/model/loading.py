@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from pydantic import PositiveInt
 from torch import nn
 
@@ -13,7 +14,7 @@ from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, RecipeError, TokenizerError
-from lingraft.model.encoder import Encoder, MlmHead, Vocabulary, build_layers, mini_model
+from lingraft.model.encoder import BorrowedRows, Encoder, MlmHead, Vocabulary, build_layers, mini_model
 from lingraft.model.swap import make_vocabulary, swap
 
 HEAD_PART = "head"
@@ -28,15 +29,37 @@ class Primary:
     tokenizer: Tokenizer
     fingerprint: str
     manifest: Manifest
+    source: Vocabulary
+    """The source language's vocabulary, whichever the encoder has at the moment."""
 
     def swap_in(self, embeddings: "Embeddings") -> Vocabulary:
         """Put a language's embeddings into the body, in place; returns the vocabulary that was there.
 
         Raises:
             AlignmentError: the embeddings were learned on another primary.
+            TokenizerError: their pieces are borrowed from another tokenizer.
+        """
+        self.lend_to(embeddings)
+        return swap(self.encoder, embeddings.vocabulary)
+
+    def lend_to(self, embeddings: "Embeddings") -> None:
+        """Have a language's borrowed pieces refer to the source's rows, as tasks, too, need them to.
+
+        Raises:
+            AlignmentError: the embeddings were learned on another primary.
+            TokenizerError: their pieces are borrowed from another tokenizer.
         """
         require_aligned(f"embeddings of {embeddings.language!r}", embeddings.aligned_with, self.fingerprint)
-        return swap(self.encoder, embeddings.vocabulary)
+        embeddings.vocabulary.borrowed = self.borrowed_rows(embeddings.tokenizer)
+
+    def borrowed_rows(self, pieces: Tokenizer) -> BorrowedRows | None:
+        """Return references to the source's rows for a tokenizer's borrowed pieces; None if it has none.
+
+        Raises:
+            TokenizerError: they are borrowed from another tokenizer.
+        """
+        pieces.require_lender(self.tokenizer)
+        return BorrowedRows(torch.from_numpy(pieces.borrowed_B), self.source) if len(pieces.borrowed_B) else None
 
 
 @dataclass(frozen=True)
@@ -44,11 +67,24 @@ class Embeddings:
     """A language's vocabulary and tokenizer."""
 
     vocabulary: Vocabulary
+    """Vocabulary of the language's own pieces alone, until a primary lends it the rows of borrowed ones."""
     tokenizer: Tokenizer
     language: str
     aligned_with: str
     fingerprint: str
     manifest: Manifest
+
+    def require_whole(self) -> None:
+        """Refuse a vocabulary that lacks the rows of borrowed pieces.
+
+        Raises:
+            TokenizerError: it does.
+        """
+        if len(self.vocabulary) != len(self.tokenizer):
+            raise TokenizerError(
+                f"{len(self.tokenizer.borrowed_B)} pieces of {self.language!r} have rows of the primary's, which only "
+                "the primary has. Load it, and have it lend them (Primary.lend_to)."
+            )
 
 
 def save_vocabulary(draft: Draft, vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:
@@ -73,7 +109,7 @@ def load_primary(folder: Path, wanted: EncoderShape | None = None) -> Primary:
     encoder = Encoder(shape, 0)
     encoder.vocabulary = vocabulary
     load_tensors(encoder, artifact, "body", elsewhere=("vocabulary.",))
-    return Primary(encoder, tokenizer, artifact.fingerprint, artifact.manifest)
+    return Primary(encoder, tokenizer, artifact.fingerprint, artifact.manifest, vocabulary)
 
 
 def require_shape(wanted: EncoderShape, shape: EncoderShape, primary: str) -> None:
@@ -179,9 +215,10 @@ def load_tensors(module: nn.Module, artifact: Artifact, part: str, elsewhere: tu
 def _load_vocabulary(artifact: Artifact) -> tuple[Vocabulary, Tokenizer]:
     tensors = artifact.tensors("vocabulary")
     tokenizer = Tokenizer.from_artifact(artifact)
-    if len(tokenizer) != len(tensors["table_VD"]):
+    own = len(tokenizer) - len(tokenizer.borrowed_B)
+    if own != len(tensors["table_VD"]):
         raise TokenizerError(
-            f"{artifact.folder} has {len(tensors['table_VD'])} rows, but its tokenizer has {len(tokenizer)} pieces. "
+            f"{artifact.folder} has {len(tensors['table_VD'])} rows, but its tokenizer has {own} pieces. "
             "Make the artifact again, or fetch it anew."
         )
     return make_vocabulary(tensors["table_VD"], tensors["bias_V"], tokenizer.special), tokenizer

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
-from lingraft.model.encoder import Encoder, Vocabulary
+from lingraft.model.encoder import BorrowedRows, Encoder, Vocabulary
 
 
 def swap(encoder: Encoder, vocabulary: Vocabulary) -> Vocabulary:
@@ -18,9 +18,12 @@ def swap(encoder: Encoder, vocabulary: Vocabulary) -> Vocabulary:
     return previous
 
 
-def make_vocabulary(table_VD: Tensor, bias_V: Tensor, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> Vocabulary:
+def make_vocabulary(
+    table_VD: Tensor, bias_V: Tensor, special: SpecialIds = DEFAULT_SPECIAL_IDS, borrowed: BorrowedRows | None = None
+) -> Vocabulary:
     """A vocabulary that holds the tensors given, with its special pieces at the ids given."""
     vocabulary = Vocabulary(0, table_VD.shape[1], special)
     vocabulary.table_VD = torch.nn.Parameter(table_VD)
     vocabulary.bias_V = torch.nn.Parameter(bias_V)
+    vocabulary.borrowed = borrowed
     return vocabulary

@@ -215,7 +215,7 @@ def defaults(basis: Basis, by_pairs: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "encoder": basis.shape.model_dump(mode="json"),
         "precision": _precision(),
-        "tokenizer": {"vocabulary": min(basis.vocabulary, _LARGEST_VOCABULARY)},
+        "tokenizer": {"vocabulary": min(basis.vocabulary, _LARGEST_VOCABULARY), "borrow": True},
         "adaptation": training | {"depth": basis.depth or (heads[0] if heads else layers)},
         "system": System.MINIJOINT if len(heads) > 1 else System.BL_BASE,
     }

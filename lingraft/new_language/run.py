@@ -139,7 +139,7 @@ class _FittingTokenizer(TokenizerJob, frozen=True):
         recipe = self.recipe
         while True:
             try:
-                return train_tokenizer(recipe, self.text, self.out)
+                return train_tokenizer(recipe, self.text, self.out, self.source)
             except TooManyPiecesError as error:
                 if not self.may_shrink:
                     raise
@@ -261,6 +261,7 @@ class _AddedLanguageRun:
         pieces = run_stage(
             _FittingTokenizer(
                 text=text.folder,
+                source=self.primary if self.settled.recipe.tokenizer.borrow else None,
                 may_shrink=self.settled.may_shrink_vocabulary,
                 out=self.out / "tokenizer",
                 **common,

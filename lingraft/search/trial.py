@@ -253,7 +253,7 @@ class Trainer:
         kind = settings.initialisation
         primary = self.source.encoder
         if kind not in self._initial:
-            swap(primary, make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
+            swap(primary, make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special, rows.borrowed))
             primary.to(precision.device())
             self._initial[kind] = self._metric(settings)()
         return self._initial[kind]

@@ -36,7 +36,7 @@ from lingraft.bundle.format import (
 from lingraft.bundle.language_part import language_fingerprint
 from lingraft.bundle.runtime import CUDA, Body, default_provider
 from lingraft.bundle.self_test import SelfTest, max_abs_difference
-from lingraft.bundle.tables import EmbeddingTable
+from lingraft.bundle.tables import BorrowingTable, EmbeddingTable
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import PRIMARY, Retrieval, Task
 from lingraft.data.tokenizer.pieces import SpecialIds
@@ -49,14 +49,19 @@ class ServedLanguage:
     """One language of a bundle: tokenizer, token table, and what belongs to them."""
 
     tokenizer: Tokenizer
-    table: EmbeddingTable
+    table: EmbeddingTable | BorrowingTable
     bias_V: NDArray[np.float32] | None
-    """Output bias, in the bundle of a primary."""
+    """Output bias of all pieces, borrowed ones included, in the bundle of a primary."""
     self_test: SelfTest
     table_hash: str
     """SHA-256 of the table's verified file; languages of different tasks that have equal tables have equal hashes."""
     fingerprint: str
     """Fingerprint of the language's part of the bundle, which covers all that decides an answer in this language."""
+
+    @property
+    def own_table(self) -> EmbeddingTable:
+        """Table without borrowed rows."""
+        return self.table.own if isinstance(self.table, BorrowingTable) else self.table
 
     @cached_property
     def surfaces(self) -> list[tuple[str, bool]]:
@@ -79,7 +84,7 @@ class OpenedFiles(NamedTuple):
         opened = list(languages)
         tokenizers = [each.tokenizer for each in opened]
         return cls(
-            {each.table_hash: each.table for each in opened},
+            {each.table_hash: each.own_table for each in opened},
             {(each.language, each.hash, each.special): each for each in tokenizers},
         )
 
@@ -105,6 +110,8 @@ class Bundle:
     """Language in which the body was trained."""
     examples: Examples
     languages: dict[str, ServedLanguage]
+    source: ServedLanguage
+    """The source language as the bundle has it, whatever was published since: others borrow its rows."""
     body: Body
     sizes: OutputSizes
     retrieval: Retrieval | None
@@ -143,6 +150,8 @@ class Bundle:
                 f"{precision}."
             )
         shared = shared or OpenedFiles.from_languages()
+        source_language = str(manifest.language)
+        source = open_language(artifact, source_language, shared)
         settings: Task | None = manifest.detail("settings", Task | None)
         opened = cls(
             name=manifest.detail("task", str),
@@ -154,9 +163,13 @@ class Bundle:
             body_fingerprint=body_fingerprint(manifest, precision),
             precision=precision,
             tolerance=manifest.detail("golden", dict[str, PositiveFloat]).get(precision, 0.0),
-            source_language=str(manifest.language),
+            source_language=source_language,
             examples=bundle_examples(manifest),
-            languages={name: open_language(artifact, name, shared) for name in bundle_languages(manifest)},
+            languages={
+                name: source if name == source_language else open_language(artifact, name, shared, source)
+                for name in bundle_languages(manifest)
+            },
+            source=source,
             body=Body.open(_verified_file(artifact, body_file(precision)), provider),
             sizes=(sizes := OutputSizes.of(manifest)),
             retrieval=bundle_retrieval(manifest),
@@ -226,32 +239,41 @@ class Bundle:
                 )
 
 
-def open_language(bundle: Artifact, name: str, shared: OpenedFiles) -> ServedLanguage:
+def open_language(
+    bundle: Artifact, name: str, shared: OpenedFiles, source: ServedLanguage | None = None
+) -> ServedLanguage:
     """Open a language of a bundle or of a language's part, whose files have been verified.
 
     Args:
         shared: tables and tokenizers that are open already; new ones are added.
+        source: source language of the bundle, whose rows others may borrow; None for the source language itself.
 
     Raises:
         ArtifactError: the table's file does not hold a token table.
-        TokenizerError: the tokenizer is not the one that the table belongs to.
+        TokenizerError: the tokenizer is not the one that the table belongs to, or borrows from another source.
     """
     # The key is the verified hash of the file: a forged manifest might claim the fingerprint of a table that is open.
     table_hash = bundle.manifest.hash_of(f"{table_part(name)}.safetensors")
     tokenizer = _open_tokenizer(bundle, name, shared)
     if table_hash not in shared.tables:
         shared.tables[table_hash] = EmbeddingTable.open(_tensor_file(bundle, table_part(name)))
-    table = shared.tables[table_hash]
+    table: EmbeddingTable | BorrowingTable = shared.tables[table_hash]
+    is_primary = bundle.manifest.detail("kind", BundleKind) == PRIMARY
+    bias_V = load_file(_tensor_file(bundle, bias_part(name)))[BIAS] if is_primary else None
+    if source and tokenizer.lender:
+        tokenizer.require_lender(source.tokenizer)
+        table = BorrowingTable(shared.tables[table_hash], source.own_table, tokenizer.borrowed_B)
+        if bias_V is not None and source.bias_V is not None:
+            bias_V = np.concatenate([bias_V, source.bias_V[tokenizer.borrowed_B]])
     if len(tokenizer) != len(table):
         raise TokenizerError(
             f"{bundle.folder / name} has {len(table)} rows, but its tokenizer has {len(tokenizer)} pieces. "
             "Export the bundle again."
         )
-    is_primary = bundle.manifest.detail("kind", BundleKind) == PRIMARY
     return ServedLanguage(
         tokenizer=tokenizer,
         table=table,
-        bias_V=load_file(_tensor_file(bundle, bias_part(name)))[BIAS] if is_primary else None,
+        bias_V=bias_V,
         self_test=SelfTest.open(_tensor_file(bundle, self_test_part(name))),
         table_hash=table_hash,
         fingerprint=language_fingerprint(bundle.manifest, name),

@@ -95,12 +95,15 @@ def adapt(
     models = _minis_of(recipe, source, steps, minis)
     pairs = PairData.load(recipe, source, pieces, [step.layers - step.fresh_layers for step in steps])
     rows = initial_rows(recipe, source, pieces, initial)
-    say(f"{settings.initialisation} initialisation: {rows.copied} of {len(pieces)} rows are copied from the source")
+    own, lent = len(rows.table_VD), f"; {len(pieces.borrowed_B)} more pieces share theirs" if pieces.lender else ""
+    say(f"{settings.initialisation} initialisation: {rows.copied} of {own} rows are copied from the source{lent}")
+    encoder, aligned_with = source.encoder, source.fingerprint
+    del source  # and its table, once the encoder has another
     stops = settings.checkpoints_until(_most_updates(recipe, steps, len(pieces))) if checkpoints else ()
     made_from: dict[str, Any] = {
         "stage": "adapt",
         "system": recipe.system,
-        "primary": source.fingerprint,
+        "primary": aligned_with,
         "depth": depth,
         "blocks": data.fingerprint,
         "mini": artifact_fingerprint(minis[-1]) if minis else None,
@@ -122,12 +125,12 @@ def adapt(
             settings=settings,
             stops=stops,
             checkpointer=checkpointer,
-            dev_score=_evaluator(source, models, dev, settings, accuracy),
-            dev_loss=_evaluator(source, models, dev, settings, mean_loss),
+            dev_score=_evaluator(encoder, models, dev, settings, accuracy),
+            dev_loss=_evaluator(encoder, models, dev, settings, mean_loss),
             switch=switch,
             pairs=pairs,
         )
-        swap(source.encoder, models[-1].vocabulary)
+        swap(encoder, models[-1].vocabulary)
         writer = _EmbeddingsWriter(
             recipe=recipe,
             tokenizer=pieces,
@@ -138,7 +141,7 @@ def adapt(
             stops=stops,
             details=embeddings_details(recipe, depth, steps[-1], rows) | _pairs_details(settings),
             origin={
-                "aligned_with": source.fingerprint,
+                "aligned_with": aligned_with,
                 "data_hashes": input_hashes(data) | mark_of(initial) | pair_hashes(recipe, pieces.language),
                 "tokenizer_hash": pieces.hash,
             },
@@ -215,7 +218,7 @@ def adaptation_run(
     Raises:
         RecipeError: a depth's share is less than one update, or the batch cannot be divided over the processes.
     """
-    vocabulary = make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special)
+    vocabulary = make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special, rows.borrowed)
     for mini in minis:
         swap(mini, vocabulary)
         trained = freeze_except(mini, vocabulary.parameters())
@@ -286,15 +289,15 @@ def _pairs_details(settings: Adaptation) -> dict[str, Any]:
 
 
 def _evaluator(
-    primary: Primary, minis: Sequence[Encoder], dev: Blocks, settings: Training, measure: Measure
+    primary: Encoder, minis: Sequence[Encoder], dev: Blocks, settings: Training, measure: Measure
 ) -> Callable[[], float]:
     """Return a function that measures the primary, which has the embeddings that are learned: that is their use.
 
     A primary without an MLM head cannot be measured; then it is the last mini-model.
     """
-    judged = primary.encoder if primary.encoder.depths else minis[-1]
+    judged = primary if primary.depths else minis[-1]
     # Pairs may be learned by through the primary, too.
-    evaluate = dev_evaluator(nn.ModuleList([*minis, primary.encoder]), judged, dev, settings, measure)
+    evaluate = dev_evaluator(nn.ModuleList([*minis, primary]), judged, dev, settings, measure)
 
     def on_device() -> float:
         judged.to(precision.device())

@@ -6,6 +6,7 @@ Legend: V vocabulary, D width.
 """
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer, initial: P
 
     Raises:
         AlignmentError: `initial` was made from another primary.
-        TokenizerError: `initial` was made with another tokenizer, or the primary has no pieces but special ones.
+        TokenizerError: `initial` was made with another tokenizer, the primary has no pieces but special ones, or pieces
+            are borrowed from another tokenizer than the primary's.
         RecipeError: `initial` is of another kind than the recipe's, or it is missing and the rows cannot be drawn.
         ArtifactError: `initial` is damaged, or was not written by `initialise`.
     """
@@ -57,7 +59,8 @@ def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer, initial: P
             f"`lingraft initialise` for {pieces.language!r} first, and give the folder that it wrote (--initial)."
         )
     generator = torch.Generator().manual_seed(recipe.adaptation.seed)
-    return initialise_rows(primary.encoder.vocabulary, primary.tokenizer, pieces, how, generator)
+    rows = initialise_rows(primary.source, primary.tokenizer, pieces.own, how, generator)
+    return replace(rows, borrowed=primary.borrowed_rows(pieces))
 
 
 def embeddings_details(recipe: Recipe, depth: int, step: Step, rows: InitialRows) -> dict[str, Any]:
@@ -69,6 +72,7 @@ def embeddings_details(recipe: Recipe, depth: int, step: Step, rows: InitialRows
         "overlap": rows.copied,
         "overlap_by_class": rows.counts(),
         "vocabulary": len(rows.table_VD),
+        **({"borrowed": len(rows.borrowed.ids_B)} if rows.borrowed else {}),
     }
 
 
@@ -137,4 +141,5 @@ def _loaded(initial: Path, how: Initialisation, primary: Primary, pieces: Tokeni
         copied_by_class=Counter({each: count["copied"] for each, count in counts.items() if count["copied"]}),
         pieces_by_class=Counter({each: count["pieces"] for each, count in counts.items()}),
         special=pieces.special,
+        borrowed=primary.borrowed_rows(pieces),
     )

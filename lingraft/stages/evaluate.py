@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lingraft.artifacts.artifact import Artifact, require_aligned
+from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Cost
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step, System
@@ -146,7 +146,7 @@ def evaluate_language(
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     source, learned = load_primary(primary, recipe.primary_shape), load_embeddings(embeddings)
-    require_aligned(f"embeddings of {learned.language!r}", learned.aligned_with, source.fingerprint)
+    source.lend_to(learned)
     details, pieces = learned.manifest.details, learned.tokenizer
     depth, system = learned.manifest.detail("depth", int), learned.manifest.detail("system", System)
     step = recipe.steps_over(depth, system)[Stage.ADAPT]
@@ -163,10 +163,10 @@ def evaluate_language(
     )
     require_start(learned, initial)
     rows = initial_rows(recipe, source, pieces, initial)
-    untrained = make_vocabulary(rows.table_VD, rows.bias_V, rows.special)
+    untrained = make_vocabulary(rows.table_VD, rows.bias_V, rows.special, rows.borrowed)
     test_NT = masked_test_blocks(recipe, data)
     words = nearest_words(
-        source=source.encoder.vocabulary,
+        source=source.source,
         source_pieces=source.tokenizer,
         target_pieces=pieces,
         blocks_NT=test_NT,
@@ -199,7 +199,7 @@ def evaluate_language(
         shallower=tuple(phase["depth"] for phase in details.get("phases", ())[:-1]),
         fresh_layers=learned.manifest.detail("fresh_layers", int),
         layers=source.encoder.shape.layers,
-        vocabulary=len(pieces),
+        vocabulary=len(rows.table_VD),
         overlap=rows.copied,
         masked=masked,
         alignment=alignment,

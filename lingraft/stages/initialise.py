@@ -6,7 +6,7 @@ Legend: V vocabulary, D width.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from lingraft.data.parallel_text import HELD_OUT, Pair, file_names, is_held_out,
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError, TextError
+from lingraft.model.encoder import BorrowedRows
 from lingraft.model.initialisation.alignment_quality import AlignmentResource
 from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.loading import Primary, load_primary, save_vocabulary
@@ -94,7 +95,7 @@ def initialise(
     details: dict[str, Any] = {INITIALISATION: settings.initialisation, "seed": settings.seed}
     details |= facts | embeddings_details(recipe, settings.depth, step, rows)
     with artifact.create(out, Kind.EMBEDDINGS) as draft:
-        save_vocabulary(draft, make_vocabulary(rows.table_VD, rows.bias_V, rows.special), pieces)
+        save_vocabulary(draft, make_vocabulary(rows.table_VD, rows.bias_V, rows.special, rows.borrowed), pieces)
         write_curve(draft, ())
         draft.facts = {
             "language": pieces.language,
@@ -108,14 +109,19 @@ def initialise(
     return Artifact.load(out, Kind.EMBEDDINGS)
 
 
-def masked_loss(primary: Primary, blocks: Blocks) -> Callable[[InitialRows], float]:
-    """Return a measure of a language's rows: the primary's masked loss in nats with them, on some of its blocks."""
+def masked_loss(
+    primary: Primary, blocks: Blocks, borrowed: BorrowedRows | None = None
+) -> Callable[[InitialRows], float]:
+    """Return a measure of a language's rows: the primary's masked loss in nats with them, on some of its blocks.
+
+    `borrowed` rows stand behind those that are measured.
+    """
     encoder = primary.encoder
     most, top = min(len(blocks), max(1, _JUDGED_TOKENS // blocks.block_tokens)), encoder.shape.layers
     blocks_NT = blocks.take(torch.arange(most) * len(blocks) // most)
 
     def loss(rows: InitialRows) -> float:
-        own = swap(encoder, make_vocabulary(rows.table_VD, rows.bias_V, rows.special))
+        own = swap(encoder, make_vocabulary(rows.table_VD, rows.bias_V, rows.special, borrowed))
         try:
             return mean_loss(encoder, blocks_NT, (top,))[top]
         finally:
@@ -146,17 +152,21 @@ def _from_text(
     translations = translation_hashes(recipe, language)
     train = open_split(data, "train", sequential=True)
     resource, table = _translations(recipe, primary.tokenizer, pieces, train)
+    # Borrowed pieces are contexts of the language's own, and translations, but have their rows already.
+    own, borrowed = pieces.own, primary.borrowed_rows(pieces)
+    vectors = load_vectors(target_vectors, pieces) if target_vectors else vectors_of(train, pieces)
     found = align_rows(
-        source=primary.encoder.vocabulary,
+        source=primary.source,
         source_pieces=primary.tokenizer,
-        target_pieces=pieces,
+        target_pieces=own,
         source_vectors=load_vectors(source_vectors, primary.tokenizer),
-        target_vectors=load_vectors(target_vectors, pieces) if target_vectors else vectors_of(train, pieces),
+        target_vectors=vectors.first(len(own)),
         seed=recipe.adaptation.seed,
         resource=resource,
-        table=table,
-        loss=masked_loss(primary, open_split(data, "dev")) if primary.encoder.depths else None,
+        table=table.first(len(own)) if table else None,
+        loss=masked_loss(primary, open_split(data, "dev"), borrowed) if primary.encoder.depths else None,
     )
+    found = replace(found, rows=replace(found.rows, borrowed=borrowed))
     say(f"alignment of {language!r}: {found.quality.summary}")
     return found, {"source_vectors": artifact_fingerprint(source_vectors), **input_hashes(data), **translations}
 

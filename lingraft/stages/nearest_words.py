@@ -129,5 +129,5 @@ def _search(source: Vocabulary, pieces: Pieces) -> Callable[[Vocabulary, Sequenc
 
 def _centred(vocabulary: Vocabulary) -> Tensor:
     """Rows (V, D) of unit length around their mean, on the CPU."""
-    table_VD = vocabulary.table_VD.detach().cpu().float()
+    table_VD = vocabulary.whole()[0].detach().cpu().float()
     return F.normalize(table_VD - table_VD.mean(0), dim=1)

@@ -52,12 +52,14 @@ class TaskModel:
 
         Raises:
             AlignmentError: the two belong to different primaries.
+            TokenizerError: the language borrows pieces, and no primary has lent it their rows (`Primary.lend_to`).
         """
         if isinstance(language, Primary):
             require_aligned("the task", self.aligned_with, language.fingerprint, "Finetune the task again")
             swap(self.net.encoder, language.encoder.vocabulary)
         else:
             require_aligned(f"embeddings of {language.language!r}", language.aligned_with, self.aligned_with)
+            language.require_whole()
             swap(self.net.encoder, language.vocabulary)
 
 

@@ -50,6 +50,7 @@ class MaskedLmLoss(nn.Module):
         masked = mask_tokens(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
         hidden = self.encoder.hidden_states(masked.tokens_BT, self.depths, below_heads=True, window=self.window)
         features, vocabulary = self.encoder.features(hidden, masked.positions_M), self.encoder.vocabulary
+        frozen = vocabulary.borrowed.rows() if vocabulary.borrowed else None
         losses = [
             summed_cross_entropy(
                 features_MD=each_MD,
@@ -58,6 +59,7 @@ class MaskedLmLoss(nn.Module):
                 targets_M=masked.targets_M,
                 ignored=NOT_PREDICTED,
                 fused=self.encoder.fused,
+                frozen=frozen,
             )
             for each_MD in features.values()
         ]

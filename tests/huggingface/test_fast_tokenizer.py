@@ -12,11 +12,12 @@ import tokenizers
 
 from lingraft.config.encoder import EncoderShape, Family
 from lingraft.data.tokenizer import sentencepiece_model
+from lingraft.data.tokenizer.normalisation import read_rules
 from lingraft.data.tokenizer.sentencepiece_model import SCORE_STEP, round_scores
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer
 from lingraft.errors import TokenizerError
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, special_pieces, tokenizer_config
-from lingraft.huggingface.unigram import read_rules, unigram_tokenizer
+from lingraft.huggingface.unigram import unigram_tokenizer
 from lingraft.tasks.pairs import encode
 from tests.huggingface.scripts import LETTERS, lines_of, trained
 

@@ -1,5 +1,6 @@
 """Types for a tokenizer's pieces, whichever library tokenizes the text."""
 
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 Each = TypeVar("Each", int, str)
@@ -34,6 +35,21 @@ SPACE_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 def marked_surface(piece: str) -> Surface:
     """Return the surface of a piece with SentencePiece's mark."""
     return Surface(piece.removeprefix(SPACE_MARK).replace(SPACE_MARK, " "), piece.startswith(SPACE_MARK))
+
+
+@dataclass(frozen=True)
+class OwnPieces:
+    """A tokenizer's pieces without those that it borrows: what rows are made for."""
+
+    special: SpecialIds
+    known: list[Surface | None]
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def surfaces(self) -> list[Surface | None]:
+        """Return the surface of every id; None for special pieces and for those that are no text by themselves."""
+        return self.known
 
 
 class PieceSpans(NamedTuple):

@@ -2,11 +2,17 @@
 
 The file is a ModelProto in protobuf's wire format (sentencepiece_model.proto of SentencePiece 0.2): a sequence of
 fields, each a key (field number and wire type), then a number, 4 or 8 bytes, or a length and as many bytes.
+
+Where the last pieces are borrowed from a source's tokenizer, the file begins with a field of ours, which SentencePiece
+leaves to extensions and passes over: the SHA-256 of that tokenizer's file, and the source's ids in 4 bytes each.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lingraft.errors import TokenizerError
 
@@ -17,10 +23,11 @@ SentencePiece adds scores in 32 bits, so that segmentations with equal sums tie 
 rounded, and no other program agrees with it there. Multiples of 2^-7 add up exactly to 2^17, which is a text of some
 16,000 pieces; ties are then ties for everyone. A step is less than 1% of a piece's probability.
 """
-_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
+_PIECES, _TRAINER, _NORMALIZER, _BORROWED = 1, 2, 3, 200
+_HASH_BYTES = 32
 _PIECE_TEXT, _PIECE_SCORE, _PIECE_KIND = 1, 2, 3
 _MODEL_TYPE, _UNIGRAM = 3, 1
-_CHARSMAP = 2
+_CHARSMAP, _RULES_PATH = 2, 6
 _NUMBER, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 NORMAL, UNKNOWN, CONTROL = 1, 2, 3
 """Kinds of pieces in tokenizers that Lingraft trains."""
@@ -37,7 +44,10 @@ class Piece(NamedTuple):
 
 class _Field(NamedTuple):
     number: int
+    key: int
+    """Where the field begins, with its key."""
     start: int
+    """Where its value begins."""
     stop: int
     value: int
     """Value of a number field; 0 for other fields."""
@@ -50,6 +60,54 @@ def pieces(model: bytes) -> list[Piece]:
         TokenizerError: the bytes are no SentencePiece model.
     """
     return [_piece(model, field) for field in _fields(model, 0, len(model)) if field.number == _PIECES]
+
+
+class Borrowed(NamedTuple):
+    """The last B pieces of a model, which are a source's."""
+
+    lender: str
+    """SHA-256 of the source tokenizer's file; empty if there are none."""
+    ids_B: NDArray[np.int32]
+    """The source's ids."""
+
+
+class BorrowedPiece(NamedTuple):
+    """A piece to be added to a model."""
+
+    text: str
+    score: float
+    source_id: int
+
+
+def borrowed(model: bytes) -> Borrowed:
+    """Return where the last pieces are borrowed from.
+
+    Raises:
+        TokenizerError: the bytes are no SentencePiece model.
+    """
+    first = next(_fields(model, 0, len(model)), None)
+    if first is None or first.number != _BORROWED:
+        return Borrowed("", np.empty(0, np.int32))
+    found = model[first.start : first.stop]
+    return Borrowed(found[:_HASH_BYTES].hex(), np.frombuffer(found, "<i4", offset=_HASH_BYTES).astype(np.int32))
+
+
+def with_borrowed(model: bytes, lender: str, added: Iterable[BorrowedPiece]) -> bytes:
+    """Return a model that has none, with borrowed pieces behind its own.
+
+    Args:
+        model: the model.
+        lender: SHA-256 of the source tokenizer's file.
+        added: pieces that it lacks.
+    """
+    listed = [*added]
+    ids = np.array([piece.source_id for piece in listed], "<i4").tobytes()
+    messages = (
+        _message(_PIECE_TEXT, piece.text.encode()) + _key(_PIECE_SCORE, _FOUR_BYTES) + struct.pack("<f", piece.score)
+        for piece in listed
+    )
+    head = _message(_BORROWED, bytes.fromhex(lender) + ids)
+    return b"".join([head, model, *(_message(_PIECES, message) for message in messages)])
 
 
 def charsmap(model: bytes) -> bytes:
@@ -97,6 +155,22 @@ def round_scores(model: bytes) -> bytes:
     return bytes(changed)
 
 
+def without_rules_path(model: bytes) -> bytes:
+    """Return the model without the name of the file that its normalisation rules were compiled from.
+
+    Raises:
+        TokenizerError: the bytes are no SentencePiece model.
+    """
+    if _inside(model, _NORMALIZER, _RULES_PATH) is None:
+        return model
+    parts = []
+    for field in _fields(model, 0, len(model)):
+        inner = _fields(model, field.start, field.stop) if field.number == _NORMALIZER else ()
+        kept = [model[each.key : each.stop] for each in inner if each.number != _RULES_PATH]
+        parts.append(_message(_NORMALIZER, b"".join(kept)) if kept else model[field.key : field.stop])
+    return b"".join(parts)
+
+
 def _rounded(score: float) -> float:
     return round(score / SCORE_STEP) * SCORE_STEP
 
@@ -130,6 +204,7 @@ def _fields(data: bytes, start: int, stop: int) -> Iterator[_Field]:
     """Yield the fields of the message in data[start:stop]."""
     place = start
     while place < stop:
+        begin_key = place
         key, place = _varint(data, place, stop)
         number, wire = key >> 3, key & 7
         value = 0
@@ -145,8 +220,24 @@ def _fields(data: bytes, start: int, stop: int) -> Iterator[_Field]:
             raise _damaged(f"wire type {wire} at byte {place}")
         if end > stop:
             raise _damaged(f"a field that ends at byte {end} of {stop}")
-        yield _Field(number, begin, end, value)
+        yield _Field(number, begin_key, begin, end, value)
         place = end
+
+
+def _message(number: int, content: bytes) -> bytes:
+    return _key(number, _BYTES) + _as_varint(len(content)) + content
+
+
+def _key(number: int, wire: int) -> bytes:
+    return _as_varint(number << 3 | wire)
+
+
+def _as_varint(value: int) -> bytes:
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
 
 
 def _varint(data: bytes, place: int, stop: int) -> tuple[int, int]:

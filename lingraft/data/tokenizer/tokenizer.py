@@ -3,24 +3,30 @@
 Trained ones have their special tokens at `DEFAULT_SPECIAL_IDS`; an imported one keeps its ids, found by role.
 """
 
+import contextlib
 import io
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
 import sentencepiece
+from numpy.typing import NDArray
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import sha256_of
 from lingraft.artifacts.manifest import Kind, read_manifest
 from lingraft.config.recipe import Recipe
-from lingraft.data.tokenizer.pieces import PieceSpans, SpecialIds, SpecialPieces, Surface, marked_surface
+from lingraft.data.tokenizer.borrowed_pieces import choose_borrowed, lower_cases
+from lingraft.data.tokenizer.normalisation import lower_case_rules
+from lingraft.data.tokenizer.pieces import OwnPieces, PieceSpans, SpecialIds, SpecialPieces, Surface, marked_surface
 from lingraft.data.tokenizer.sampling import CorpusProfile, sample_lines, training_lines
-from lingraft.data.tokenizer.sentencepiece_model import round_scores
-from lingraft.errors import ArtifactError, TokenizerError
+from lingraft.data.tokenizer.sentencepiece_model import borrowed, round_scores, with_borrowed, without_rules_path
+from lingraft.errors import ArtifactError, RecipeError, TokenizerError
 
 DEFAULT_SPECIAL_IDS: SpecialIds = SpecialPieces(begin=0, pad=1, end=2, unknown=3, mask=4)
 SPECIAL_PIECES: SpecialPieces[str] = SpecialPieces("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -103,6 +109,10 @@ class Tokenizer:
     """SentencePiece model, or a Hugging Face `tokenizer.json`."""
     hash: str
     special: SpecialIds
+    lender: str
+    """Hash of the source's tokenizer that pieces are borrowed from; empty if none are."""
+    borrowed_B: NDArray[np.int32] = field(compare=False)
+    """The source's ids of the last B pieces, which stand behind the tokenizer's own."""
     _engine: _Engine
 
     @classmethod
@@ -147,10 +157,30 @@ class Tokenizer:
         Raises:
             MissingExtraError: a `tokenizer.json` needs the extra 'huggingface', which is not installed.
         """
-        return cls(language, model, sha256_of(model), special, _engine(model))
+        engine = _engine(model)
+        found = borrowed(b"" if model.suffix == _FAST_SUFFIX else model.read_bytes())
+        return cls(language, model, sha256_of(model), special, *found, engine)
 
     def __len__(self) -> int:
         return len(self._engine)
+
+    @property
+    def own(self) -> OwnPieces:
+        """Pieces that are not borrowed."""
+        return OwnPieces(self.special, self.surfaces()[: len(self) - len(self.borrowed_B)])
+
+    def require_lender(self, source: "Tokenizer") -> None:
+        """Refuse a source whose pieces are not those that are borrowed.
+
+        Raises:
+            TokenizerError: there are borrowed pieces, and they are of another tokenizer.
+        """
+        if self.lender and self.lender != source.hash:
+            raise TokenizerError(
+                f"the tokenizer of {self.language!r} borrows pieces of tokenizer {self.lender}, not of {source.hash} "
+                f"of {source.language!r}. Train it again with this primary (`lingraft tokenize --source`), or take the "
+                "primary that it was trained for."
+            )
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without special tokens."""
@@ -173,49 +203,86 @@ class Tokenizer:
         return self._engine.surfaces()
 
 
-def train_tokenizer(recipe: Recipe, text: Path, out: Path) -> Artifact:
+def train_tokenizer(recipe: Recipe, text: Path, out: Path, source: Path | None = None) -> Artifact:
     """Train a language's tokenizer on a sample of the training split of its text.
 
-    The text is read twice, line by line: to find its size and script, and to sample from it.
+    The text is read twice, line by line: to find its size and script, and to sample from it. A new language's tokenizer
+    borrows pieces of the source's if the recipe says so, and lower-cases if the source's does.
+
+    Args:
+        recipe: recipe, of which [tokenizer] counts.
+        text: text artifact of the language.
+        out: folder of the tokenizer.
+        source: primary or tokenizer of the source language, to borrow from.
 
     Raises:
+        RecipeError: there is no source to borrow from, or one of which nothing is to be borrowed.
         TooManyPiecesError: the vocabulary is larger than the text supports.
         TokenizerError: it is smaller than its alphabet needs, or there is no text.
         ArtifactError: `text` is not a text artifact, or `out` cannot be written.
     """
-    source = Artifact.load(text, Kind.TEXT)
+    read = Artifact.load(text, Kind.TEXT)
     settings = recipe.tokenizer
-    profile = CorpusProfile.of(source)
+    lender = _lender(recipe, str(read.manifest.language), source)
+    profile = CorpusProfile.of(read)
     coverage = settings.character_coverage or profile.character_coverage
     sampled = profile.sample_size(settings.sample_lines)
-    model = train_sentencepiece(
-        sample_lines(training_lines(source), profile.lines, sampled), settings.vocabulary, coverage
-    )
+    lower_case = lender is not None and lower_cases(lender)
+    lines = sample_lines(training_lines(read), profile.lines, sampled)
+    model = train_sentencepiece(lines, settings.vocabulary, coverage, lower_case)
+    details: dict[str, Any] = {}
+    if lender:
+        added = choose_borrowed(model, lender)
+        model = with_borrowed(model, lender.hash, added)
+        details = {"borrowed": len(added), "lower_case": lower_case}
     with artifact.create(out, Kind.TOKENIZER) as draft:
         (draft.folder / _MODEL).write_bytes(model)
         draft.facts = {
-            "language": source.manifest.language,
+            "language": read.manifest.language,
             "tokenizer_hash": sha256_of(draft.folder / _MODEL),
-            "data_hashes": {"text": source.fingerprint},
+            "data_hashes": {"text": read.fingerprint, **({"source_tokenizer": lender.hash} if lender else {})},
             "recipe": settings.model_dump(mode="json"),
             "details": {
                 "special_ids": DEFAULT_SPECIAL_IDS._asdict(),
                 "character_coverage": coverage,
                 "sample": {"lines": sampled, "of_lines": profile.lines},
+                **details,
             },
         }
     return Artifact.load(out, Kind.TOKENIZER)
 
 
-def train_sentencepiece(lines: Iterable[str], vocabulary: int, character_coverage: float) -> bytes:
-    """Train a SentencePiece model on lines of text.
+def _lender(recipe: Recipe, language: str, source: Path | None) -> Tokenizer | None:
+    """Return the tokenizer to borrow from; None if nothing is borrowed."""
+    borrows = recipe.tokenizer.borrow and language != recipe.source.language
+    if borrows and source is None:
+        raise RecipeError(
+            f"tokenizer.borrow is true, so that the tokenizer of {language!r} borrows the source's pieces, but the "
+            "source's tokenizer is missing. Give the primary (--source), or leave tokenizer.borrow out."
+        )
+    if source and not borrows:
+        raise RecipeError(
+            f"the tokenizer of {language!r} borrows nothing from {source}: tokenizer.borrow is "
+            f"{str(recipe.tokenizer.borrow).lower()}, and the source language is {recipe.source.language!r}. Set "
+            "tokenizer.borrow = true for another language, or leave --source out."
+        )
+    return Tokenizer.load(source, recipe.source.language) if source else None
+
+
+def train_sentencepiece(
+    lines: Iterable[str], vocabulary: int, character_coverage: float, lower_case: bool = False
+) -> bytes:
+    """Train a SentencePiece model on lines of text; with `lower_case`, it lower-cases what it reads.
 
     Raises:
         TooManyPiecesError: the vocabulary is larger than the lines support.
         TokenizerError: it is smaller than their alphabet needs, or there are no lines.
     """
     model = io.BytesIO()
-    try:
+    with tempfile.TemporaryDirectory() as folder, _explained(vocabulary):
+        rules: dict[str, Any] = {}
+        if lower_case:
+            rules["normalization_rule_tsv"] = _written(Path(folder), lower_case_rules())
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=_require_lines(lines),
             model_writer=model,
@@ -234,10 +301,24 @@ def train_sentencepiece(lines: Iterable[str], vocabulary: int, character_coverag
             control_symbols=[SPECIAL_PIECES.mask],
             max_sentence_length=_LONGEST_LINE_BYTES,
             minloglevel=2,
+            **rules,
         )
+    return without_rules_path(round_scores(model.getvalue()))
+
+
+def _written(folder: Path, rules: str) -> str:
+    """Write rules into a file, and return its name."""
+    (folder / "rules.tsv").write_text(rules, encoding="utf-8")
+    return str(folder / "rules.tsv")
+
+
+@contextlib.contextmanager
+def _explained(vocabulary: int) -> Iterator[None]:
+    """Explain SentencePiece's errors."""
+    try:
+        yield
     except RuntimeError as error:
         raise _training_error(vocabulary, str(error)) from error
-    return round_scores(model.getvalue())
 
 
 def _require_lines(lines: Iterable[str]) -> Iterator[str]:

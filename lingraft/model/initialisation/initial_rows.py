@@ -15,7 +15,7 @@ from lingraft.config.initialisation import Initialisation
 from lingraft.data.tokenizer.pieces import SpecialIds, Surface
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import RecipeError, TokenizerError
-from lingraft.model.encoder import INITIAL_STD, Vocabulary
+from lingraft.model.encoder import INITIAL_STD, BorrowedRows, Vocabulary
 from lingraft.model.initialisation.fitted_rows import draw_fitted_rows
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
 
@@ -32,6 +32,8 @@ class InitialRows:
     pieces_by_class: dict[PieceClass, int]
     special: SpecialIds = DEFAULT_SPECIAL_IDS
     """Ids of the new vocabulary's special pieces."""
+    borrowed: BorrowedRows | None = None
+    """References to the source's rows, for pieces behind these."""
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return how many pieces of each class there are and how many of them were copied, for a manifest."""

@@ -55,6 +55,10 @@ class StaticVectors:
     counts_V: Tensor
     """int64, occurrences in the training split."""
 
+    def first(self, count: int) -> "StaticVectors":
+        """Return those of the first pieces alone."""
+        return StaticVectors(self.vectors_VW[:count], self.counts_V[:count])
+
     @property
     def known(self) -> Tensor:
         """Whether each piece has a vector, (V)."""

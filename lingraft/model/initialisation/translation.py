@@ -12,7 +12,7 @@ Legend: N pairs, S source vocabulary, T target vocabulary, K candidates of a pie
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Protocol, Self
 
@@ -76,6 +76,10 @@ class TranslationTable:
     """Pairs that were learned from."""
     left_out: dict[str, int]
     """Pairs that were not, by reason."""
+
+    def first(self, count: int) -> "TranslationTable":
+        """Return translations of the first target pieces alone."""
+        return replace(self, probabilities_TS=self.probabilities_TS[:count])
 
 
 def parallel_table(

@@ -1,7 +1,7 @@
 """Cross-entropy of a tied output projection, without float32 copies of its logits.
 
-Legend: M masked tokens, D width, V vocabulary. The logits are kept in the format of matrix products alone, and turn
-into their own gradient a few rows at a time.
+Legend: M masked tokens, D width, V vocabulary, F frozen rows behind the table's. The logits are kept in the format of
+matrix products alone, and turn into their own gradient a few rows at a time.
 """
 
 from typing import Any
@@ -19,16 +19,26 @@ _TABLE_ROWS = 12_500
 """Rows of the table's gradient at a time, on a CPU; a GPU multiplies all at once at a higher rate."""
 
 
+FrozenRows = tuple[Tensor, Tensor]
+"""Rows (F, D) and biases (F) that get no gradient."""
+
+
 def summed_cross_entropy(
-    features_MD: Tensor, table_VD: Tensor, bias_V: Tensor, targets_M: Tensor, ignored: int, fused: bool = False
+    features_MD: Tensor,
+    table_VD: Tensor,
+    bias_V: Tensor,
+    targets_M: Tensor,
+    ignored: int,
+    fused: bool = False,
+    frozen: FrozenRows | None = None,
 ) -> Tensor:
-    """The sum over all targets but `ignored`, a float32 scalar.
+    """The sum over all targets but `ignored`, a float32 scalar; `frozen` rows follow those of the table.
 
     With `fused`, Inductor compiles what turns logits into their gradient: it reads them three times and writes them
     once, where torch's operations one by one pass over float32 copies of them.
     """
     found: Tensor = _SummedCrossEntropy.apply(  # type: ignore[no-untyped-call]  # takes no keywords
-        features_MD, table_VD, bias_V, targets_M, ignored, fused
+        features_MD, table_VD, bias_V, targets_M, ignored, fused, frozen
     )
     return found
 
@@ -36,8 +46,18 @@ def summed_cross_entropy(
 class _SummedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, features_MD: Tensor, table_VD: Tensor, bias_V: Tensor, targets_M: Tensor, ignored: int, fused: bool
+        ctx: Any,
+        features_MD: Tensor,
+        table_VD: Tensor,
+        bias_V: Tensor,
+        targets_M: Tensor,
+        ignored: int,
+        fused: bool,
+        frozen: FrozenRows | None,
     ) -> Tensor:
+        ctx.trained = len(table_VD)
+        if frozen:
+            table_VD, bias_V = torch.cat([table_VD.detach(), frozen[0]]), torch.cat([bias_V.detach(), frozen[1]])
         number_format = compute_dtype(features_MD)
         narrow_MD = features_MD.to(number_format)
         narrow_VD = cast_weight(table_VD, number_format)
@@ -54,13 +74,12 @@ class _SummedCrossEntropy(torch.autograd.Function):
         gradient_MV, narrow_MD, narrow_VD = ctx.saved_tensors
         of_features, of_table = ctx.formats
         wanted_features, wanted_table, wanted_bias = ctx.needs_input_grad[:3]
+        trained_MV = gradient_MV[:, : ctx.trained]
         return (
             (gradient_MV @ narrow_VD).to(of_features).mul_(above) if wanted_features else None,
-            _table_gradient(gradient_MV, narrow_MD, above, of_table) if wanted_table else None,
-            gradient_MV.sum(0).to(of_table).mul_(above) if wanted_bias else None,
-            None,
-            None,
-            None,
+            _table_gradient(trained_MV, narrow_MD, above, of_table) if wanted_table else None,
+            trained_MV.sum(0).to(of_table).mul_(above) if wanted_bias else None,
+            *[None] * 4,
         )
 
 

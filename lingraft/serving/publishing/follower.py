@@ -151,7 +151,7 @@ class Follower:
         if actual != publication.version:
             raise ArtifactError(f"{part.folder} holds version {actual}. Publish the language again.")
         _require_body(part, self._served[task])
-        return open_language(part, tag, self._served.opened_files)
+        return open_language(part, tag, self._served.opened_files, self._served[task].source)
 
     def _write_status(self) -> None:
         """Write the report; if the folder may only be read, publications are followed without one."""

@@ -22,11 +22,12 @@ def data_parallel(loss_of: nn.Module) -> nn.Module:
     """Wrap a loss so that its backward pass averages gradients over all processes while it computes them.
 
     Rank zero's weights become everybody's. Gradients stay where they arrive, so there is no second copy of them.
+    Buffers, such as rows that a language borrows, never change.
     """
     if world_size() == 1:
         return loss_of
     init_process_group()
-    return nn.parallel.DistributedDataParallel(loss_of, gradient_as_bucket_view=True)
+    return nn.parallel.DistributedDataParallel(loss_of, broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
 def all_reduce_sum(value: Tensor) -> Tensor:

@@ -1,0 +1,87 @@
+"""Pieces that a language's tokenizer borrows from the source's, where it has none of its own for the same text.
+
+Names, numbers and code stand in texts of any language, and of any script. A tokenizer trained on the language's text
+cuts most of them into crumbs, whose rows mean nothing; the source may have a piece for them, with a row that it knows.
+"""
+
+import statistics
+from collections.abc import Iterator
+from typing import Protocol
+
+import sentencepiece
+
+from lingraft.data.tokenizer.pieces import SPACE_MARK, SpecialIds, Surface
+from lingraft.data.tokenizer.sentencepiece_model import NORMAL, SCORE_STEP, BorrowedPiece, pieces
+
+_CONTINUATION_SCORE = -2.0
+"""Score of pieces that continue a word, relative to that of whole words; a multiple of `SCORE_STEP`."""
+
+
+class Source(Protocol):
+    """Part of a source's `Tokenizer` that borrowing needs."""
+
+    @property
+    def special(self) -> SpecialIds: ...
+    def encode(self, text: str) -> list[int]: ...
+    def surfaces(self) -> list[Surface | None]: ...
+
+
+def choose_borrowed(model: bytes, source: Source) -> list[BorrowedPiece]:
+    """Choose the source's pieces that a trained model lacks, and their scores: all that its normalisation leaves.
+
+    Args:
+        model: SentencePiece model of the language.
+        source: the source's tokenizer.
+    """
+    own = pieces(model)
+    known = {piece.text for piece in own}
+    word_score = _word_score([piece.score for piece in own if piece.kind == NORMAL])
+    ids = {text: index for text, index in _source_ids(source).items() if text not in known}
+    normalize = sentencepiece.SentencePieceProcessor(model_proto=model).normalize
+    plain = [text.removeprefix(SPACE_MARK) for text in ids]
+    return [
+        BorrowedPiece(text, word_score + (0.0 if text.startswith(SPACE_MARK) else _CONTINUATION_SCORE), index)
+        for (text, index), without_mark, normal in zip(ids.items(), plain, normalize(plain), strict=True)
+        if normal == SPACE_MARK + without_mark
+    ]
+
+
+def _word_score(own: list[float]) -> float:
+    """Return the score of whole words: the median of the language's own.
+
+    German with MiniLM's pieces, 30,000 own ones: within 3 nats above and 1 below, retrieval hardly changes; at the
+    lowest of the own scores it is 3 points of 44 worse. So low that no own piece is cut into two borrowed ones.
+    """
+    lowest_steps = min(own) / SCORE_STEP
+    return min(statistics.median_low(own), (lowest_steps // 2 - 1) * SCORE_STEP)
+
+
+def lower_cases(source: Source) -> bool:
+    """Return whether a tokenizer cuts upper case like lower case."""
+    letters = {text for _, (text, _) in _ordinary(source) if len(text) == 1 and text.lower() != text.upper()}
+    cased = [(letter.upper(), letter.lower()) for letter in letters if letter.upper().lower() == letter.lower()]
+    return bool(cased) and all(source.encode(upper) == source.encode(lower) for upper, lower in cased)
+
+
+def _source_ids(source: Source) -> dict[str, int]:
+    """Return the source's ids by the pieces of a SentencePiece model that stand for the same text.
+
+    Of several source pieces that read alike, the first is taken. A character that the source has at the beginning of
+    words alone stands for itself inside of them, too, since it would be unknown there.
+    """
+    found: dict[str, int] = {}
+    for index, (text, initial) in _ordinary(source):
+        for piece in [SPACE_MARK + text] * (initial is not False) + [text] * (not initial):
+            found.setdefault(piece, index)
+    for index, (text, _) in _ordinary(source):
+        if len(text) == 1:
+            found.setdefault(text, index)
+    return found
+
+
+def _ordinary(source: Source) -> Iterator[tuple[int, Surface]]:
+    """Yield ids and surfaces of pieces that are text without spaces."""
+    special = set(source.special)
+    for index, each in enumerate(source.surfaces()):
+        if each and index not in special and each.text and not any(map(str.isspace, each.text)):
+            yield index, each
