@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks.depth_search_page import Case, Found, Ran, write
 from benchmarks.samples import sample
 from lingraft.artifacts import sync
+from lingraft.artifacts.addresses import sqlite_address
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import write_text
 from lingraft.artifacts.manifest import Kind
@@ -97,7 +98,7 @@ class Bench:
         out = self.out / "search" / f"{language}-{seed}"
         clock = out.with_name(f"{out.name}.seconds")
         if not out.exists():
-            storage, started = f"sqlite:///{(self.out / 'trials.db').resolve()}", time.monotonic()
+            storage, started = sqlite_address((self.out / "trials.db").resolve()), time.monotonic()
             search(self.of(language, seed), self.inputs(language), storage, out, known)
             write_text(clock, f"{time.monotonic() - started:.1f}")
         seconds = float(clock.read_text()) if clock.exists() else None

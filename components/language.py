@@ -8,7 +8,9 @@ from components.step import step
 
 
 @step
-def depths_of(recipe: dsl.Input[dsl.Artifact], language: str, compare: bool, depths: dsl.Output[dsl.Artifact]) -> list:
+def depths_of(
+    recipe: dsl.Input[dsl.Artifact], language: str, compare: bool, depths: dsl.Output[dsl.Artifact]
+) -> list[int]:
     """Depths to adapt a language over: the recipe's, the searched one, and all layers for comparison."""
     from pathlib import Path
 

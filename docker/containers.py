@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -62,11 +63,13 @@ def health_command(config: Mapping[str, Any]) -> list[str]:
 
 def set_up(root: Path, mounts: Mapping[str, Path]) -> str:
     """Shell commands that mount what a container has, within a mount namespace of its own, and then start it."""
-    lines = [f"mount --bind {root} {root}"]
-    lines += [f"mount --bind {outside} {root}{inside}" for inside, outside in mounts.items()]
-    lines += [f"mount --rbind /{each} {root}/{each}" for each in ("proc", "dev")]
-    lines += [f"mount -t tmpfs tmpfs {root}/tmp", f"chmod 1777 {root}/tmp", f"mount -o remount,bind,ro {root}"]
-    return " && ".join(lines) + ' && exec "$@"'
+    here = str(root)
+    lines = [["mount", "--bind", here, here]]
+    lines += [["mount", "--bind", str(outside), f"{here}{inside}"] for inside, outside in mounts.items()]
+    lines += [["mount", "--rbind", f"/{each}", f"{here}/{each}"] for each in ("proc", "dev")]
+    lines += [["mount", "-t", "tmpfs", "tmpfs", f"{here}/tmp"], ["chmod", "1777", f"{here}/tmp"]]
+    lines += [["mount", "-o", "remount,bind,ro", here]]
+    return " && ".join(map(shlex.join, lines)) + ' && exec "$@"'
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ training, the time of its FLOPs at the rate of earlier trainings, and for any ot
 """
 
 import contextlib
+import shlex
 import statistics
 import sys
 import threading
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from tqdm import tqdm
@@ -38,6 +40,11 @@ def say(message: str) -> None:
     if ranks.is_rank_zero():
         with contextlib.suppress(OSError):  # a log on a full disk must not end a training
             tqdm.write(message, file=sys.stderr)
+
+
+def command_line(*words: str | Path) -> str:
+    """Return a command for people to copy, quoted for a shell; a path that looks like an option begins with `./`."""
+    return shlex.join(f"./{word}" if isinstance(word, Path) and str(word)[:1] == "-" else str(word) for word in words)
 
 
 def with_progress(items: Iterable[Item], title: str, unit: str, total: int | None = None) -> Iterator[Item]:

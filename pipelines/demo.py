@@ -1,6 +1,5 @@
 """The demo from text to a served answer, as `make demo` runs it: three pipelines, a report, an endpoint."""
 
-import shlex
 import shutil
 import sys
 import time
@@ -15,7 +14,7 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import bundle_kinds, bundle_name, primary_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
-from lingraft.console import PlannedStep, TotalProgress, format_duration
+from lingraft.console import PlannedStep, TotalProgress, command_line, format_duration
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import NotRegisteredError, RequestError
 from lingraft.new_recipe.fitting import Machine
@@ -74,8 +73,8 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     records = records.model_copy(update={"answers": tuple(answers)})
     report = write_report(records, out / "report")
     if bundles:
-        command = [str(Path(sys.executable).with_name("lingraft")), "serve", *map(str, bundles.values())]
-        print(f"Serve:  {shlex.join(command)}\n        and try it on http://localhost:8080/ui")
+        command = command_line(Path(sys.executable).with_name("lingraft"), "serve", *bundles.values())
+        print(f"Serve:  {command}\n        and try it on http://localhost:8080/ui")
     print(f"Report: {(report / PAGE_FILE).resolve()} (recall per class, costs, what to do next)")
     elapsed_s = time.monotonic() - started
     if whole and not progress.done_earlier:

@@ -110,6 +110,12 @@ class StepProcess:
         found = self._outputs.get(name)
         return Path(found["artifacts"][0]["uri"]) if found else None
 
+    def remove_empty_outputs(self) -> None:
+        """Remove empty folders among its outputs: on a cluster, the object store between steps keeps none."""
+        for folder in filter(None, map(self.output, self._outputs)):
+            with contextlib.suppress(OSError):  # it is a file, holds something, or was not written
+                folder.rmdir()
+
     def lines(self) -> Iterator[str]:
         """Yield the output lines of the step and its child processes, until the last of them has ended."""
         with self._output, open(self._output.fileno(), encoding="utf-8", errors="replace", closefd=False) as stream:

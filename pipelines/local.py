@@ -20,6 +20,7 @@ from kfp.dsl import base_component
 from kfp.local import subprocess_task_handler
 
 from lingraft.artifacts import sync
+from lingraft.artifacts.addresses import sqlite_address
 from lingraft.artifacts.failures import OUTCOME_PREFIX
 from lingraft.artifacts.files import make_folder
 from lingraft.artifacts.manifest import MANIFEST
@@ -136,7 +137,9 @@ class _RunningSteps:
                     reused, earlier = True, self._is_of_earlier_run(Path(found[1]))
             print()
             self.report = step.output(_REPORT) or self.report
-            return step.wait()
+            code = step.wait()
+            step.remove_empty_outputs()
+            return code
         finally:
             self._progress.end(counted, reused, earlier)
             self._running.discard(step.pid)
@@ -208,10 +211,12 @@ def set_up(out: Path) -> None:
     Raises:
         ArtifactError: `out` cannot be written.
     """
+    stores = {environment.TRACKING: environment.LOCAL_STORE, SEARCH_STORAGE: "optuna.db"}
+    addresses = {name: sqlite_address(out.resolve() / file) for name, file in stores.items()}
     make_folder(out)
-    os.environ.setdefault(environment.TRACKING, f"sqlite:///{out.resolve() / environment.LOCAL_STORE}")
+    for name, address in addresses.items():
+        os.environ.setdefault(name, address)
     environment.set_up()
-    os.environ.setdefault(SEARCH_STORAGE, f"sqlite:///{out.resolve() / 'optuna.db'}")
     os.environ.setdefault(sync.RESULTS_VARIABLE, str(out.resolve() / "results"))
 
 

@@ -115,8 +115,11 @@ def add_language(
     )
     print(run(text=[*text, *(more_text or [])], language=language, out=out, wanted=wanted, **given).summary())
     if results:
-        command = shlex.join(["lingraft", "registry", "add", str(out)])
-        print(f"to serve it beside the others: MLFLOW_TRACKING_URI={os.environ['MLFLOW_TRACKING_URI']} {command}")
+        from lingraft.console import command_line
+
+        command = command_line("lingraft", "registry", "add", out)
+        registry = shlex.quote(os.environ["MLFLOW_TRACKING_URI"])
+        print(f"to serve it beside the others: MLFLOW_TRACKING_URI={registry} {command}")
 
 
 def _from_results(results: Path, project: str | None, out: Path, given: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +134,6 @@ def _from_results(results: Path, project: str | None, out: Path, given: dict[str
     from lingraft.artifacts.names import task_folders
     from lingraft.config.recipe import Recipe
     from lingraft.jobs.evaluation import SOURCE_RECIPE, SourceDirs
-    from lingraft.jobs.launchable import none_if_empty
 
     if doubled := [name for name, value in given.items() if value and name != "recipe"]:
         raise RecipeError(f"--results brings {', '.join(doubled)} itself. Leave these out, or leave out --results.")
@@ -144,8 +146,8 @@ def _from_results(results: Path, project: str | None, out: Path, given: dict[str
     return {
         "primary": folders.primary,
         "tasks": task_folders(own, folders.tasks),
-        "mini": none_if_empty(folders.mini),
-        "vectors": none_if_empty(folders.vectors),
+        "mini": folders.mini if own.builds_mini else None,
+        "vectors": folders.vectors if own.adaptation.initialisation.needs_text else None,
         "source_evaluation": folders.evaluation,
         "recipe": given["recipe"] or own,
     }
@@ -157,11 +159,12 @@ def _use_registry_of(results: Path) -> None:
     Raises:
         ArtifactError: the folder has no registry, and the environment names none.
     """
+    from lingraft.artifacts.addresses import sqlite_address
     from lingraft.tracking.environment import LOCAL_STORE, TRACKING
 
     database = results.resolve() / LOCAL_STORE
     if database.is_file():
-        os.environ[TRACKING] = f"sqlite:///{database}"
+        os.environ[TRACKING] = sqlite_address(database)
     elif not os.environ.get(TRACKING):
         raise ArtifactError(
             f"{results} has no results: {database} is not there. Give the folder that was --out (or DEMO) of a run, "

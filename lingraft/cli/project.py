@@ -45,7 +45,7 @@ def init(
     Text that cannot be read or is too short is listed, with file and line, and no recipe is written.
     """
     from lingraft.artifacts.files import write_text
-    from lingraft.console import say
+    from lingraft.console import command_line, say
     from lingraft.errors import ArtifactError
 
     if out.exists() and not force:
@@ -56,7 +56,8 @@ def init(
     made = NewRecipe.of(folder, source=source, name=name, hours=hours)
     write_text(out, made.text)
     print(f"{made.summary()}\nwritten   {out}")
-    print(f"\nNext:\n  python -m pipelines demo --recipe {out} --out {made.recipe.name}-results")
+    demo = command_line("python", "-m", "pipelines", "demo", "--recipe", out, "--out", f"{made.recipe.name}-results")
+    print(f"\nNext:\n  {demo}")
 
 
 def cost(

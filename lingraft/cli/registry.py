@@ -2,6 +2,7 @@
 
 import getpass
 import platform
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -351,8 +352,9 @@ def add(
             print(f"version {renewal.version} of {name!r} is champion: {languages}")
     for name, renewal in added.renewals.items():
         if not renewal.refused:
-            print(f"to serve it: lingraft registry pull {name} --out {name}, then lingraft serve {name}")
-            print(f"in endpoints that run: lingraft publish champion {name} --to FOLDER, which they follow")
+            word = shlex.quote(name)
+            print(f"to serve it: lingraft registry pull {word} --out {word}, then lingraft serve {word}")
+            print(f"in endpoints that run: lingraft publish champion {word} --to FOLDER, which they follow")
     if refused:
         raise PromotionError(f"registered, and not promoted: {' '.join(refused)}")
 
@@ -363,4 +365,4 @@ def _add_artifact(folder: Path, asked_by: str, project: str | None) -> None:
     added = add_artifact(folder, asked_by, project)
     print(f"version {added.version} of {added.model!r} is registered; version {added.champion} is champion")
     if added.champion != added.version:
-        print(f"`lingraft registry promote {added.model} {added.version}` makes it champion")
+        print(f"`lingraft registry promote {shlex.quote(added.model)} {added.version}` makes it champion")

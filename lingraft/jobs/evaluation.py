@@ -11,7 +11,7 @@ from lingraft.artifacts.manifest import Kind, read_manifest
 from lingraft.config.recipe import Recipe
 from lingraft.data.bilingual_dictionary import judged_hashes
 from lingraft.jobs.job import OF_TRAINING, Job, LanguageJob
-from lingraft.jobs.launchable import Input, InputList, OptionalInput, none_if_empty
+from lingraft.jobs.launchable import Input, InputList, OptionalInput
 from lingraft.tasks.fingerprints import marks_of
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 
@@ -120,9 +120,9 @@ class LanguageEvaluationJob(_StageEvaluation, LanguageJob, frozen=True):
             text=self.text,
             blocks=self.blocks,
             out=self.out,
-            mini=none_if_empty(self.mini),
-            initial=none_if_empty(self.initial),
-            source_evaluation=none_if_empty(self.source_evaluation),
+            mini=self.mini,
+            initial=self.initial,
+            source_evaluation=self.source_evaluation,
         )
 
 

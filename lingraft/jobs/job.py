@@ -16,7 +16,7 @@ from lingraft.artifacts.failures import failure_reason
 from lingraft.artifacts.files import atomic_folder
 from lingraft.artifacts.manifest import Kind, artifact_fingerprint, read_manifest
 from lingraft.console import say
-from lingraft.jobs.launchable import Launchable, Output, Role, none_if_empty
+from lingraft.jobs.launchable import Launchable, Output, Role
 from lingraft.training.schedule import MetricsCallback, ignore_metrics, read_curve
 
 OF_TRAINING = ("source", "encoder", "precision")
@@ -62,12 +62,11 @@ class Job(Launchable, frozen=True):
     @property
     def inputs(self) -> dict[str, Path]:
         """Input folders by name."""
-        numbered = {
+        return {
             (f"{name} {number}" if number else name): folder
             for name, folders in self.folders(Role.INPUT).items()
             for number, folder in enumerate(folders)
         }
-        return {name: folder for name, folder in numbered.items() if none_if_empty(folder)}
 
     @property
     def part(self) -> str:

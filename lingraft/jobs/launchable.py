@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import pydantic
 
@@ -18,7 +18,7 @@ class Role(StrEnum):
 
 Input = Annotated[Path, Role.INPUT]
 OptionalInput = Annotated[Path | None, Role.INPUT]
-"""An input that may be absent. An empty folder counts as absent, since KFP has no optional inputs inside loops."""
+"""An input that may be absent, which in a pipeline is an empty folder: see `without_empty_inputs`."""
 InputList = Annotated[tuple[Path, ...], Role.INPUT]
 Output = Annotated[Path, Role.OUTPUT]
 
@@ -54,8 +54,16 @@ class Launchable(pydantic.BaseModel, frozen=True, extra="forbid", arbitrary_type
         """Return the folders and files of a role, of all fields."""
         return [path for paths in self.folders(role).values() for path in paths]
 
+    def without_empty_inputs(self) -> Self:
+        """Return this with None for every optional input that is empty, as a pipeline's absent inputs are.
 
-def none_if_empty(folder: Path | None) -> Path | None:
-    """Return an optional input; None if it is absent or an empty folder."""
-    is_empty = folder is None or (folder.is_dir() and not any(folder.iterdir()))
-    return None if is_empty else folder
+        KFP has no optional inputs inside loops, so a step leaves the folder of an output empty. An object store keeps
+        no empty folders: for the next step, the folder does not exist.
+        """
+        fields = type(self).model_fields
+        optional = [name for name in self.folders(Role.INPUT) if fields[name].default is None]
+        return self.model_copy(update={name: None for name in optional if _is_empty(getattr(self, name))})
+
+
+def _is_empty(path: Path) -> bool:
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))

@@ -16,7 +16,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.bilingual_dictionary import pair_hashes, translation_hashes
 from lingraft.jobs.job import OF_TRAINING, Job, LanguageJob
-from lingraft.jobs.launchable import Input, InputList, OptionalInput, none_if_empty
+from lingraft.jobs.launchable import Input, InputList, OptionalInput
 from lingraft.tasks.fingerprints import marks_of
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 
@@ -218,21 +218,21 @@ class InitialisationJob(LanguageJob, frozen=True):
                 primary=self.primary,
                 tokenizer=self.tokenizer,
                 out=self.out,
-                blocks=none_if_empty(self.blocks),
-                source_vectors=none_if_empty(self.source_vectors),
+                blocks=self.blocks,
+                source_vectors=self.source_vectors,
                 target_vectors=target_vectors,
             )
 
     @contextlib.contextmanager
     def _shared_vectors(self) -> Iterator[Path | None]:
         """Yield a copy of the language's shared static vectors, made if missing; None without shared results."""
-        blocks = none_if_empty(self.blocks)
-        if blocks is None or not self.recipe.adaptation.initialisation.needs_text or not shared_results():
+        if self.blocks is None or not self.recipe.adaptation.initialisation.needs_text or not shared_results():
             yield None
             return
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "vectors"
-            yield VectorsJob(recipe=self.recipe, blocks=blocks, tokenizer=self.tokenizer, out=out).get_or_make().folder
+            made = VectorsJob(recipe=self.recipe, blocks=self.blocks, tokenizer=self.tokenizer, out=out).get_or_make()
+            yield made.folder
 
 
 class AdaptationJob(LanguageJob, frozen=True):
@@ -281,7 +281,6 @@ class AdaptationJob(LanguageJob, frozen=True):
     def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.stages.adapt import adapt
 
-        mini = none_if_empty(self.mini)
         return adapt(
             recipe=self.recipe,
             primary=self.primary,
@@ -290,9 +289,9 @@ class AdaptationJob(LanguageJob, frozen=True):
             depth=self.depth,
             out=self.out / EMBEDDINGS if self.has_curve else self.out,
             watch=watch,
-            minis=(*self.shallower_minis, mini) if mini else self.shallower_minis,
+            minis=(*self.shallower_minis, self.mini) if self.mini else self.shallower_minis,
             checkpoints=self.out / CHECKPOINTS if self.has_curve else self.checkpoints,
-            initial=none_if_empty(self.initial),
+            initial=self.initial,
         )
 
 

@@ -1,8 +1,10 @@
 """The result of adding a language, and its summary."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from lingraft.console import command_line
 from lingraft.huggingface.model import SENTENCE_TRANSFORMER
 from lingraft.stages.results import LanguageResult, MaskedScores, TaskScores
 
@@ -61,7 +63,7 @@ class AddedLanguage:
 
     def _models(self) -> list[str]:
         load = [_loading_call(self.loaders[name], folder) for name, folder in self.hf.items()]
-        serve = [f"lingraft serve {folder}" for folder in self.bundles.values()]
+        serve = [command_line("lingraft", "serve", folder) for folder in self.bundles.values()]
         return [
             f"embeddings: {self.embeddings}",
             *(f"to load: {line}" for line in load),
@@ -70,9 +72,10 @@ class AddedLanguage:
 
 
 def _loading_call(loader: str, folder: Path) -> str:
+    place = json.dumps(str(folder), ensure_ascii=False)
     if loader == SENTENCE_TRANSFORMER:
-        return f'sentence_transformers.{loader}("{folder}")'
-    return f'transformers.{loader}.from_pretrained("{folder}")'
+        return f"sentence_transformers.{loader}({place})"
+    return f"transformers.{loader}.from_pretrained({place})"
 
 
 def _task_line(task: TaskScores) -> str:

@@ -174,7 +174,7 @@ def launch_server(
         program: arguments of Python that start the server.
     """
     port, grpc_port = free_ports(2)
-    command = [sys.executable, *program, *map(str, bundles), *settings]
+    command = [sys.executable, *program, *(str(each.absolute()) for each in bundles), *settings]
     command += [f"--host={_HOST}", f"--port={port}", f"--grpc-port={grpc_port}"]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, process_group=process_group

@@ -10,7 +10,7 @@ from lingraft.artifacts.names import primary_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import SEARCH_STORAGE
 from lingraft.data.languages import language_name, name_and_tag
-from lingraft.jobs.launchable import Input, InputList, Launchable, OptionalInput, Output, none_if_empty
+from lingraft.jobs.launchable import Input, InputList, Launchable, OptionalInput, Output
 from lingraft.stages.results import load_search
 from lingraft.steps.run_job import Scores
 from lingraft.training.metrics import expose_metrics
@@ -55,7 +55,7 @@ class DepthTrials(Launchable, frozen=True):
             primary=self.primary,
             blocks=self.blocks,
             tokenizer=self.tokenizer,
-            source_blocks=none_if_empty(self.source_blocks),
+            source_blocks=self.source_blocks,
             initial=self.initial,
             source_evaluation=self.source_evaluation,
             text=self.text,

@@ -5,6 +5,7 @@ refuses such an address at once.
 """
 
 import os
+import shlex
 import sqlite3
 import urllib.error
 import urllib.request
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from lingraft.artifacts.addresses import sqlite_file, without_password
+from lingraft.artifacts.addresses import sqlite_address, sqlite_file, without_password
 from lingraft.errors import NoStoreError, TrackingError
 
 TRACKING = "MLFLOW_TRACKING_URI"
@@ -187,7 +188,7 @@ def _sqlite_problem(name: str) -> str | None:
 
 def _remedy(variable: str) -> str:
     """Return advice on setting the address; the example is a store in a subfolder if there is one."""
-    near = next((f"sqlite:///{file}" for file in sorted(Path().glob("*/mlflow.db"))), None)
-    example = near or "http://localhost:5000"
+    near = next((sqlite_address(file) for file in sorted(Path().glob("*/mlflow.db"))), None)
+    example = shlex.quote(near or "http://localhost:5000")
     kinds = "a server (http://HOST:PORT), a SQLite file (sqlite:///FOLDER/mlflow.db) or a database"
     return f"Nothing was created. Set {variable} to the address of {kinds}, for example: export {variable}={example}"

@@ -23,6 +23,7 @@ from mlflow.utils.mlflow_tags import (
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 
 from lingraft._version import __version__
+from lingraft.artifacts.addresses import sqlite_file
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.config.recipe import Recipe
@@ -48,7 +49,6 @@ RECIPE_FILE = "recipe.json"
 """Name of the recipe among the artifacts of a pipeline's run."""
 KFP_RUN = "kfp_run"
 """Tag of a pipeline's run: id of the run in Kubeflow Pipelines."""
-_SQLITE = "sqlite:///"
 _REQUEST = "lingraft.request"
 """Tag that identifies a run by the request that created it, if the answer to that request was lost."""
 _METRICS_PER_POINT = 8
@@ -430,8 +430,8 @@ def _get_or_create_experiment(name: str) -> str:
     found = mlflow.get_experiment_by_name(name)
     if found is not None:
         return str(found.experiment_id)
-    uri = mlflow.get_tracking_uri()
-    beside = (Path(uri.removeprefix(_SQLITE)).parent / "artifacts").as_uri() if uri.startswith(_SQLITE) else None
+    file = sqlite_file(mlflow.get_tracking_uri())
+    beside = (Path(file).absolute().parent / "artifacts").as_uri() if file else None
     return str(mlflow.create_experiment(name, beside))
 
 

@@ -28,6 +28,8 @@ class Optimizer:
         muon_matrices: Sequence[nn.Parameter] = (),
     ) -> None:
         """Create the optimizer; `muon_matrices` are those parameters that Muon updates."""
+        for parameter in parameters:
+            parameter.grad = None  # a step that was stopped between micro-batches leaves the sum of some
         self.parameters = parameters
         self.clip_norm = clip_norm
         self._muon = Muon(muon_matrices, weight_decay)

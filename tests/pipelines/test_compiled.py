@@ -26,7 +26,7 @@ from lingraft.steps.launch import launcher
 from lingraft.steps.launch.pods import UNDISTURBED
 from pipelines.__main__ import compile_all
 from pipelines.catalogue import PIPELINES
-from tests.pipelines.compiled import ROOT, Document, compiled, read, shipped, stand_in
+from tests.pipelines.compiled import ROOT, Document, compiled, mismatches, read, shipped, stand_in
 
 DOCKERFILE = ROOT / "docker" / "train.Dockerfile"
 GOLDEN = ROOT / "tests" / "golden" / "demo"
@@ -115,6 +115,20 @@ def test_the_demos_pipelines_are_the_golden_ones() -> None:
     assert made.keys() == golden.keys() == {f"{pipeline}.yaml" for pipeline in OF_DEMO}
     for file, text in made.items():
         assert text == golden[file], f"{file} changed; if that is wanted, run `make golden`"
+
+
+@pytest.mark.parametrize("recipe", sorted(path.stem for path in (ROOT / "recipes").glob("*.toml")))
+def test_every_task_is_given_the_types_that_it_takes(recipe: str) -> None:
+    assert [*map(read, shipped(recipe).iterdir())]  # which refuses any other
+
+
+def test_a_task_that_is_given_another_type_is_found(demo: Recipe) -> None:
+    [specification, _] = read(shipped("demo") / "language.yaml")
+    text = json.dumps(specification)
+    item = '"pipelinechannel--depths-of-Output-loop-item": {"parameterType": "'
+    assert f"{item}NUMBER_INTEGER" in text
+    untyped = json.loads(text.replace(f"{item}NUMBER_INTEGER", f"{item}STRING"))
+    assert [*mismatches(untyped)] == ["adapt: depth takes NUMBER_INTEGER, and is given STRING"]
 
 
 ORDER = """

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lingraft.artifacts.addresses import sqlite_address
 from lingraft.errors import ServingError
 from lingraft.serving.client import free_ports, stop
 
@@ -42,7 +43,7 @@ def mlflow(folder: Path) -> Iterator[str]:
     """The address of an MLflow server with a database and artifacts of its own; `require_healthy` waits for it."""
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "mlflow", "server", f"--host={_HOST}", f"--port={port}", "--workers=1"]
-    command += [f"--backend-store-uri=sqlite:///{folder / 'mlflow.db'}", "--serve-artifacts"]
+    command += [f"--backend-store-uri={sqlite_address(folder / 'mlflow.db')}", "--serve-artifacts"]
     command += [f"--artifacts-destination={folder / 'artifacts'}"]
     with started(command, folder / "mlflow.log", os.environ | _AS_DEPLOYED) as process:
         yield f"http://{_HOST}:{port}"

@@ -204,8 +204,9 @@ def _fit_map(spaces: _Spaces, *groups: PiecePairs) -> Tensor:
 
 
 def _orthogonal(matrix_WW: Tensor) -> Tensor:
-    left_WW, _, right_WW = torch.linalg.svd(matrix_WW)
-    return left_WW @ right_WW
+    """Nearest orthogonal map; zero where fewer pairs than dimensions say nothing, which rounding would else decide."""
+    left_WW, values_W, right_WW = torch.linalg.svd(matrix_WW)
+    return left_WW * (values_W > values_W[0] * len(values_W) * torch.finfo(values_W.dtype).eps) @ right_WW
 
 
 class _Nearest(NamedTuple):

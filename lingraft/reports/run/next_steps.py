@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from lingraft.artifacts.addresses import sqlite_file
 from lingraft.artifacts.names import bundle_kinds, bundle_name, embeddings_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
@@ -102,7 +103,7 @@ def _further(records: RunRecords, recipe: Recipe, tracked: TrackedRuns) -> Itera
     run = "python -m pipelines run language --recipe RECIPE"
     results = ""
     if not tracked.is_server:  # a local run keeps what it has made beside its store
-        results = shlex.quote(str(Path(tracked.uri.removeprefix("sqlite:///")).parent))
+        results = shlex.quote(str(Path(sqlite_file(tracked.uri)).parent))
         run += f" --out {results}"
     if not any(result.standard for result in records.languages):
         yield NextStep(

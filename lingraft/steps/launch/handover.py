@@ -192,4 +192,5 @@ def _copy(source: Path, out: Path) -> None:
         write_text(out, source.read_text(encoding="utf-8"))
         return
     with atomic_folder(out) as coming:
-        shutil.copytree(source, coming, dirs_exist_ok=True)
+        if source.exists():  # an object store keeps no empty folder
+            shutil.copytree(source, coming, dirs_exist_ok=True)

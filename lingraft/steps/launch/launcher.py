@@ -51,6 +51,7 @@ def run(
         InputFailedError: an input failed, and the step is not isolated.
         Interruption: this process was asked to stop, and passed that on to the step.
     """
+    work = work.without_empty_inputs()
     try:
         if not work.records_failure:
             require_inputs_made([*work.all_folders(Role.INPUT), *map(Path, after)])
