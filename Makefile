@@ -4,31 +4,31 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-PYTHON ?= python3.11  #: the interpreter that .venv is made from
-ACCELERATOR ?= cpu  #: cpu or gpu: which torch and onnxruntime are installed
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu  #: where a CPU build of torch is looked for; empty: nowhere
-DEMO ?= .demo  #: folder of the demo's results
-RECIPE ?= recipes/demo.toml  #: the demo's recipe
-TEXT ?=  #: folder of your own text for the demo, one file or folder per language
-PORT ?= 8080  #: where `make serve` listens
-PYTEST_ARGS ?=  #: more arguments for pytest
-SOAK_FAULTS ?= 25  #: faults that `make soak` does to each stage
-SOAK_MINUTES ?= 15  #: how long `make soak-serving` goes on
-GPU_MINUTES ?= 25  #: how long `make gpu-check` may take
-GPU_OUT ?= .gpu  #: folder of its records
-GPU_TEXT ?=  #: folder of its text, as `python -m benchmarks.gpu --pack` makes it
-IMAGES_WORK ?= .images-check  #: new folder of what `make images-check` makes
-IMAGES_ARGS ?=  #: more arguments for docker/check.py, such as --pip-conf FILE behind a mirror
-PINNED ?= docker/train.Dockerfile docker/serve.Dockerfile manifests/base/kustomization.yaml manifests/overlays/local/kustomization.yaml manifests/overlays/prod/kustomization.yaml  #: files that `make pin-images` writes digests into
+PYTHON ?= python3.11#: the interpreter that .venv is made from
+ACCELERATOR ?= cpu#: cpu or gpu: which torch and onnxruntime are installed
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu#: where a CPU build of torch is looked for; empty: nowhere
+DEMO ?= .demo#: folder of the demo's results
+RECIPE ?= recipes/demo.toml#: the demo's recipe
+TEXT ?= #: folder of your own text for the demo, one file or folder per language
+PORT ?= 8080#: where `make serve` listens
+PYTEST_ARGS ?= #: more arguments for pytest
+SOAK_FAULTS ?= 25#: faults that `make soak` does to each stage
+SOAK_MINUTES ?= 15#: how long `make soak-serving` goes on
+GPU_MINUTES ?= 25#: how long `make gpu-check` may take
+GPU_OUT ?= .gpu#: folder of its records
+GPU_TEXT ?= #: folder of its text, as `python -m benchmarks.gpu --pack` makes it
+IMAGES_WORK ?= .images-check#: new folder of what `make images-check` makes
+IMAGES_ARGS ?= #: more arguments for docker/check.py, such as --pip-conf FILE behind a mirror
+PINNED ?= docker/train.Dockerfile docker/serve.Dockerfile manifests/base/kustomization.yaml manifests/overlays/local/kustomization.yaml manifests/overlays/prod/kustomization.yaml#: files that `make pin-images` writes digests into
 
-# Make keeps the blanks before the comments above.
-python := $(strip $(PYTHON))
+# A value is taken as it was given, `$` and blanks included, and stands in shell lines as one quoted word. What begins with
+# a dash is a path all the same.
+quoted = '$(subst ','\'',$(1))'
+path = $(call quoted,$(if $(filter -%,$(firstword $(1))),./)$(1))
 accelerator := $(strip $(ACCELERATOR))
 torch_index := $(strip $(TORCH_INDEX))
-demo_dir := $(strip $(DEMO))
-recipe := $(strip $(RECIPE))
-text := $(strip $(TEXT))
-port := $(strip $(PORT))
+demo_dir := $(call path,$(value DEMO))
+recipe := $(call path,$(value RECIPE))
 
 bin := .venv/bin
 stamp := .venv/.installed-$(accelerator)
@@ -40,7 +40,7 @@ unexport PYTHONDONTWRITEBYTECODE
 pip_install := PIP_CONSTRAINT=constraints.txt PIP_NO_COMPILE=1 $(bin)/pip install
 as_root := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 system_packages := chromium fonts-dejavu-core postgresql skopeo
-demo := $(bin)/python -m pipelines demo --recipe $(recipe) --out $(demo_dir) $(if $(text),--text "$(text)")
+demo := $(bin)/python -m pipelines demo --recipe $(recipe) --out $(demo_dir)$(if $(value TEXT), --text $(call path,$(value TEXT)))
 pytest := OMP_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses=auto --maxprocesses=4 --durations=10
 
 ifeq ($(filter $(accelerator),cpu gpu),)
@@ -62,12 +62,12 @@ install: $(stamp) ## make .venv and install everything into it; later runs reuse
 
 # The interpreter is tried, not only looked for: pyenv's shim may have no 3.11, Debian's python3.11 may have no venv.
 $(bin)/python:
-	@for candidate in $(python) /usr/bin/python3.11; do \
+	@for candidate in $(call path,$(value PYTHON)) /usr/bin/python3.11; do \
 	  if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then \
 	    echo "Making .venv with $$("$$candidate" --version)"; exec "$$candidate" -m venv .venv; \
 	  fi; \
 	done; \
-	echo "No Python 3.11 with the venv module: tried $(python) and /usr/bin/python3.11." >&2; \
+	printf 'No Python 3.11 with the venv module: tried %s and /usr/bin/python3.11.\n' $(call quoted,$(value PYTHON)) >&2; \
 	echo "Debian, Ubuntu: apt-get install python3.11 python3.11-venv. Elsewhere: make PYTHON=/path/to/python3.11" >&2; \
 	exit 1
 
@@ -91,15 +91,19 @@ define install_cpu_torch
 	       'torch==$(torch_version)'; }
 endef
 
+define require_demo
+@[ -f $(demo_dir)/mlflow.db ] || { printf "No %s: run 'make demo' first.\n" $(demo_dir)/mlflow.db >&2; exit 1; }
+endef
+
 demo: install ## the main job, from raw text to a report and served answers, on this machine
 	$(demo)
 
 demo-compare: install ## the demo, and beside it standard adaptation, overlap, and halves that share no page
 	$(demo) --compare
-	$(if $(text),,$(bin)/python -m benchmarks.demo_compare --out $(demo_dir) --recipe $(recipe))
+	$(if $(value TEXT),,$(bin)/python -m benchmarks.demo_compare --out $(demo_dir) --recipe $(recipe))
 
 demo-search: install ## after demo, an index of its English pages is asked in the other languages
-	@test -f $(demo_dir)/mlflow.db || { echo "No $(demo_dir)/mlflow.db: run 'make demo' first." >&2; exit 1; }
+	$(require_demo)
 	$(bin)/python -m benchmarks.demo_search --out $(demo_dir) --recipe $(recipe)
 
 demo-check: install ## fail where the demo's results are worse than they must be
@@ -112,13 +116,14 @@ demo-is-compared: install ## fail unless demo-record was made by the recipe and 
 	$(bin)/python -m benchmarks.demo_record --recipe $(recipe)
 
 serve: install ## serve the demo's bundles until stopped
-	@bundles=$$(find $(demo_dir)/bundle -maxdepth 2 -name manifest.json -printf '%h ' 2>/dev/null || true); \
-	[ -n "$$bundles" ] || { echo "No $(demo_dir)/bundle: run 'make demo' first." >&2; exit 1; }; \
-	echo "lingraft serve $$bundles--port $(port)"; exec $(bin)/lingraft serve $$bundles --port $(port)
+	@mapfile -d '' -t bundles < <(find $(demo_dir)/bundle -maxdepth 2 -name manifest.json -printf '%h\0' 2>/dev/null); \
+	[ "$${#bundles[@]}" -gt 0 ] || { printf "No %s: run 'make demo' first.\n" $(demo_dir)/bundle >&2; exit 1; }; \
+	echo lingraft serve "$${bundles[@]@Q}" --port $(call quoted,$(PORT)); \
+	exec $(bin)/lingraft serve "$${bundles[@]}" --port $(call quoted,$(PORT))
 
 ui: install ## MLflow's pages on the demo's runs and models
-	@test -f $(demo_dir)/mlflow.db || { echo "No $(demo_dir)/mlflow.db: run 'make demo' first." >&2; exit 1; }
-	$(bin)/mlflow ui --backend-store-uri sqlite:///$(demo_dir)/mlflow.db --workers 1
+	$(require_demo)
+	$(bin)/mlflow ui --backend-store-uri "$$($(bin)/python -m lingraft.artifacts.addresses $(demo_dir)/mlflow.db)" --workers 1
 
 test: lint types ## install, lint, type-check and run the fast tests
 	$(pytest) --dist=worksteal -m "not integration and not nightly" $(PYTEST_ARGS)
@@ -160,8 +165,8 @@ reference: install ## write docs/reference/recipe.md anew from the models of rec
 	$(bin)/python -m docs.recipe_reference
 
 gpu-check: install ## everything that a GPU is to be asked, within GPU_MINUTES; the same again goes on
-	$(bin)/python -m benchmarks.gpu --minutes $(strip $(GPU_MINUTES)) --out $(strip $(GPU_OUT)) \
-	  --page docs/benchmarks/gpu.md $(if $(strip $(GPU_TEXT)),--text "$(strip $(GPU_TEXT))")
+	$(bin)/python -m benchmarks.gpu --minutes $(strip $(GPU_MINUTES)) --out $(call path,$(value GPU_OUT)) \
+	  --page docs/benchmarks/gpu.md $(if $(value GPU_TEXT),--text $(call path,$(value GPU_TEXT)))
 
 # The packages that build the site are an extra of their own, so that nothing else waits for them.
 docs: install ## build the documentation as a website in .site, and check its links
@@ -175,10 +180,10 @@ demo-picture: install ## take docs/demo-report.png anew in Chromium, of the repo
 	$(bin)/python -m tests.reports.run.picture $(demo_dir)/report docs/demo-report.png
 
 images-check: install ## build both images and use them, as root with buildah and debootstrap, after `make demo`
-	$(bin)/python docker/check.py --demo $(demo_dir) --work $(strip $(IMAGES_WORK)) $(strip $(IMAGES_ARGS))
+	$(bin)/python docker/check.py --demo $(demo_dir) --work $(call path,$(value IMAGES_WORK)) $(IMAGES_ARGS)
 
 pin-images: install ## write the digests of images, read from their registries, where they are named by tags
-	$(bin)/python docker/pin.py $(strip $(PINNED))
+	$(bin)/python docker/pin.py $(foreach file,$(PINNED),$(call path,$(file)))
 
 # The demo, too, fetches its text by apt's lists.
 system-deps: ## install what the integration tests need from Debian
@@ -195,5 +200,13 @@ lock: install ## write constraints.txt anew from what .venv holds
 	} > constraints.txt.new
 	@mv constraints.txt.new constraints.txt
 
+# A folder is the demo's if it has the mark that the demo leaves (pipelines/local.py); an empty one may go, too.
 clean: ## remove what the targets wrote, except .venv and the cache of downloaded text
-	rm -rf $(demo_dir) .site dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache
+	@demo=$(demo_dir); within=$$(realpath -e -- "$$demo" 2>/dev/null || true); refuse() { \
+	  printf '%s is not removed: %s. Remove it yourself if nothing in it is of use.\n' "$$demo" "$$1" >&2; exit 1; }; \
+	if [ -L "$$demo" ]; then refuse 'it is a link'; \
+	elif [ ! -e "$$demo" ] || rmdir -- "$$demo" 2>/dev/null; then :; \
+	elif [ ! -f "$$demo/.lingraft" ]; then refuse 'it has no file .lingraft, by which a folder of results is known'; \
+	elif [[ "$$(pwd -P)/ $$(realpath -e -- ~)/" == *"$${within%/}/"* ]]; then refuse 'it holds this folder or your home'; \
+	else echo rm -rf -- $(demo_dir); rm -rf -- "$$demo"; fi
+	rm -rf .site dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache

@@ -22,7 +22,7 @@ from kfp.local import subprocess_task_handler
 from lingraft.artifacts import sync
 from lingraft.artifacts.addresses import sqlite_address
 from lingraft.artifacts.failures import OUTCOME_PREFIX
-from lingraft.artifacts.files import make_folder
+from lingraft.artifacts.files import make_folder, write_text
 from lingraft.artifacts.manifest import MANIFEST
 from lingraft.config.search import SEARCH_STORAGE
 from lingraft.console import RunningStep, TotalProgress
@@ -43,6 +43,8 @@ _NUMBER_FORMAT = re.compile(r"^\s*precision (fp32|bf16)\b")
 _OUTCOME = re.compile(rf"^\s*{OUTCOME_PREFIX}")
 _TRAINING = re.compile(r": step (\d+)/(\d+), .*, (\d+) s left$")
 _REUSED = re.compile(r": made before from the same, taken from (.+)$")
+MARK = ".lingraft"
+"""File in a folder of results that we made, by which `make clean` knows it."""
 _CLOSING = "close_run"
 """Function of the exit handler's step, which ends the tracking run."""
 _REPORT = "report"
@@ -213,7 +215,10 @@ def set_up(out: Path) -> None:
     """
     stores = {environment.TRACKING: environment.LOCAL_STORE, SEARCH_STORAGE: "optuna.db"}
     addresses = {name: sqlite_address(out.resolve() / file) for name, file in stores.items()}
+    is_new = not out.exists() or (out.is_dir() and not any(out.iterdir()))
     make_folder(out)
+    if is_new:  # never into a folder that holds something of others
+        write_text(out / MARK, "Results of lingraft. `make clean` removes a folder only where it finds this file.\n")
     for name, address in addresses.items():
         os.environ.setdefault(name, address)
     environment.set_up()

@@ -4,6 +4,7 @@ MLflow and Optuna give an address to SQLAlchemy, which ends a path at a question
 """
 
 import re
+import sys
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -29,3 +30,7 @@ def without_password(address: str) -> str:
     """Return the address with asterisks in place of its password, for messages and logs."""
     hidden = re.sub(r"(?<=://)([^:/@]*):[^/]*@", r"\1:***@", address)
     return re.sub(r"(?<=[?&]password=)[^&]*", "***", hidden)
+
+
+if __name__ == "__main__":
+    print(sqlite_address(Path(sys.argv[1]).absolute()))
