@@ -261,6 +261,22 @@ def test_of_starts_that_succeed_that_with_the_most_similar_neighbours_is_kept(
     assert (kept.start, kept.similarity) == ("shared pieces and cognates", round(best.similarity, 4))
 
 
+def test_the_last_bits_of_vectors_decide_nothing(source: Vocabulary, text: tuple[StaticVectors, StaticVectors]) -> None:
+    """Other processors give other last bits of a matrix product."""
+    here, there = cognates(same=10, false_friends=8)
+    generator = torch.Generator().manual_seed(1)
+    decided = set()
+    for _ in range(8):
+        noisy = [
+            replace(each, vectors_VW=each.vectors_VW * (1 + 2e-7 * torch.randn(WIDTH, generator=generator)))
+            for each in text
+        ]
+        starts = [align(*noisy, pairs, 1) for _, pairs in seed_pairs(here, there, *noisy)]
+        kept = align_rows(source, here, there, *noisy, seed=1).quality
+        decided.add((*(each.succeeded for each in starts), kept.start))
+    assert decided == {(True, True, False, "shared pieces and cognates")}
+
+
 def test_a_dictionary_that_starts_no_alignment_leaves_the_other_starts(
     source: Vocabulary, text: tuple[StaticVectors, StaticVectors]
 ) -> None:
