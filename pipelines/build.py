@@ -11,6 +11,7 @@ from lingraft.cli.registry import DropOption, NewLabelsOption, NewPrimaryOption
 from lingraft.config.cluster import StageName
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Search
+from lingraft.config.source import Source
 from lingraft.config.tasks import finetuning_ids
 from pipelines.catalogue import COMPARE
 from pipelines.cluster import StepSettings, configure_data, configure_light, configure_training
@@ -29,7 +30,7 @@ def source_pipeline(settings: Recipe, file: str = "") -> base_component.BaseComp
     cluster = settings.cluster
 
     @dsl.pipeline(name=f"{settings.name}-source", description=describe(source_pipeline.__doc__, settings, file))
-    @settable(cluster, *_source_stages(settings), language=Recipe.model_fields["source"].description)
+    @settable(cluster, *_source_stages(settings), language=Source.model_fields["language"].description)
     def pipeline(step_settings: StepSettings, language: str = settings.source.language) -> None:
         with opened(settings, file, "source", step_settings, languages=[]) as (recipe, run):
             text_steps = _text_steps(recipe, run, language, step_settings)

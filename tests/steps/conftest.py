@@ -36,12 +36,6 @@ class Registered:
     def tasks(self) -> Path:
         return self.folder / "tasks"
 
-    @property
-    def no_mini(self) -> Path:
-        """The folder that a system without a step 1b has in place of a mini-model."""
-        (self.folder / "no-mini").mkdir(exist_ok=True)
-        return self.folder / "no-mini"
-
     def judged(self, depth: int) -> tuple[Path, Path]:
         """The same as `judge` makes, made once a run; over 1, 2 or 3 layers."""
         return _judged(self.folder, depth)
@@ -58,7 +52,6 @@ class Registered:
             recipe=recipe or self.recipe,
             depth=depth,
             primary=self.shop.primary,
-            mini=self.no_mini,
             blocks=self.shop.blocks["de"],
             tokenizer=self.shop.tokenizers["de"],
             out=embeddings,
@@ -74,7 +67,6 @@ class Registered:
         given = language.EvaluateLanguage(
             recipe=recipe or self.recipe,
             primary=self.shop.primary,
-            mini=self.no_mini,
             task_folder=tasks or self.tasks,
             embeddings=embeddings,
             text=self.shop.texts[tag],

@@ -37,8 +37,6 @@ def _searched(shop: Workshop, recipe: Recipe, primary: Path, folder: Path) -> Se
     """By a worker, and then the step that concludes."""
     language, raw, run = recipe.require_search().language, recipe.to_json(), folder / "run"
     folder.mkdir()
-    nothing = folder / "no-source-blocks"
-    nothing.mkdir()
     data.open_run(raw, "depth-search", run)
     common = {
         "recipe": raw,
@@ -46,9 +44,9 @@ def _searched(shop: Workshop, recipe: Recipe, primary: Path, folder: Path) -> Se
         "blocks": shop.blocks[language],
         "tokenizer": shop.tokenizers[language],
     }
-    run_job(InitialisationJob(source_vectors=nothing, out=folder / "initial", **common), run)
+    run_job(InitialisationJob(out=folder / "initial", **common), run)
     common |= {
-        "source_blocks": shop.blocks["en"] if recipe.builds_mini else nothing,
+        "source_blocks": shop.blocks["en"] if recipe.builds_mini else None,
         "source_evaluation": folder.parent / "source" / "evaluation",
         "text": shop.texts[language],
         "initial": folder / "initial",
@@ -86,7 +84,6 @@ def test_a_search_is_the_depth_of_its_language_and_answers_prometheus(
         primary=shop.primary,
         blocks=shop.blocks["de"],
         tokenizer=shop.tokenizers["de"],
-        source_blocks=registered.no_mini,
         source_evaluation=registered.evaluation,
         text=shop.texts["de"],
         worked=(),

@@ -30,13 +30,20 @@ def test_an_argument_that_a_step_does_not_take_is_named(tmp_path: Path) -> None:
         table.load(Call(step=call.step, arguments=call.arguments | {"depht": 1}))
 
 
-def test_inputs_and_outputs_are_told_by_their_fields_and_an_empty_optional_one_is_none(tmp_path: Path) -> None:
+def test_inputs_and_outputs_are_told_by_their_fields(tmp_path: Path) -> None:
     job = adaptation(tmp_path)
     assert job.folders(Role.OUTPUT) == {"out": [tmp_path / "out"]}
-    assert job.folders(Role.INPUT).keys() == {"primary", "mini", "blocks", "tokenizer"}
-    assert "mini" in job.inputs
-    (tmp_path / "mini").mkdir()
-    assert "mini" not in job.inputs
+    assert job.folders(Role.INPUT).keys() == job.inputs.keys() == {"primary", "mini", "blocks", "tokenizer"}
+
+
+def test_an_optional_input_that_is_empty_or_does_not_exist_is_absent(tmp_path: Path) -> None:
+    job = adaptation(tmp_path)
+    assert job.mini
+    for make in (lambda folder: None, Path.mkdir):
+        make(job.mini)
+        assert "mini" not in job.without_empty_inputs().inputs
+    (job.mini / "file").touch()
+    assert job.without_empty_inputs() == job
 
 
 def test_only_what_was_lost_or_says_so_is_worth_another_attempt() -> None:
