@@ -8,6 +8,7 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.comparison.plan import Arm, Comparison
 from lingraft.comparison.runner import adaptation_dir, primary_dir
+from lingraft.config.source import Source
 from lingraft.config.systems import System
 from lingraft.config.tasks import Task, TaskFile
 from lingraft.console import say
@@ -65,7 +66,7 @@ def _score(arm: Arm, language: str, task: Task, out: Path, train: Path) -> float
     seed, made = task.finetuning.seeds[0], folder / task.name
     if not made.is_dir():
         finetune(
-            recipe=recipe.model_copy(update={"source": language, "tasks": (own,)}),
+            recipe=recipe.model_copy(update={"source": Source(language=language), "tasks": (own,)}),
             task=task.name,
             primary=folder / "primary",
             text=None,

@@ -56,7 +56,7 @@ def init(
     made = NewRecipe.of(folder, source=source, name=name, hours=hours)
     write_text(out, made.text)
     print(f"{made.summary()}\nwritten   {out}")
-    demo = command_line("python", "-m", "pipelines", "demo", "--recipe", out, "--out", f"{made.recipe.name}-results")
+    demo = command_line(*["python", "-m", "pipelines", "demo", "--recipe"], out, "--out", f"{made.recipe.name}-results")
     print(f"\nNext:\n  {demo}")
 
 

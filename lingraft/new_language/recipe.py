@@ -86,7 +86,14 @@ class Basis:
     @classmethod
     def _of_manifest(cls, folder: Path, manifest: Manifest) -> "Basis":
         rows = manifest.shapes["vocabulary"]["table_VD"][0]
-        return cls(str(folder), str(manifest.language), manifest.detail("shape", EncoderShape), rows, None, 0)
+        return cls(
+            name=str(folder),
+            language=str(manifest.language),
+            shape=manifest.detail("shape", EncoderShape),
+            vocabulary=rows,
+            depth=None,
+            fresh_layers=0,
+        )
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,21 @@ _CONTINUATION_SCORE = -2.0
 """Score of pieces that continue a word, relative to that of whole words; a multiple of `SCORE_STEP`."""
 
 
-class Source(Protocol):
+class Lender(Protocol):
     """Part of a source's `Tokenizer` that borrowing needs."""
 
     @property
-    def special(self) -> SpecialIds: ...
-    def encode(self, text: str) -> list[int]: ...
-    def surfaces(self) -> list[Surface | None]: ...
+    def special(self) -> SpecialIds:
+        """Ids of its special pieces."""
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+
+    def surfaces(self) -> list[Surface | None]:
+        """Return the surface of every id."""
 
 
-def choose_borrowed(model: bytes, source: Source) -> list[BorrowedPiece]:
+def choose_borrowed(model: bytes, source: Lender) -> list[BorrowedPiece]:
     """Choose the source's pieces that a trained model lacks, and their scores: all that its normalisation leaves.
 
     Args:
@@ -56,14 +61,14 @@ def _word_score(own: list[float]) -> float:
     return min(statistics.median_low(own), (lowest_steps // 2 - 1) * SCORE_STEP)
 
 
-def lower_cases(source: Source) -> bool:
+def lower_cases(source: Lender) -> bool:
     """Return whether a tokenizer cuts upper case like lower case."""
     letters = {text for _, (text, _) in _ordinary(source) if len(text) == 1 and text.lower() != text.upper()}
     cased = [(letter.upper(), letter.lower()) for letter in letters if letter.upper().lower() == letter.lower()]
     return bool(cased) and all(source.encode(upper) == source.encode(lower) for upper, lower in cased)
 
 
-def _source_ids(source: Source) -> dict[str, int]:
+def _source_ids(source: Lender) -> dict[str, int]:
     """Return the source's ids by the pieces of a SentencePiece model that stand for the same text.
 
     Of several source pieces that read alike, the first is taken. A character that the source has at the beginning of
@@ -79,7 +84,7 @@ def _source_ids(source: Source) -> dict[str, int]:
     return found
 
 
-def _ordinary(source: Source) -> Iterator[tuple[int, Surface]]:
+def _ordinary(source: Lender) -> Iterator[tuple[int, Surface]]:
     """Yield ids and surfaces of pieces that are text without spaces."""
     special = set(source.special)
     for index, each in enumerate(source.surfaces()):
