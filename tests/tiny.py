@@ -150,7 +150,7 @@ def write_embeddings(pieces_folder: Path, primary: Path, out: Path, seed: int) -
 def save_embeddings(pieces: Tokenizer, primary: Path, out: Path, draw: Callable[[Vocabulary], object]) -> Path:
     """Write embeddings for a tokenizer that belong to a primary, their values drawn by a function."""
     body = Artifact.load(primary, Kind.PRIMARY)
-    vocabulary = Vocabulary(len(pieces), body.manifest.details["shape"]["width"])
+    vocabulary = Vocabulary(len(pieces.own), body.manifest.details["shape"]["width"])
     draw(vocabulary)
     with artifact.create(out, Kind.EMBEDDINGS) as draft:
         save_vocabulary(draft, vocabulary, pieces)

@@ -41,7 +41,8 @@ def choose_borrowed(model: bytes, source: Lender) -> list[BorrowedPiece]:
     own = pieces(model)
     known = {piece.text for piece in own}
     word_score = _word_score([piece.score for piece in own if piece.kind == NORMAL])
-    ids = {text: index for text, index in _source_ids(source).items() if text not in known}
+    # SentencePiece cannot hold the piece that byte-level BPE has for the byte 0.
+    ids = {text: index for text, index in _source_ids(source).items() if text not in known and "\0" not in text}
     normalize = sentencepiece.SentencePieceProcessor(model_proto=model).normalize
     plain = [text.removeprefix(SPACE_MARK) for text in ids]
     return [
