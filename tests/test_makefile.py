@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.makefile import ROOT, make
+
 ODD = ["a b", "a  b ", "it's", 'a"b', "a;touch hit", "a$HOME", "a$(shell id)", "#a", "-rf", "ä%20?", "a*"]
 
 
@@ -23,10 +24,6 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def make(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["make", *arguments], cwd=project, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize("name", ODD)
 def test_clean_removes_the_folder_that_it_is_given_and_no_other(project: Path, name: str) -> None:
     results = project / name
@@ -36,14 +33,14 @@ def test_clean_removes_the_folder_that_it_is_given_and_no_other(project: Path, n
         (project / word).mkdir(exist_ok=True)
         (project / word / "thesis.txt").touch()
     before = {path for path in project.rglob("*") if results not in (path, *path.parents)}
-    made = make(project, "clean", f"DEMO={name}")
+    made = make("clean", f"DEMO={name}", folder=project)
     assert made.returncode == 0, made.stderr
     assert {*project.rglob("*")} == before
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_the_demo_gets_each_path_as_one_word(project: Path, name: str) -> None:
-    made = make(project, "-n", "demo", f"DEMO={name}", f"RECIPE={name}", f"TEXT={name}")
+    made = make("-n", "demo", f"DEMO={name}", f"RECIPE={name}", f"TEXT={name}", folder=project)
     [line] = [line for line in made.stdout.splitlines() if "-m pipelines demo" in line]
     said = subprocess.run(
         ["bash", "-c", f"python() {{ printf '%s\\n' \"$@\"; }}; {line.replace('.venv/bin/python', 'python')}"],
@@ -60,14 +57,14 @@ def test_clean_refuses_what_is_not_ours(project: Path) -> None:
     others = project / "others"
     others.mkdir()
     (others / "thesis.txt").touch()
-    made = make(project, "clean", "DEMO=others")
+    made = make("clean", "DEMO=others", folder=project)
     assert (made.returncode != 0, "no file .lingraft" in made.stderr) == (True, True)
     (others / ".lingraft").touch()
     (project / "link").symlink_to(others)
-    assert "it is a link" in make(project, "clean", "DEMO=link").stderr
+    assert "it is a link" in make("clean", "DEMO=link", folder=project).stderr
     (project / ".lingraft").touch()
     for name in (".", str(project), "../project/"):
-        assert "it holds this folder" in make(project, "clean", f"DEMO={name}").stderr
+        assert "it holds this folder" in make("clean", f"DEMO={name}", folder=project).stderr
     assert (others / "thesis.txt").exists()
     assert (project / "precious.txt").exists()
 
@@ -75,5 +72,5 @@ def test_clean_refuses_what_is_not_ours(project: Path) -> None:
 def test_clean_is_content_with_nothing_and_with_an_empty_folder(project: Path) -> None:
     (project / "empty").mkdir()
     for name in ("absent", "empty"):
-        assert make(project, "clean", f"DEMO={name}").returncode == 0
+        assert make("clean", f"DEMO={name}", folder=project).returncode == 0
     assert not (project / "empty").exists()

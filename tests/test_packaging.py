@@ -1,29 +1,20 @@
 """Package metadata, the lock and the Makefile agree with each other."""
 
 import itertools
-import os
 import re
-import subprocess
 import tomllib
 from importlib.metadata import version
-from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import lingraft
+from tests.makefile import ROOT, make
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {name: [Requirement(line) for line in lines] for name, lines in PROJECT["optional-dependencies"].items()}
 LOCK_LINES = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
 LOCK = {canonicalize_name(name): pin for name, pin in (line.split("==") for line in LOCK_LINES)}
-
-
-def make(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run make as from a shell, also where the tests themselves were started by make."""
-    outside = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}}
-    return subprocess.run(["make", *arguments], cwd=ROOT, env=outside, check=False, capture_output=True, text=True)
 
 
 def test_installed_version_is_the_version_of_the_sources() -> None:
