@@ -112,15 +112,10 @@ def _with_model(raw: dict[str, Any]) -> dict[str, Any]:
         return raw
     from lingraft.new_language.recipe import Basis, defaults
 
-    model = open_model(source)
-    basis = Basis.of_artifact(model.primary)
-    languages, parallel = raw.get("targets", ()), raw.get("alignment", {}).get("parallel", {})
-    found = defaults(basis, by_pairs=bool(languages) and {*languages} <= {*parallel})
-    merged = {
-        name: value | raw.get(name, {}) if isinstance(value, dict) and isinstance(raw.get(name, {}), dict) else value
-        for name, value in found.items()
-    }
-    return {**merged, **{name: value for name, value in raw.items() if not isinstance(merged.get(name), dict)}}
+    found = defaults(Basis.of_artifact(open_model(source).primary))
+    shared = found.keys() & raw.keys()
+    sections = [name for name in shared if isinstance(found[name], dict) and isinstance(raw[name], dict)]
+    return found | raw | {name: found[name] | raw[name] for name in sections}
 
 
 def _belongs_to(task: Path, primary: Path) -> bool:

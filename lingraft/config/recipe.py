@@ -31,6 +31,10 @@ from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
 
 Precision = Literal["auto", "fp32", "bf16"]
+_NO_MINI_MODEL = (
+    "system MINIPOST needs a section [mini], which says how many fresh layers its mini-model has and how they are "
+    "trained, or sentence pairs ([adaptation.pairs]), which are learned over the bottom layers as they are"
+)
 
 
 class Recipe(Section):
@@ -206,11 +210,8 @@ class Recipe(Section):
 
     def _require_depths(self) -> None:
         for system in {self.system, *(self.paper.systems if self.paper else ())}:
-            if system is System.MINIPOST and self.mini is None and self.adaptation.pairs is None:
-                raise ValueError(
-                    "system MINIPOST needs a section [mini], which says how its mini-model is built, or sentence pairs "
-                    "([adaptation.pairs]), which are learned over the bottom layers as they are"
-                )
+            if self._lacks_mini_model(system):
+                raise ValueError(_NO_MINI_MODEL)
             try:
                 self.steps_over(self.adaptation.depth, system)
             except DepthError as error:
@@ -278,12 +279,12 @@ class Recipe(Section):
             DepthError: the system cannot have that depth, or has no mini-model to learn over.
         """
         fresh = self.mini.fresh_layers if self.mini else 0
-        if (system or self.system) is System.MINIPOST and not (fresh or self.adaptation.pairs):
-            raise DepthError(
-                "a MINIPOST mini-model that learns masked tokens needs fresh layers, of which [mini] says how many. "
-                "Add that section, or learn by sentence pairs ([adaptation.pairs])."
-            )
+        if self._lacks_mini_model(system or self.system):
+            raise DepthError(f"{_NO_MINI_MODEL}.")
         return steps_of(system or self.system, self.encoder.layers, depth, fresh, self.encoder.mlm_heads)
+
+    def _lacks_mini_model(self, system: System) -> bool:
+        return system is System.MINIPOST and self.mini is None and self.adaptation.pairs is None
 
     @property
     def primary_shape(self) -> EncoderShape:

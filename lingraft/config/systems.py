@@ -89,10 +89,7 @@ def steps_of(system: System, layers: int, depth: int, fresh_layers: int = 0, hea
             Step(Stage.ADAPT, TrainedPart.EMBEDDINGS, mini, (mini,) if fresh_layers else (), fresh_layers),
         ),
     }
-    steps = {step.stage: step for step in table[system]}
-    if not fresh_layers:
-        steps.pop(Stage.BUILD_MINI, None)
-    return steps
+    return {step.stage: step for step in table[system] if fresh_layers or step.stage is not Stage.BUILD_MINI}
 
 
 def _require_depth(system: System, layers: int, depth: int, fresh_layers: int) -> None:

@@ -204,19 +204,14 @@ def _from_primary(basis: Basis, wanted: Wanted) -> dict[str, Any]:
             "the primary has no MLM head to learn embeddings with. Train one in a mini-model (`lingraft mini`), and "
             "give that (--mini)."
         )
-    found = defaults(basis, by_pairs=False)
+    found = defaults(basis)
     if wanted.depth is not None and basis.depth is None:
         found["adaptation"] |= {"depth": wanted.depth}
     return found | {"name": "add-language", "source": {"language": basis.language, "model": basis.name}}
 
 
-def defaults(basis: Basis, by_pairs: bool) -> dict[str, Any]:
-    """Return what a recipe need not say of a primary that is at hand, as it stands in a recipe.
-
-    Args:
-        basis: the primary, and its mini-model if it has one.
-        by_pairs: whether there are sentence pairs to learn by.
-    """
+def defaults(basis: Basis) -> dict[str, Any]:
+    """Return what a recipe need not say of a primary that is at hand, as it stands in a recipe."""
     heads, layers = basis.shape.mlm_heads, basis.shape.layers
     training = _with_steps({}, _FEWEST_STEPS) | {"batch_blocks": _BATCH_BLOCKS, "learning_rate": _LEARNING_RATE}
     found: dict[str, Any] = {

@@ -64,10 +64,8 @@ def evaluate_source(
     """
     source = load_primary(primary, recipe.primary_shape)
     source.encoder.to(precision.device())
-    data, documents = (
-        load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens),
-        load_text(text, recipe.source.language),
-    )
+    data = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens)
+    documents = load_text(text, recipe.source.language)
     models = load_tasks(tasks)
     passages = embed_source_passages(recipe, models, source, documents)
     tests = task_tests(

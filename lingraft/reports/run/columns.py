@@ -131,7 +131,7 @@ def masked_groups(records: RunRecords) -> list[Group]:
 
     There are none where no model has an MLM head.
     """
-    if not any(result.masked for result in records.languages):
+    if not records.has_masked_scores:
         return []
     mini = (
         Column(

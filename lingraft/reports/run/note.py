@@ -51,7 +51,7 @@ def headline_metrics(records: RunRecords) -> dict[str, float]:
 
 
 def _scores(records: RunRecords) -> str:
-    measured, aligned = (any(getattr(result, name) for result in records.languages) for name in ("masked", "alignment"))
+    measured, aligned = records.has_masked_scores, any(result.alignment for result in records.languages)
     metrics = [
         (task, metric)
         for task in records.tasks

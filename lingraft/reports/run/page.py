@@ -113,7 +113,7 @@ def _context(records: RunRecords) -> dict[str, Any]:
         "words": words,
         "unit": unit,
         "plots": {
-            "masked": [masked_plot(records)] if any(each.masked for each in records.languages) else [],
+            "masked": [masked_plot(records)] if records.has_masked_scores else [],
             "cost": [cost_plot(records)],
             "search": [search_plot(search, styles)] if search else [],
             "curves": curves,

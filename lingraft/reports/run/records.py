@@ -217,6 +217,11 @@ class RunRecords(Result):
         """Layers that embeddings were learned over, in rising order."""
         return sorted({AdaptedLayers.of_result(row) for row in self.languages})
 
+    @property
+    def has_masked_scores(self) -> bool:
+        """Whether any language was judged by masked tokens, for which some model needs an MLM head."""
+        return any(result.masked for result in self.languages)
+
     def results_over(self, layers: AdaptedLayers) -> tuple[LanguageResult, ...]:
         """Return all languages whose embeddings were learned over these layers."""
         return tuple(row for row in self.languages if AdaptedLayers.of_result(row) == layers)

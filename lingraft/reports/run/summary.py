@@ -30,7 +30,7 @@ def summary(records: RunRecords) -> list[tuple[str, str]]:
 
 
 def _describe_gain(records: RunRecords, results: _Results) -> list[str]:
-    spent = _mean(results, lambda row: row.cost.flops / row.whole_flops if row.whole_flops else 0.0)
+    spent = _mean(results, lambda row: row.cost.flops / row.whole_flops)
     return [
         *_describe_masked(results),
         *(_describe_task(task, results) for task in records.tasks if _tested(results, task)),
@@ -75,9 +75,9 @@ def _compare(records: RunRecords, results: _Results, standard: _Results) -> list
     clauses = kept + [
         _compare_on(task, ours, theirs) for task in records.tasks if _tested(ours, task) and _tested(theirs, task)
     ]
-    return [f"Beside standard adaptation over all layers ({_names(ours)}) that {' and '.join(clauses)}."] * bool(
-        clauses
-    )
+    if not clauses:
+        return []
+    return [f"Beside standard adaptation over all layers ({_names(ours)}) that {' and '.join(clauses)}."]
 
 
 def _compare_on(task: str, ours: _Results, theirs: _Results) -> str:
