@@ -1,5 +1,7 @@
 """Sources of a recipe's text, and the split of its documents."""
 
+import operator
+from functools import partial
 from typing import Annotated, Literal, Self
 
 import pydantic
@@ -64,6 +66,10 @@ class Cleaning(Section):
         return self
 
 
+TEXT_COLUMN = "text"
+"""Column or key of records that holds the text, unless a recipe names another."""
+
+
 class _Cleanable(Section):
     # Left out where absent, so that recipes that ask for no cleaning keep their digest.
     cleaning: Cleaning | None = Field(
@@ -78,17 +84,27 @@ class LibreOfficeHelp(_Cleanable):
     licence: Literal["MPL-2.0"] = Field("MPL-2.0", description="Licence of the text, by the packages' copyright files.")
 
 
-class Folder(_Cleanable):
-    """Files of one's own: plain text, JSONL (optionally .gz, .xz or .zst) or Parquet, a file or folder a language.
+class _OfFiles(_Cleanable):
+    column: str = Field(
+        TEXT_COLUMN,
+        min_length=1,
+        exclude_if=partial(operator.eq, TEXT_COLUMN),
+        description="Column of Parquet, CSV and TSV, or key of JSONL, that holds the text.",
+    )
 
-    A plain text file has one document a line, or documents separated by blank lines; in a folder with sub-folders,
-    which are labels, it is one document of 2^20 characters at most.
+
+class Folder(_OfFiles):
+    """Files of one's own, a file or folder a language.
+
+    They are plain text (.txt), pages (.md, .html), or records with a column of text (.jsonl, .csv, .tsv, .parquet), all
+    but Parquet optionally .gz, .xz or .zst. A plain text file has one document a line, or documents separated by blank
+    lines; in a folder with sub-folders, which are labels, it is one document.
     """
 
     kind: Literal["folder"] = Field(description="Says that text comes from here.")
     path: str = Field(
-        description="Folder, here or as a URI (s3://, gs://, az://), that holds <language>.txt, "
-        "<language>.jsonl(.gz|.xz|.zst), <language>.parquet or <language>/."
+        description="Folder, here or as a URI (s3://, gs://, az://), that holds for each language a file such as "
+        "<language>.txt or <language>.jsonl.gz, or a folder <language>/."
     )
     licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
 
@@ -111,8 +127,8 @@ class HuggingFace(_Cleanable):
     licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
 
 
-class Files(_Cleanable):
-    """Files of one's own, whatever their names: plain text, JSONL (optionally .gz, .xz or .zst) or Parquet.
+class Files(_OfFiles):
+    """Files of one's own, whatever their names.
 
     Each is read as a folder's are, see `Folder`; sub-folders of one that is named, but not of a pattern, are labels.
     """

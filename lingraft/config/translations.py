@@ -13,26 +13,27 @@ from lingraft.config.section import Language, Section
 def _one_or_two(value: object) -> object:
     names = value if isinstance(value, list | tuple) else (value, "another")
     if len(names) != 2 or not all(isinstance(name, str) and name.strip() for name in names) or names[0] == names[1]:
-        raise ValueError("must be one file of source<TAB>target, or two different files, the source language's first")
+        raise ValueError("must be one file of pairs, or two different files, the source language's first")
     return tuple(names) if isinstance(value, list) else value
 
 
 ParallelText = Annotated[str | tuple[str, str], BeforeValidator(_one_or_two)]
-"""One file of source<TAB>target, or a file in the source language and one in the target language, line by line."""
+"""One file of pairs, or a file in the source language and one in the target language, line by line."""
 
 
 class Alignment(Section):
     """Resources beside text that show which pieces of the source a language's pieces correspond to.
 
-    A language uses the best that it has: parallel text, else a dictionary, else its text alone.
+    A language uses the best that it has: parallel text, else pairs that are mined from text, else a dictionary, else
+    its text alone.
     """
 
     parallel: dict[Language, ParallelText] = Field(
         {},
         description="Sentences with their translations, by language: one file of source<TAB>target a line, such as "
-        "{ de = 'en-de.tsv' }, or two files line by line, the source's first, as Moses and OPUS have them, such as "
-        "{ tr = ['news.en', 'news.tr'] }; here or as URIs, plain or .gz, .xz or .zst. A few thousand lines help; the "
-        "measure of transfer uses them, too.",
+        "{ de = 'en-de.tsv' }; a .csv, .tmx or .jsonl file of pairs; or two files line by line, the source's first, as "
+        "Moses and OPUS have them, such as { tr = ['news.en', 'news.tr'] }; here or as URIs, plain or .gz, .xz or "
+        ".zst. A few thousand lines help; the measure of transfer uses them, too.",
     )
     judged: dict[Language, ParallelText] = Field(
         {},
@@ -44,8 +45,17 @@ class Alignment(Section):
         {},
         description="Word lists from the source language, by language, for those without parallel text, such as "
         "{ el = 'en-el.txt' }: lines of a word, a space or tab and its translation (MUSE, PanLex); WikDict's SQLite "
-        "file, or a TSV of its columns; FreeDict's folder or .index file. A list from the language to the source is "
+        "file, or a TSV of its columns; FreeDict's folder or .index file, or a Debian package with them, such as "
+        "'apt:dict-freedict-eng-ell'. A list from the language to the source is "
         "recognised and turned round.",
+    )
+
+    mined: bool = Field(
+        False,
+        exclude_if=operator.not_,
+        description="Mine sentence pairs, for languages without parallel text, from the source's and the language's "
+        "lines in [text], which should be about the same things, such as a search's documents and what people write; a "
+        "dictionary is where mining begins. [adaptation.pairs] learns by them, too.",
     )
 
     @pydantic.model_validator(mode="after")

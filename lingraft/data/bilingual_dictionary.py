@@ -5,7 +5,7 @@
 - WikDict: its SQLite files, which have a table `simple_translation`, or a TSV of that table's columns: `written_rep`,
   `trans_list` with " | " between translations, and two scores, with or without a line of their names.
 - FreeDict: dictd's format, an .index of headwords and a .dict or .dict.dz of entries, as Debian's `dict-freedict-*`
-  packages have them in /usr/share/dictd.
+  packages have them in /usr/share/dictd. `apt:dict-freedict-eng-deu` is that of a package, which is downloaded.
 
 The words of a pair come in the order of the file, whichever language that begins with.
 """
@@ -24,11 +24,14 @@ from lingraft.artifacts.files import sha256_of
 from lingraft.artifacts.storage import RemotePath, TextPath, explain_read_errors, list_names, parse_path
 from lingraft.config.recipe import Recipe
 from lingraft.config.translations import ParallelText
+from lingraft.data.debian import package_folder
 from lingraft.data.lines import read_lines
+from lingraft.data.pair_columns import Languages, column_names, find_sides
 from lingraft.data.parallel_text import Pair, PairOrError, filter_pairs
 from lingraft.errors import LingraftError, TextError, raise_errors
 
 _INDEX, _ENTRIES, _SQLITE = ".index", (".dict.dz", ".dict"), (".sqlite3", ".sqlite", ".db")
+_PACKAGE = "apt:"
 _BETWEEN_TRANSLATIONS = " | "
 _WIKDICT_COLUMNS = ("written_rep", "trans_list")
 _ZERO, _MOST_DIGITS = "A", 12
@@ -48,19 +51,21 @@ _BRACKET = re.compile(r"[<\[({]")
 _AROUND = ' .!?:"“”„«»'
 
 
-def read_word_pairs(file: str, left_out: Counter[str] | None = None) -> Iterator[Pair]:
+def read_word_pairs(file: str, languages: Languages, left_out: Counter[str] | None = None) -> Iterator[Pair]:
     """Yield a dictionary's word pairs, each once, in the order of the file.
 
     Args:
         file: path or URI of a text file, plain, .gz, .xz or .zst; of WikDict's SQLite file; or of FreeDict's folder,
             .index, .dict or .dict.dz.
-        left_out: counts the pairs that are left out, by `parallel_text.EMPTY` and `parallel_text.DUPLICATE`.
+        languages: tags of the source and the target, by which a line of column names is known.
+        left_out: counts what is left out: pairs by `parallel_text.EMPTY` and `DUPLICATE`, and a line of column names.
 
     Raises:
         TextError: a file cannot be read, has none of these layouts, no words, or a line that is no pair; or more than
             a tenth of the pairs have an empty side.
     """
-    return filter_pairs(raise_errors(word_pairs_or_errors(file)), file, Counter() if left_out is None else left_out)
+    counts = Counter[str]() if left_out is None else left_out
+    return filter_pairs(raise_errors(word_pairs_or_errors(file, languages, counts)), file, counts)
 
 
 def translation_hashes(recipe: Recipe, language: str) -> dict[str, str]:
@@ -77,7 +82,7 @@ def translation_hashes(recipe: Recipe, language: str) -> dict[str, str]:
         return {}
     if language in recipe.alignment.parallel or words is None:
         return parallel_hashes(recipe, language)
-    place = parse_path(words)
+    place = _place(words)
     return _hash_files(_find_freedict_files(place) if _is_freedict(place) else [place])
 
 
@@ -133,6 +138,13 @@ def hash_parallel(files: ParallelText) -> dict[str, str]:
     return _hash_files([parse_path(name) for name in ([files] if isinstance(files, str) else files)])
 
 
+def _place(file: str) -> TextPath:
+    """Return where a dictionary is; one of a Debian package is downloaded if it is not there yet."""
+    if file.startswith(_PACKAGE):
+        return package_folder(file.removeprefix(_PACKAGE), "usr/share/dictd", "dictionaries")
+    return parse_path(file)
+
+
 def _hash_files(places: Iterable[TextPath]) -> dict[str, str]:
     hashes = ""
     for place in places:
@@ -141,21 +153,21 @@ def _hash_files(places: Iterable[TextPath]) -> dict[str, str]:
     return {"translations": hashlib.sha256(hashes.encode()).hexdigest()}
 
 
-def word_pairs_or_errors(file: str) -> Iterator[PairOrError]:
+def word_pairs_or_errors(file: str, languages: Languages, left_out: Counter[str]) -> Iterator[PairOrError]:
     """Yield all word pairs, including those with an empty side, and an error for each line that is no pair."""
     try:
-        place = parse_path(file)
+        place = _place(file)
         if file.endswith(_SQLITE):
             yield from _read_wikdict(place)
         elif _is_freedict(place):
             yield from _read_freedict(*_find_freedict_files(place))
         else:
-            yield from _read_text(place)
+            yield from _read_text(place, languages, left_out)
     except LingraftError as error:
         yield error
 
 
-def _read_text(place: TextPath) -> Iterator[PairOrError]:
+def _read_text(place: TextPath, languages: Languages, left_out: Counter[str]) -> Iterator[PairOrError]:
     for number, line in enumerate(read_lines(place), start=1):
         at = f"{place}, line {number}"
         if not line.strip():
@@ -163,6 +175,9 @@ def _read_text(place: TextPath) -> Iterator[PairOrError]:
             continue
         word, *others = line.split("\t") if "\t" in line else line.split()
         if number == 1 and (word, *others[:1]) == _WIKDICT_COLUMNS:
+            continue
+        if number == 1 and len(others) == 1 and find_sides((word, others[0]), languages):
+            left_out[column_names((word, others[0]))] += 1
             continue
         if not others or not all(map(_is_number, others[1:])):
             yield TextError(

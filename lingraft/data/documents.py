@@ -1,24 +1,34 @@
-"""Reading of documents from the user's files: plain text, JSONL or Parquet, one file or folder a language."""
+"""Reading of documents from the user's files: plain text, pages, or records with a column of text."""
 
+import difflib
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, count, groupby
+from functools import lru_cache
+from itertools import chain, groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lingraft.artifacts.storage import TextPath, explain_read_errors, list_files, list_names
-from lingraft.data.lines import COMPRESSIONS, read_lines
-from lingraft.errors import LingraftError, MissingExtraError, TextError
+from lingraft.artifacts.storage import TextPath, list_files, list_names
+from lingraft.config.text import TEXT_COLUMN
+from lingraft.data.lines import COMPRESSIONS, read_lines, suffix_of
+from lingraft.data.pages import html_paragraphs, markdown_paragraphs
+from lingraft.data.records import RECORD_BYTES, RecordOrError, json_objects, parquet_rows, table_rows
+from lingraft.errors import LingraftError, TextError
 
-_PLAIN, _JSONL, _PARQUET = ".txt", ".jsonl", ".parquet"
-_KEYS = ("text", "name", "label")
+PLAIN, _MARKDOWN, _HTML = (".txt",), (".md", ".markdown"), (".html", ".htm", ".xhtml")
+_JSONL, _PARQUET, TABLES = (".jsonl",), (".parquet",), (".csv", ".tsv")
+FORMATS = (*PLAIN, *_MARKDOWN, *_HTML, *_JSONL, *_PARQUET, *TABLES)
+"""Ends of the names of files that are read as text."""
+_KINDS = f"{', '.join(FORMATS)}, all but .parquet optionally followed by .gz, .xz or .zst"
+_MISSPELT = 0.8
+"""Similarity of a key, by difflib, to one that is meant; other keys are not read."""
+_NAME, _LABEL = "name", "label"
+"""Columns beside that of the text."""
 LAYOUT = (
-    "Expected one of <language>.txt, <language>.jsonl (each optionally .gz, .xz or .zst), <language>.parquet "
-    "or a folder <language>/ with such files. Or take the language out of the recipe's targets; "
-    "`lingraft init` writes a recipe for a folder of text."
+    f"Expected one of <language>{_KINDS}, or a folder <language>/ with such files. Or take the language out of the "
+    "recipe's targets; `lingraft init` writes a recipe for a folder of text."
 )
 """Expected layout of text, which messages about missing text explain."""
 _LOOK_AHEAD = 1 << 20
@@ -27,14 +37,12 @@ _DOCUMENT_LINES = 100
 """Most lines of a document, on average, for blank lines to count as separators of documents."""
 _DOCUMENT_CHARACTERS = 1 << 20
 """Most characters of a plain-text document, unless a single line has more."""
-_LINE_BYTES = 1 << 24
 STRAY_BLANKS = "plain text files with too few blank lines to separate documents: each line is one"
 DIVIDED_DOCUMENTS = f"plain text documents of more than {_DOCUMENT_CHARACTERS:,} characters: divided at line ends"
 SAMPLED = "files of which not everything was read"
 """Keys of the notes that readers count."""
 _FILES_OF_SAMPLE = 2000
 """Most files that a sample opens."""
-_ROWS_AT_ONCE = 1024
 _ERROR_CHARACTERS = 1000
 """Characters that an error counts for in a sample, so that a file of nothing but errors ends too."""
 
@@ -74,7 +82,7 @@ def hash_name(text: str) -> str:
 
 
 def find_language(source: TextPath, language: str) -> TextPath:
-    """Return `<source>/<language>.txt|.jsonl[.gz|.xz|.zst]`, `<source>/<language>.parquet` or `<source>/<language>/`.
+    """Return the file `<source>/<language>` of one of `FORMATS`, perhaps compressed, or the folder of that name.
 
     Raises:
         TextError: nothing or more than one of these is there.
@@ -82,9 +90,9 @@ def find_language(source: TextPath, language: str) -> TextPath:
     if not source.is_dir():
         wrong = f"{source} is a file, and not a folder" if source.exists() else f"there is no folder {source}"
         raise TextError(f"{wrong} to read text from. {LAYOUT}")
-    packed = [f"{language}{form}{packing}" for form in (_PLAIN, _JSONL) for packing in ("", *COMPRESSIONS)]
+    packed = [f"{language}{form}{packing}" for form in FORMATS for packing in ("", *COMPRESSIONS)]
     present = list_names(source)
-    found = [name for name in [language, *packed, f"{language}{_PARQUET}"] if name in present]
+    found = [name for name in [language, *packed] if name in present]
     if not found:
         raise TextError(f"{source} holds no text for language {language!r}, only {present}. {LAYOUT}")
     if len(found) > 1:
@@ -93,28 +101,31 @@ def find_language(source: TextPath, language: str) -> TextPath:
 
 
 def documents_or_errors(
-    paths: Iterable[TextPath], notes: Counter[str], characters: int | None = None
+    paths: Iterable[TextPath], notes: Counter[str], characters: int | None = None, column: str = TEXT_COLUMN
 ) -> Iterator[DocumentOrError]:
     """Yield the documents of files and folders, and an error in place of each line or file that cannot be read.
 
     A plain text file holds documents separated by blank lines if that makes documents of 100 lines or less on
-    average of its first million characters, and one document a line otherwise. A document of more than 2^20
-    characters is divided at a line's end; its parts have one name, so that one split gets them all. A line has
-    16 MiB at most.
-    JSONL has one object a line with the keys text and, optionally, name and label; Parquet has columns of these
-    names, and its other columns are not read.
-    A folder's files are read like these. But if it has sub-folders, the first is the label of documents that state
-    none (as in scikit-learn's load_files), and each of its plain text files is one document, named by its path
-    without the suffix, of 2^20 characters at most.
+    average of its first million characters, and one document a line otherwise. A line has 16 MiB at most.
+    A page, Markdown or HTML, is one document, whose lines are its paragraphs.
+    JSONL has one object a line with the text and, optionally, the keys name and label; Parquet, CSV and TSV have
+    columns of these names. Other keys and columns are not read, but keys that look misspelt are refused.
+    A document of more than 2^20 characters is divided at a line's end; its parts have one name, so that one split gets
+    them all.
+    A folder's files are read like these; pages are named by their paths, and files of other formats are left out. But
+    if it has sub-folders, the first is the label of documents that state none (as in scikit-learn's load_files), and
+    each of its plain text files is one document, named by its path without the suffix.
     A document may be blank. Files and folders whose name starts with a dot are not read.
 
     Args:
         paths: files, and folders of files.
-        notes: counts `STRAY_BLANKS` and `DIVIDED_DOCUMENTS`, and `SAMPLED` if not everything was read.
+        notes: counts `STRAY_BLANKS`, `DIVIDED_DOCUMENTS` and files that are left out, and `SAMPLED` if not everything
+            was read.
         characters: number to read of each path, or a little more, spread over its files; everything if None.
+        column: column or key that holds the text.
     """
     for path in paths:
-        yield from _yield_error_last(_read(path, notes, characters))
+        yield from _yield_error_last(_read(path, notes, characters, column))
 
 
 def sample_documents(
@@ -131,12 +142,12 @@ def sample_documents(
 
 
 def text_files(path: Path) -> list[Path]:
-    """Return the files that a path is read from, in order: itself, or all files of a folder.
+    """Return the files that a path is read from, in order: itself, or those of a folder that hold text by their names.
 
     Raises:
-        TextError: there is nothing, or a folder without files.
+        TextError: there is nothing, or a folder without text.
     """
-    return [path / inner for inner in _paths_inside(path)] if _require_exists(path).is_dir() else [path]
+    return [path / inner for inner in _paths_inside(path, Counter())] if _require_exists(path).is_dir() else [path]
 
 
 def _require_exists(path: TextPath) -> TextPath:
@@ -153,11 +164,11 @@ def _yield_error_last(documents: Iterator[DocumentOrError]) -> Iterator[Document
         yield error
 
 
-def _read(place: TextPath, notes: Counter[str], characters: int | None) -> Iterator[DocumentOrError]:
+def _read(place: TextPath, notes: Counter[str], characters: int | None, column: str) -> Iterator[DocumentOrError]:
     if not _require_exists(place).is_dir():
-        yield from sample_documents(_yield_error_last(_read_file(place, notes)), notes, characters)
+        yield from sample_documents(_yield_error_last(_read_file(place, notes, column)), notes, characters)
         return
-    inside = _paths_inside(place)
+    inside = _paths_inside(place, notes)
     labelled = any(len(path.parts) > 1 for path in inside)
     if characters is not None and len(inside) > _FILES_OF_SAMPLE:
         inside = inside[:: -(-len(inside) // _FILES_OF_SAMPLE)]
@@ -165,58 +176,55 @@ def _read(place: TextPath, notes: Counter[str], characters: int | None) -> Itera
     share = characters and -(-characters // len(inside))
     for inner in inside:
         label = inner.parts[0] if len(inner.parts) > 1 else None
-        documents = _read_file(place / inner, notes, label, inner if labelled else None)
+        named = labelled or suffix_of(inner) not in PLAIN
+        documents = _read_file(place / inner, notes, column, label, _name_of(inner) if named else "")
         yield from sample_documents(_yield_error_last(documents), notes, share)
 
 
 def _read_file(
-    path: TextPath, notes: Counter[str], label: str | None = None, whole_as: PurePosixPath | None = None
+    path: TextPath, notes: Counter[str], column: str, label: str | None = None, name: str = ""
 ) -> Iterator[DocumentOrError]:
-    """Yield a file's documents; a plain text file is one document of the name `whole_as` if that is given."""
-    if _format_of(path) != _PLAIN:
-        yield from _read_records(path, label)
-    elif whole_as:
-        yield _read_whole(path, whole_as, label)
+    """Yield a file's documents; a page, and a plain text file with a name, are one document of that name."""
+    form = suffix_of(path)
+    if not _is_text(path):
+        raise TextError(f"{path} holds no text by its name, whose end must be one of {_KINDS}.")
+    if form in (*_JSONL, *_PARQUET, *TABLES):
+        yield from _read_records(path, column, label)
+    elif form in _HTML:
+        yield from _divide(html_paragraphs(path), notes, str(path), name, label)
+    elif form in _MARKDOWN:
+        yield from _divide(markdown_paragraphs(path), notes, str(path), name, label)
+    elif name:
+        yield from _divide(read_lines(path, RECORD_BYTES), notes, str(path), name, label)
     else:
         yield from _read_plain(path, notes)
 
 
-def _format_of(path: TextPath) -> str:
-    form = PurePosixPath(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
-    if form not in (_PLAIN, _JSONL) and path.suffix != _PARQUET:
-        raise TextError(
-            f"{path} is neither plain text nor JSONL or Parquet by its name. Its end must be .txt or .jsonl, "
-            "optionally followed by .gz, .xz or .zst, or it must be .parquet."
-        )
-    return form
+def _is_text(path: TextPath | PurePosixPath) -> bool:
+    form = suffix_of(path)
+    return form in FORMATS and (form not in _PARQUET or path.suffix not in COMPRESSIONS)
 
 
-def _read_whole(path: TextPath, inner: PurePosixPath, label: str | None) -> Document:
-    lines, characters = [], 0
-    for line in read_lines(path, _LINE_BYTES):
-        lines.append(line)
-        characters += len(line) + 1
-        if characters > _DOCUMENT_CHARACTERS:
-            raise TextError(
-                f"{path} has more than {_DOCUMENT_CHARACTERS:,} characters, and in a folder with sub-folders, which "
-                "are labels, each plain text file is one document. Divide it; or, if the corpus has no labels, put "
-                "all files into one folder, or name them by a pattern ([text] kind = 'files'): then each is read as "
-                "many documents."
-            )
+def _name_of(inner: PurePosixPath) -> str:
     plain = inner.with_suffix("") if inner.suffix in COMPRESSIONS else inner
-    return Document(plain.with_suffix("").as_posix(), "\n".join(lines).strip(), label, str(path))
+    return plain.with_suffix("").as_posix()
 
 
-def _paths_inside(folder: TextPath) -> list[PurePosixPath]:
-    """Return the paths of a folder's files, relative to it, without hidden ones."""
+def _paths_inside(folder: TextPath, notes: Counter[str]) -> list[PurePosixPath]:
+    """Return the paths of a folder's files that hold text, relative to it, without hidden ones; others are noted."""
     paths = list_files(folder)
-    if not paths:
-        raise TextError(f"{folder} holds no files. {LAYOUT}")
-    return paths
+    found = [path for path in paths if _is_text(path)]
+    others = Counter(path.suffix or path.name for path in paths if not _is_text(path))
+    counted = ", ".join(f"{count:,} of {end}" for end, count in others.most_common())
+    if not found:
+        raise TextError(f"{folder} holds no files{f' of text, only {counted}' if others else ''}. {LAYOUT}")
+    if others:
+        notes[f"files left out ({counted}), whose names end in none of {', '.join(FORMATS)}"] += others.total()
+    return found
 
 
 def _read_plain(path: TextPath, notes: Counter[str]) -> Iterator[Document]:
-    lines, place = read_lines(path, _LINE_BYTES), str(path)
+    lines, place = read_lines(path, RECORD_BYTES), str(path)
     head, paragraphs = _look_ahead(lines, notes)
     for filled, group in groupby(chain(head, lines), key=lambda line: bool(line.strip())):
         if filled and paragraphs:
@@ -226,14 +234,15 @@ def _read_plain(path: TextPath, notes: Counter[str]) -> Iterator[Document]:
                 yield Document(hash_name(line.strip()), line.strip(), place=place)
 
 
-def _divide(lines: Iterable[str], notes: Counter[str], place: str) -> Iterator[Document]:
+def _divide(
+    lines: Iterable[str], notes: Counter[str], place: str, name: str = "", label: str | None = None
+) -> Iterator[Document]:
     """Yield the document that lines make, or several parts of one name if it is too long."""
-    name = ""
     for number, part in enumerate(_parts(lines)):
         text = part.strip()
         name = name or hash_name(text)
         notes[DIVIDED_DOCUMENTS] += number == 1
-        yield Document(name, text, place=place)
+        yield Document(name, text, label, place)
 
 
 def _parts(lines: Iterable[str]) -> Iterator[str]:
@@ -267,67 +276,44 @@ def _look_ahead(lines: Iterator[str], notes: Counter[str]) -> tuple[list[str], b
     return head, separated
 
 
-def _read_records(path: TextPath, folder_label: str | None) -> Iterator[DocumentOrError]:
-    for place, record in _json_lines(path) if _format_of(path) == _JSONL else _parquet_rows(path):
+def _read_records(path: TextPath, column: str, folder_label: str | None) -> Iterator[DocumentOrError]:
+    form, others = suffix_of(path), (_NAME, _LABEL)
+    if form in _JSONL:
+        records = json_objects(path)
+    else:
+        records = (parquet_rows if form in _PARQUET else table_rows)(path, column, others)
+    for place, found in records:
         try:
-            found = _parse(record, place) if isinstance(record, str) else record
-            for key, value in found.items():
-                _require_string(key, value, place)
+            yield _document(found, place, column, folder_label, strict=form in _JSONL)
         except TextError as error:
             yield error
-            continue
-        text = found["text"].strip()
-        yield Document(found.get("name", hash_name(text)), text, found.get("label", folder_label), place)
 
 
-def _json_lines(path: TextPath) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(read_lines(path, _LINE_BYTES), start=1):
-        if line.strip():
-            yield f"{path}, line {number}", line
+def _document(found: RecordOrError, place: str, column: str, folder_label: str | None, *, strict: bool) -> Document:
+    """The document of a record; a `strict` one must have the text, and no keys that look like those that are read."""
+    if isinstance(found, TextError):
+        raise found
+    allowed = (column, _NAME, _LABEL)
+    if strict and (unknown := next((key for key in found if _is_misspelt(key, allowed)), None)):
+        raise TextError(f"{place}: unknown key {unknown!r}. Allowed: {', '.join(allowed)}.")
+    if strict and column not in found:
+        raise TextError(f"{place}: no key {column!r}, only {sorted(found)}. Allowed: {', '.join(allowed)}.")
+    for key in allowed:
+        if key in found:
+            _require_string(key, found[key], place, may_be_blank=key == column)
+    text = found.get(column, "").strip()
+    return Document(found.get(_NAME, hash_name(text)), text, found.get(_LABEL, folder_label), place)
 
 
-def _parquet_rows(path: TextPath) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the place and the values of each row, without those that are null; one row group is read at a time."""
-    try:
-        import pyarrow
-        from pyarrow.parquet import ParquetFile
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("pyarrow", "data") from error
-    try:
-        with explain_read_errors(path), path.open("rb") as stream:
-            file = ParquetFile(stream)
-            names = file.schema_arrow.names
-            if "text" not in names:
-                raise TextError(f"{path} has no column 'text'; it has {names}. Rename the one that holds the text.")
-            wanted = [name for name in _KEYS if name in names]
-            numbers = count(1)
-            for group in range(file.num_row_groups):
-                for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=wanted):
-                    for row, number in zip(batch.to_pylist(), numbers, strict=False):
-                        found = {name: value for name, value in row.items() if value is not None}
-                        yield f"{path}, row {number}", {"text": ""} | found
-    except pyarrow.ArrowException as error:
-        raise TextError(f"{path} is damaged or no Parquet: {error}. Write or fetch it again.") from error
+@lru_cache
+def _is_misspelt(key: str, allowed: tuple[str, ...]) -> bool:
+    return key not in allowed and bool(difflib.get_close_matches(key, allowed, cutoff=_MISSPELT))
 
 
-def _parse(line: str, place: str) -> dict[str, Any]:
-    try:
-        found: Any = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise TextError(f"{place}: not JSON ({error}). Each line must be one object with the key 'text'.") from error
-    if not isinstance(found, dict):
-        raise TextError(f"{place}: {type(found).__name__} instead of an object with the key 'text'.")
-    if unknown := sorted(set(found) - set(_KEYS)):
-        raise TextError(f"{place}: unknown key {unknown[0]!r}. Allowed: {', '.join(_KEYS)}.")
-    if "text" not in found:
-        raise TextError(f"{place}: no key 'text', only {sorted(found)}. Allowed: {', '.join(_KEYS)}.")
-    return found
-
-
-def _require_string(key: str, value: Any, place: str) -> None:
+def _require_string(key: str, value: Any, place: str, *, may_be_blank: bool) -> None:
     if not isinstance(value, str):
         raise TextError(f"{place}: {key!r} must be a string, not {value!r}. Leave 'name' or 'label' out if unknown.")
-    if key != "text" and not value.strip():
+    if not may_be_blank and not value.strip():
         raise TextError(f"{place}: {key!r} is empty. Leave the key out if it is unknown.")
     try:
         value.encode("utf-8")

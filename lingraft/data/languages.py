@@ -1,9 +1,10 @@
 """English names and canonical codes of languages, from the Unicode CLDR."""
 
+import contextlib
 import difflib
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from lingraft.console import say
@@ -46,6 +47,32 @@ def canonical_code(code: str) -> str | None:
 
     found = str(get_global("language_aliases").get(code, code))
     return found if found in english.languages and found not in _NO_LANGUAGES else None
+
+
+@lru_cache
+def is_variety(tag: str, language: str) -> bool:
+    """Return whether a tag is that of a language, or one with fewer or more subtags: of "pt", "pt-BR", "por", "pt_PT".
+
+    Args:
+        tag: what may be a tag, in any case.
+        language: BCP 47 tag.
+    """
+    first, *ours = tag.lower().replace("_", "-").split("-")
+    second, *theirs = language.lower().split("-")
+    common = min(len(ours), len(theirs))
+    return (canonical_code(first) or first) == (canonical_code(second) or second) and ours[:common] == theirs[:common]
+
+
+@cache
+def names_of(tag: str, spoken: tuple[str, ...]) -> frozenset[str]:
+    """Return a language's names in English and in some languages, in lower case: "german", "deutsch" for "de"."""
+    from babel import Locale, UnknownLocaleError
+
+    code, found = tag.split("-")[0], set[str]()
+    for each in ("en", *spoken):
+        with contextlib.suppress(UnknownLocaleError, ValueError):
+            found.add(str(Locale(each.split("-")[0]).languages.get(code, "")).casefold())
+    return frozenset(found - {""})
 
 
 def warn_of_unknown_codes(tags: Iterable[str]) -> None:

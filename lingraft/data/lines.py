@@ -4,6 +4,7 @@ import gzip
 import lzma
 import zlib
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import IO, BinaryIO
 
 from lingraft.artifacts.storage import TextPath, explain_read_errors
@@ -16,6 +17,11 @@ _CHUNK_BYTES = 1 << 20
 _BYTE_ORDER_MARK = "\ufeff"
 
 
+def suffix_of(path: TextPath | PurePosixPath) -> str:
+    """Return the end of a file's name in lower case, without that of its compression: .txt of a.TXT.gz."""
+    return (PurePosixPath(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix).lower()
+
+
 def read_lines(path: TextPath, longest_bytes: int = LONGEST_LINE_BYTES) -> Iterator[str]:
     r"""Yield a file's lines without their ends ("\n" or "\r\n"); .gz, .xz and .zst are unpacked on the way.
 
@@ -26,7 +32,7 @@ def read_lines(path: TextPath, longest_bytes: int = LONGEST_LINE_BYTES) -> Itera
     Raises:
         TextError: the file cannot be read, its compression is damaged or truncated, or a line is too long or not UTF-8.
     """
-    for number, raw in enumerate(_split(_unpacked(path), longest_bytes), start=1):
+    for number, raw in enumerate(_split(unpacked(path), longest_bytes), start=1):
         if len(raw) > longest_bytes:
             raise TextError(
                 f"{path}, line {number}: the line has more than {longest_bytes:,} bytes. "
@@ -41,6 +47,22 @@ def read_lines(path: TextPath, longest_bytes: int = LONGEST_LINE_BYTES) -> Itera
             ) from error
         line = line.removesuffix("\r")
         yield line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+
+
+def read_bytes(path: TextPath, most_bytes: int) -> bytes:
+    """Return a file's content; .gz, .xz and .zst are unpacked on the way.
+
+    Raises:
+        TextError: the file cannot be read, its compression is damaged or truncated, or it has more than `most_bytes`.
+    """
+    held = bytearray()
+    for chunk in unpacked(path):
+        held += chunk
+        if len(held) > most_bytes:
+            raise TextError(
+                f"{path} has more than {most_bytes:,} bytes. Divide it, or check that it is what its name says."
+            )
+    return bytes(held)
 
 
 def _split(chunks: Iterator[bytes], longest_bytes: int) -> Iterator[bytes]:
@@ -61,7 +83,12 @@ def _split(chunks: Iterator[bytes], longest_bytes: int) -> Iterator[bytes]:
         yield b"".join(pending)
 
 
-def _unpacked(path: TextPath) -> Iterator[bytes]:
+def unpacked(path: TextPath) -> Iterator[bytes]:
+    """Yield a file's content in parts of a megabyte; .gz, .xz and .zst are unpacked on the way.
+
+    Raises:
+        TextError: the file cannot be read, or its compression is damaged or truncated.
+    """
     # A file that is no gzip is an OSError too, so damage is looked for within.
     with explain_read_errors(path), path.open("rb") as stream:
         try:

@@ -1,4 +1,10 @@
-"""Reading of sentences with their translations: one file of source<TAB>target, or two aligned files (Moses, OPUS).
+"""Reading of sentences with their translations, from the layouts that they come in.
+
+- A table: source<TAB>target a line, or .csv; a first line that names the columns is left out. If it does, there may be
+  more columns, in any order.
+- Two files line by line, the source's first (Moses, OPUS).
+- .tmx: units with both languages.
+- .jsonl: objects with the keys source and target, or the languages' tags, perhaps within "translation" (as on the hub).
 
 Pairs are streamed, so that a corpus of any size takes little memory. Files are plain, .gz, .xz or .zst, local or in a
 storage that fsspec supports.
@@ -6,13 +12,18 @@ storage that fsspec supports.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from lingraft.artifacts.storage import parse_path
 from lingraft.config.translations import ParallelText
-from lingraft.data.lines import read_lines
+from lingraft.data.languages import is_variety
+from lingraft.data.lines import read_lines, suffix_of
+from lingraft.data.pair_columns import Languages, column_names, find_sides
+from lingraft.data.records import json_objects, table_cells
+from lingraft.data.translation_memory import translation_units
 from lingraft.errors import LingraftError, TextError, raise_errors
 
 EMPTY = "pairs with an empty side"
@@ -46,26 +57,35 @@ PairOrError = Pair | LingraftError
 """A pair, or the error in its place."""
 
 
-def read_pairs(files: ParallelText, left_out: Counter[str] | None = None) -> Iterator[Pair]:
+def read_pairs(files: ParallelText, languages: Languages, left_out: Counter[str] | None = None) -> Iterator[Pair]:
     """Yield sentence pairs that have text on both sides, each once.
 
     Args:
-        files: one file of source<TAB>target a line, or a file in the source language and one in the target language.
-        left_out: counts the pairs that are left out, by `EMPTY` and `DUPLICATE`.
+        files: one file of pairs, or a file in the source language and one in the target language.
+        languages: tags of the source and the target.
+        left_out: counts what is left out: pairs by `EMPTY` and `DUPLICATE`, a line of column names, and units of TMX
+            that lack a language.
 
     Raises:
-        TextError: a file cannot be read, holds no pairs or a line without exactly two columns; two files differ in
-            their number of lines; or more than a tenth of the pairs have an empty side.
+        TextError: a file cannot be read, holds no pairs or a line without exactly two columns; its columns are named
+            in the wrong order; two files differ in their number of lines; or more than a tenth of the pairs have an
+            empty side.
     """
-    return filter_pairs(
-        raise_errors(pairs_or_errors(files)), file_names(files), Counter() if left_out is None else left_out
-    )
+    counts = Counter[str]() if left_out is None else left_out
+    return filter_pairs(raise_errors(pairs_or_errors(files, languages, counts)), file_names(files), counts)
 
 
-def pairs_or_errors(files: ParallelText) -> Iterator[PairOrError]:
+def pairs_or_errors(files: ParallelText, languages: Languages, left_out: Counter[str]) -> Iterator[PairOrError]:
     """Yield all pairs, including those with an empty side, and an error for each that cannot be read."""
     try:
-        yield from _read_columns(files) if isinstance(files, str) else _read_two_files(*files)
+        if not isinstance(files, str):
+            yield from _read_two_files(*files)
+        elif (form := suffix_of(PurePosixPath(files))) == ".tmx":
+            yield from _read_units(files, languages, left_out)
+        elif form == ".jsonl":
+            yield from _read_objects(files, languages)
+        else:
+            yield from _read_columns(files, languages, left_out)
     except LingraftError as error:
         yield error
 
@@ -122,7 +142,7 @@ def empty_pairs_error(origin: str, count: int, empty: int) -> str:
         empty: number of pairs with an empty side.
     """
     if count == 0:
-        return f"{origin}: there are no pairs. Give a file with one pair a line, or remove it from [alignment]."
+        return f"{origin}: there are no pairs. Give a file that has some, or remove it from [alignment]."
     if empty > MOST_EMPTY * count:
         return (
             f"{origin}: {empty:,} of {count:,} pairs ({empty / count:.0%}) have an empty side, more than "
@@ -131,19 +151,89 @@ def empty_pairs_error(origin: str, count: int, empty: int) -> str:
     return ""
 
 
-def _read_columns(file: str) -> Iterator[PairOrError]:
-    for number, line in enumerate(read_lines(parse_path(file), _LINE_BYTES), start=1):
-        columns = line.split("\t") if line.strip() else ["", ""]
-        place = f"{file}, line {number}"
-        if len(columns) == 2:
-            yield Pair(columns[0].strip(), columns[1].strip(), place)
+def _read_columns(file: str, languages: Languages, left_out: Counter[str]) -> Iterator[PairOrError]:
+    sides, width = (0, 1), 2
+    for number, (place, columns) in enumerate(_rows(file, languages)):
+        if number == 0 and (named := find_sides(tuple(columns), languages)):
+            _require_in_order(columns, named, place)
+            sides, width = named, len(columns)
+            left_out[column_names(columns)] += 1
+            continue
+        if len(columns) == width:
+            yield Pair(columns[sides[0]].strip(), columns[sides[1]].strip(), place)
+            continue
+        if not any(columns):
+            yield Pair("", "", place)
             continue
         counted = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
-        error = f"{place}: {counted} instead of 2, source and target with one tab between them"
-        if number == 1 and len(columns) == 1:
-            yield TextError(f"{error}. If each language has a file of its own, give both: [source file, target file].")
+        wanted = "2, source and target with one tab between them" if width == 2 else f"the {width} that the first has"
+        if number == 0 and len(columns) == 1:
+            yield TextError(
+                f"{place}: {counted} instead of {wanted}. If each language has a file of its own, give both: [source "
+                "file, target file]."
+            )
             return
-        yield TextError(f"{error}. Correct the line, or remove it.")
+        named_too = " Or name all columns in the first line, the languages' by their tags." if number == 0 else ""
+        yield TextError(f"{place}: {counted} instead of {wanted}. Correct the line, or remove it.{named_too}")
+
+
+def _rows(file: str, languages: Languages) -> Iterator[tuple[str, list[str]]]:
+    path = parse_path(file)
+    if suffix_of(path) == ".csv":
+        yield from table_cells(path, lambda cells: len(cells) == 2 or bool(find_sides(tuple(cells), languages)))
+        return
+    for number, line in enumerate(read_lines(path, _LINE_BYTES), start=1):
+        yield f"{file}, line {number}", line.split("\t") if line.strip() else []
+
+
+def _require_in_order(columns: Sequence[str], sides: tuple[int, int], place: str) -> None:
+    if len(columns) == 2 and sides != (0, 1):
+        named = " and ".join(repr(name.strip()) for name in columns)
+        raise TextError(f"{place}: the columns are {named}. Give the source language's first.")
+
+
+def _read_objects(file: str, languages: Languages) -> Iterator[PairOrError]:
+    for place, found in json_objects(parse_path(file)):
+        if isinstance(found, LingraftError):
+            yield found
+            continue
+        inner = found.get("translation")
+        record = inner if isinstance(inner, dict) else found
+        names = tuple(record)
+        sides = find_sides(names, languages)
+        texts = [record[names[side]] for side in sides] if sides else []
+        if not sides:
+            yield TextError(
+                f"{place}: the keys are {list(names)}. Name the texts 'source' and 'target', or by their languages, "
+                f"{languages[0]!r} and {languages[1]!r}."
+            )
+        elif all(_is_unicode(text) for text in texts):
+            yield Pair(texts[0].strip(), texts[1].strip(), place)
+        else:
+            yield TextError(f"{place}: {texts} are not two texts. Correct the line, or remove it.")
+
+
+def _is_unicode(text: object) -> bool:
+    """Whether it is text, without half a surrogate pair, which JSON may hold and no file can."""
+    return isinstance(text, str) and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _read_units(file: str, languages: Languages, left_out: Counter[str]) -> Iterator[PairOrError]:
+    tags: set[str] = set()
+    empty = True
+    for unit in translation_units(parse_path(file)):
+        tags.update(unit.texts)
+        sides = [next((tag for tag in unit.texts if is_variety(tag, language)), None) for language in languages]
+        if sides[0] is None or sides[1] is None or sides[0] == sides[1]:
+            left_out[f"units without {languages[0]!r} or {languages[1]!r}"] += 1
+            continue
+        empty = False
+        yield Pair(unit.texts[sides[0]], unit.texts[sides[1]], f"{file}, line {unit.line}")
+    if empty and tags:
+        yield TextError(
+            f"{file} has no units in both {languages[0]!r} and {languages[1]!r}: its languages are {sorted(tags)}. "
+            "Give a file of these two."
+        )
 
 
 def _read_two_files(source: str, target: str) -> Iterator[PairOrError]:

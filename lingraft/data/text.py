@@ -48,6 +48,7 @@ LABELLING = (
 )
 
 
+_MOST_CHARACTERS = 1 << 27
 _HELP_SAMPLE = 1 << 16
 """Most characters of a sample of LibreOffice's help, whose pages take seconds to parse and are known to be sound."""
 
@@ -161,10 +162,11 @@ def read_source(
     try:
         if isinstance(source, Folder):
             place = find_language(parse_path(source.path), language)
-            yield from documents_or_errors([place], notes, characters)
+            yield from documents_or_errors([place], notes, characters, source.column)
         elif isinstance(source, Files):
             paths = _paths(source, language)
-            yield from documents_or_errors(paths, notes, characters and -(-characters // len(paths)))
+            share = characters and -(-characters // len(paths))
+            yield from documents_or_errors(paths, notes, share, source.column)
         elif isinstance(source, HuggingFace):
             yield from sample_documents(dataset_documents(source, language), notes, characters)
         else:
@@ -173,6 +175,24 @@ def read_source(
             )
     except LingraftError as error:
         yield error
+
+
+def read_training_lines(recipe: Recipe, language: str) -> Iterator[str]:
+    """Yield the lines of a language's training documents as a text artifact has them, but for duplicates.
+
+    Of more than a hundred million characters, those that come first are read.
+
+    Raises:
+        TextError: the text is missing or damaged.
+    """
+    found = sample_documents(read_source(recipe.text, language, Counter(), Counter()), Counter(), _MOST_CHARACTERS)
+    documents = with_progress(raise_errors(found), f"read text {language}", "document")
+    batches = batch_documents(documents, preprocessing.BATCH_CHARACTERS)
+    for batch in parallel_map(Preprocessor(recipe.split, recipe.text.cleaning), batches, recipe.threads or None):
+        for prepared in batch.documents:
+            if prepared.split == "train":
+                text: str = json.loads(prepared.line)["text"]
+                yield from text.split("\n")
 
 
 def _paths(source: Files, language: str) -> list[TextPath]:

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lingraft.data.documents import FORMATS, TABLES
 from lingraft.data.languages import canonical_code, quoted, two_letter_codes
 from lingraft.data.lines import COMPRESSIONS
 from lingraft.errors import TextError
 
-_FORMATS = (".txt", ".jsonl", ".parquet")
+_FORMATS = tuple(end for end in FORMATS if end not in TABLES)
+"""Ends of files that hold text by their names; of a table only its header tells."""
 _OTHER_NAMES = {"bengali": "bn"}
 """English names that files have, and that the CLDR has another one for."""
 _TAG = re.compile(r"([A-Za-z]{2,3})((?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))*)")

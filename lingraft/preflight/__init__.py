@@ -21,7 +21,7 @@ from lingraft.data.languages import warn_of_unknown_codes
 from lingraft.data.text import labelling_tasks
 from lingraft.errors import TextError
 from lingraft.preflight import examples, labels, outputs, resources, samples, sizes
-from lingraft.preflight.languages import load_detector, wrong_text_warnings
+from lingraft.preflight.languages import load_detector, wrong_texts
 from lingraft.preflight.samples import TextSample
 
 Problems = dict[str, list[str]]
@@ -110,9 +110,11 @@ def find_problems(
     of_examples = list(examples.example_problems(recipe, languages))
     detector = load_detector()
     of_resources = list(resources.resource_problems(recipe, taken, detector))
+    wrong = list(wrong_texts(taken, detector))
     found = {
         language: [
             *_shortened(language, sample.problems()),
+            *(text.message for text in wrong if text.language == language and text.clear),
             *_shortened(language, labels.label_problems(recipe, sample, known)),
             *_shortened(language, sizes.size_problems(recipe, sample, smaller_vocabulary)),
             *_shortened(language, (message for of, message in of_examples if of == language)),
@@ -124,7 +126,7 @@ def find_problems(
     limit = f"; of {', '.join(part)} only a part of about {samples.MAX_CHARACTERS:,} characters or more" if part else ""
     say(f"Checked the text of {', '.join(taken)} in {time.monotonic() - began:.1f} s{limit}.")
     for warning in (
-        *wrong_text_warnings(taken, detector),
+        *(text.message for text in wrong if not text.clear),
         *samples.copy_warnings(taken, recipe.source.language),
         *resources.learned_test_warnings(recipe, languages),
     ):
@@ -161,7 +163,7 @@ def _can_be_judged(recipe: Recipe, task: Task, language: str) -> bool:
     if task.reads_text:
         sample = samples.take_sample(recipe.text, recipe.split, language)
         return sample.has_labels and not sample.unlabelled
-    return not examples.scan_split(task, "test", language).errors
+    return not examples.scan_split(task, "test", language, recipe.source.language).errors
 
 
 def _require_none(found: Sequence[str]) -> None:

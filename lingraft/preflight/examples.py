@@ -42,7 +42,7 @@ def example_problems(recipe: Recipe, languages: Sequence[str]) -> Iterator[tuple
             continue
         labels_are_given = task.labels or not task.has_labels
         if recipe.source.language in languages or not labels_are_given:
-            train = scan_split(task, "train", recipe.source.language)
+            train = scan_split(task, "train", recipe.source.language, recipe.source.language)
         else:
             train = SplitScan()
         labels = list(task.labels) or (sorted(train.labels) if train.whole else None)
@@ -51,13 +51,13 @@ def example_problems(recipe: Recipe, languages: Sequence[str]) -> Iterator[tuple
                 yield language, f"{language}: task {task.name!r}, {message}"
 
 
-def scan_split(task: Task, split: SplitName, language: str) -> SplitScan:
+def scan_split(task: Task, split: SplitName, language: str, source: str) -> SplitScan:
     """Read a split of a task in a language, and go on behind errors; an imported task may have none."""
     found = SplitScan()
     if getattr(task, split) is None:
         return found
     if task.kind == "retrieval" and split == "test":
-        return _scan_searches(task, language)
+        return _scan_searches(task, language, source)
     for example in islice(read_examples(task, split, language), MAX_EXAMPLES):
         if isinstance(example, LingraftError):
             found.errors.append(str(example))
@@ -68,12 +68,12 @@ def scan_split(task: Task, split: SplitName, language: str) -> SplitScan:
     return found
 
 
-def _scan_searches(task: Task, language: str) -> SplitScan:
+def _scan_searches(task: Task, language: str, source: str) -> SplitScan:
     """Read the searches of a task of kind 'retrieval'; those over parallel documents are checked with the text."""
     found = SplitScan()
     if not isinstance(task.test, ParallelDocuments):
         try:
-            found.count = sum(len(search.queries) for search in load_searches(task, language))
+            found.count = sum(len(search.queries) for search in load_searches(task, language, source))
         except LingraftError as error:
             found.errors.append(str(error))
     return found
@@ -84,14 +84,14 @@ def _in_language(
 ) -> Iterator[str]:
     looked: dict[SplitName, SplitScan] = {}
     if language == recipe.source.language:
-        looked |= {"train": train, "dev": scan_split(task, "dev", language)}
-        if task.train is None:
+        looked |= {"train": train, "dev": scan_split(task, "dev", language, language)}
+        if task.train is None and not (task.is_imported and recipe.source.model):
             yield "train: there are no examples, which finetuning needs. Name their file or dataset: [[tasks]] train."
         if labels is not None and len(labels) < 2 and task.has_labels:
             yield f"train: two or more labels are needed to tell apart; there are {list(labels)}. Add some with others."
             labels = None
     if recipe.judges(task, language):
-        looked["test"] = scan_split(task, "test", language)
+        looked["test"] = scan_split(task, "test", language, recipe.source.language)
     for split, found in looked.items():
         yield from (f"{split}: {error}" for error in found.errors)
         if task.has_labels and labels is not None:

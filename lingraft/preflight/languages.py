@@ -14,6 +14,9 @@ from lingraft.preflight.samples import TextSample
 _PART_CHARACTERS, _PARTS, _FEWEST_PARTS, _FEWEST_WORDS = 500, 40, 3, 3
 _MOST_PARTS = 2 / 3
 """Share of a sample's parts that must seem to be in one other language before it is called the wrong one."""
+_CLEAR_SHARE, _CLEAR_PARTS = 0.9, 10
+"""Share from which, and of how many parts at least, a text is refused: of text in 15 languages no part was taken for
+another one, but of dialects and of languages that py3langid does not know many are."""
 _CLEARLY = 2.0
 """Nats by which the language of a pair's side has to be likelier than that of the other side."""
 _ALIKE = ({"no", "nb", "nn", "da"}, {"bs", "hr", "sr"}, {"id", "ms"})
@@ -26,6 +29,8 @@ class OtherLanguage(NamedTuple):
     language: str
     evidence: str
     """Number of parts of the sample that seem to be in it, or length of a short sample, for messages."""
+    clear: bool
+    """Whether it is nearly all parts of a sample that has many."""
 
 
 def load_detector() -> LanguageDetector | None:
@@ -60,7 +65,8 @@ def other_language(expected: str, texts: Sequence[str], detector: LanguageDetect
     [(other, count)] = others.most_common(1)
     if _are_alike(expected, other) or count < _MOST_PARTS * len(parts):
         return None
-    return OtherLanguage(other, evidence.format(count, len(parts)))
+    clear = len(parts) >= _CLEAR_PARTS and count >= _CLEAR_SHARE * len(parts)
+    return OtherLanguage(other, evidence.format(count, len(parts)), clear)
 
 
 def _are_alike(first: str, second: str) -> bool:
@@ -90,18 +96,26 @@ def exchanged_pairs(
     return in_order, exchanged
 
 
-def wrong_text_warnings(taken: Mapping[str, TextSample], detector: LanguageDetector | None) -> Iterator[str]:
-    """Yield of each language whose text seems to be in another one what that is.
+class WrongText(NamedTuple):
+    """Text that seems to be in another language than it should."""
 
-    It is no problem that ends a run: py3langid knows 139 languages, and takes dialects and rare languages for others.
-    """
+    language: str
+    message: str
+    clear: bool
+    """Whether it is to be refused; py3langid knows 139 languages, and takes some dialects and rare ones for others."""
+
+
+def wrong_texts(taken: Mapping[str, TextSample], detector: LanguageDetector | None) -> Iterator[WrongText]:
+    """Yield the languages whose text seems to be in another one."""
     for language, sample in taken.items() if detector else ():
         texts = [*chain.from_iterable(sample.texts.values())]
         if detector and (other := other_language(language, texts, detector)):
-            yield (
+            message = (
                 f"{language}: the text should be in {language!r}, but seems to be in {other.language!r} "
                 f"({other.evidence}). Check that the file is the right one."
             )
+            private = " If it is, in a variety that the check does not know, tag it by a private code, 'qaa' to 'qtz'."
+            yield WrongText(language, message + private if other.clear else message, other.clear)
 
 
 def _parts(texts: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from lingraft.data.bilingual_dictionary import word_pairs_or_errors
 from lingraft.data.language_detection import LanguageDetector
 from lingraft.data.parallel_text import Pair, PairOrError, file_names, filter_pairs, is_held_out, pairs_or_errors
 from lingraft.errors import LingraftError, TextError
-from lingraft.preflight.languages import exchanged_pairs, other_language
+from lingraft.preflight.languages import exchanged_pairs, load_detector, other_language
 from lingraft.preflight.samples import TextSample
 
 MAX_SECONDS = 30.0
@@ -71,13 +71,15 @@ def resource_problems(
     alignment = recipe.alignment.only_in(taken)
     dictionary = alignment.dictionary
     for language, files in chain(alignment.parallel.items(), alignment.judged.items()):
-        looked = scan_pairs(pairs_or_errors(files), file_names(files))
-        wrong = language_problems(looked, (recipe.source.language, language), detector)
+        languages, left_out = (recipe.source.language, language), Counter[str]()
+        looked = scan_pairs(pairs_or_errors(files, languages, left_out), file_names(files), left_out)
+        wrong = language_problems(looked, languages, detector)
         yield from ((language, message) for message in [*looked.errors, *wrong])
     for language, file in dictionary.items():
-        looked = scan_pairs(word_pairs_or_errors(file), file)
+        languages, left_out = (recipe.source.language, language), Counter[str]()
+        looked = scan_pairs(word_pairs_or_errors(file, languages, left_out), file, left_out)
         text = "\n".join(chain.from_iterable(taken[language].texts.values()))
-        wrong = dictionary_problems(looked, (recipe.source.language, language), detector, text)
+        wrong = dictionary_problems(looked, languages, detector, text)
         yield from ((language, message) for message in [*looked.errors, *wrong])
     yield from ((language, message) for language in alignment.parallel for message in _pooling_problems(recipe))
 
@@ -101,9 +103,11 @@ def learned_test_warnings(recipe: Recipe, languages: Iterable[str]) -> Iterator[
         learned = recipe.learned_pairs(language)
         if learned is None:
             continue
+        both_of = recipe.source.language, language
         for name, files in _judged_pairs(recipe, language):
-            tested = {_sides(pair) for pair in _pairs_of(files)}
-            both = {_sides(pair) for pair in _pairs_of(learned) if not is_held_out(pair) and _sides(pair) in tested}
+            tested = {_sides(pair) for pair in _pairs_of(files, both_of)}
+            pairs = _pairs_of(learned, both_of)
+            both = {_sides(pair) for pair in pairs if not is_held_out(pair) and _sides(pair) in tested}
             if both:
                 yield (
                     f"{language}: {len(both):,} of {len(tested):,} test pairs of {name} are among those that "
@@ -115,14 +119,14 @@ def learned_test_warnings(recipe: Recipe, languages: Iterable[str]) -> Iterator[
 def _judged_pairs(recipe: Recipe, language: str) -> Iterator[tuple[str, ParallelText]]:
     """Yield the names of what is judged on parallel lines in a language, and their files."""
     for task in recipe.tasks:
-        if isinstance(task.test, ParallelLines) and recipe.judges(task, language):
+        if isinstance(task.test, ParallelLines) and not task.test.held_out and recipe.judges(task, language):
             yield f"task {task.name!r}", task.test.in_language(language)
     if files := recipe.alignment.judged.get(language):
         yield "[alignment] judged", files
 
 
-def _pairs_of(files: ParallelText) -> Iterator[Pair]:
-    pairs = _without_errors(pairs_or_errors(files), PairScan(file_names(files)))
+def _pairs_of(files: ParallelText, languages: tuple[str, str]) -> Iterator[Pair]:
+    pairs = _without_errors(pairs_or_errors(files, languages, Counter()), PairScan(file_names(files)))
     return (pair for pair in pairs if not pair.empty)
 
 
@@ -130,14 +134,15 @@ def _sides(pair: Pair) -> tuple[str, str]:
     return pair.source, pair.target
 
 
-def scan_pairs(found: Iterator[PairOrError], origin: str) -> PairScan:
+def scan_pairs(found: Iterator[PairOrError], origin: str, left_out: Counter[str]) -> PairScan:
     """Read pairs for a bounded time; errors are collected, and reading goes on after them.
 
     Args:
         found: pairs, or errors in their places.
         origin: their files.
+        left_out: counts what is left out.
     """
-    looked = PairScan(origin)
+    looked = PairScan(origin, left_out=left_out)
     try:
         deque(looked.sampled(filter_pairs(_without_errors(found, looked), origin, looked.left_out)), maxlen=0)
     except TextError as error:
@@ -189,6 +194,20 @@ def language_problems(
     yield from _wrong_sides(looked, languages, detector, either_order)
     if _FEW_EXCHANGED * known <= len(exchanged) <= _MOST_EXCHANGED * known and exchanged:
         say(f"{mixed}, such as {exchanged[0].place}. They are learned from as they are.")
+
+
+def require_languages(looked: PairScan, languages: tuple[str, str]) -> None:
+    """Check the languages of pairs that are learned from.
+
+    Args:
+        looked: the pairs' sample.
+        languages: those of the source and the target.
+
+    Raises:
+        TextError: a side is in another language, or sides are exchanged.
+    """
+    if found := [*language_problems(looked, languages, load_detector())]:
+        raise TextError("\n".join(found))
 
 
 def _wrong_sides(

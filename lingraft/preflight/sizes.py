@@ -33,6 +33,8 @@ def size_problems(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) 
     counts = {split: len(texts) for split, texts in sample.texts.items()}
     if message := empty_splits_error(counts, sample.language, recipe):
         yield f"{sample.language}: {message}"
+    elif recipe.source.model and sample.language == recipe.source.language:
+        return  # the model has its own tokenizer
     elif _in_doubt(recipe, sample):
         yield from _of_blocks(recipe, sample, smaller_vocabulary)
 

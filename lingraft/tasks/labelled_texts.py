@@ -5,7 +5,8 @@ Formats:
     the XTREME layout (premise TAB hypothesis TAB label, no header), also of PAWS-X;
     PAWS-X's own files (id, sentence1, sentence2, label); pairs marked "NS" there, not translated and labelled 0, stay,
     as in XTREME and in the Hugging Face dataset, so that scores compare;
-    text TAB label, with or without a header; JSONL with the same names as keys; rows of a Hugging Face dataset.
+    text TAB label, with a header, as of GLUE's SST-2, or without; JSONL with the same names as keys; rows of a Hugging
+    Face dataset.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,9 +22,9 @@ LABEL_COLUMNS = ("gold_label", "label")
 """Columns that hold labels."""
 _UNDECIDED = "-"
 """SNLI's and MultiNLI's gold_label where the annotators did not agree."""
-_TEXTS = Layouts((("text",), LABEL_COLUMNS), (("text", "label"),))
+_TEXTS = Layouts((("text", "sentence"), LABEL_COLUMNS), (("text", "label"),))
 _PAIRS = Layouts(
-    (("premise", "sentence1"), ("hypothesis", "hypo", "sentence2"), LABEL_COLUMNS),
+    (("premise", "sentence1", "text1"), ("hypothesis", "hypo", "sentence2", "text2"), LABEL_COLUMNS),
     (("sentence1", "sentence2", "label"), ("id", "sentence1", "sentence2", "label")),
 )
 

@@ -8,7 +8,9 @@ from typing import Any
 from lingraft.errors import LingraftError, TextError
 from lingraft.tasks.rows import Layouts, Row, find_column, rows_or_errors, text_of
 
-_LAYOUTS = Layouts((("query", "question"), ("passage", "document", "positive", "answer")), (("query", "passage"),))
+_LAYOUTS = Layouts(
+    (("query", "question", "anchor"), ("passage", "document", "positive", "answer")), (("query", "passage"),)
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Rows of task examples: tab-separated files, with or without a header, and JSONL; plain or compressed."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -12,6 +13,10 @@ from lingraft.errors import LingraftError, TextError
 _TABLES, _OBJECTS = (".tsv", ".txt"), ".jsonl"
 _LANGUAGE = "language"
 """A column of this name tells the languages of one file apart, as in XNLI's own files."""
+
+
+_NAME = re.compile(r" *[^\W\d][\w.-]* *")
+"""Name of a column."""
 
 
 class Row(NamedTuple):
@@ -168,6 +173,9 @@ def _table(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[RowOr
 
 def _bare_columns(place: str, line: str, layouts: Layouts) -> list[str]:
     cells = line.split("\t")
+    known = {name for names in layouts.required for name in names}
+    if all(map(_NAME.fullmatch, cells)) and not known.isdisjoint(map(str.lower, cells)):
+        raise TextError(f"{place}: {cells} seem to be the columns' names, but not those that are known. {layouts}")
     for columns in layouts.headerless:
         # A number tells the layout with ids from any other with as many columns.
         if len(columns) == len(cells) and (columns[0] != "id" or cells[0].isdecimal()):

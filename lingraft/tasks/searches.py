@@ -29,8 +29,13 @@ class SearchData:
     """Whether passages are in the source language, whatever the language of the queries."""
 
 
-def load_searches(task: Task, language: str) -> list[SearchData]:
+def load_searches(task: Task, language: str, source: str) -> list[SearchData]:
     """Load the searches that a task of kind 'retrieval' is tested by in a language; the first gives the task's score.
+
+    Args:
+        task: the task.
+        language: language of the queries.
+        source: source language.
 
     Raises:
         MissingExtraError: they come from Hugging Face, and the package `datasets` is not installed.
@@ -45,7 +50,7 @@ def load_searches(task: Task, language: str) -> list[SearchData]:
             )
         case ParallelLines() as lines:
             files = lines.in_language(language)
-            pairs = [pair for pair in read_pairs(files) if is_held_out(pair) or not lines.held_out]
+            pairs = [pair for pair in read_pairs(files, (source, language)) if is_held_out(pair) or not lines.held_out]
             found = [_of_pairs([(pair.target, pair.source) for pair in pairs], in_source=True)]
             origin = file_names(files)
         case BeirFolder() as folder:

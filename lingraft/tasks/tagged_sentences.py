@@ -112,6 +112,8 @@ def _sentence_or_error(lines: list[tuple[int, str]], path: Path, named_entities:
     cells_of = _conllu_cells if _CONLLU in path.suffixes else _cells
     words, tags = [], []
     try:
+        if cells_of is _cells:
+            _require_words_first([line for _, line in lines], f"{path}, line {lines[0][0]}")
         for number, line in lines:
             place = f"{path}, line {number}"
             for word, tag in cells_of(line, place):
@@ -120,6 +122,17 @@ def _sentence_or_error(lines: list[tuple[int, str]], path: Path, named_entities:
     except TextError as error:
         return error
     return Sentence(f"{path}, line {lines[0][0]}", tuple(words), tuple(tags))
+
+
+def _require_words_first(lines: list[str], place: str) -> None:
+    """Refuse lines that count their words before them, as GermEval's do."""
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    counts = [row[0].strip() for row in rows]
+    if len(rows) > 1 and counts == [str(number) for number in range(1, len(rows) + 1)] and min(map(len, rows)) > 2:
+        raise TextError(
+            f"{place}: the first of {len(rows[0])} columns counts the words of a sentence. Keep the words and one "
+            "column of tags: `grep -v '^#' FILE | cut -f 2,3` keeps GermEval's words and outer tags."
+        )
 
 
 def _cells(line: str, place: str) -> Iterator[tuple[str, str]]:

@@ -9,13 +9,17 @@ from lingraft.data.parallel_text import DUPLICATE, EMPTY
 from lingraft.errors import TextError
 from tests import dictionaries
 
+LANGUAGES = "en", "de"
+
 
 def words(file: Path | str) -> list[tuple[str, str]]:
-    return [(pair.source, pair.target) for pair in read_word_pairs(str(file))]
+    return [(pair.source, pair.target) for pair in read_word_pairs(str(file), LANGUAGES)]
 
 
 def errors(file: Path) -> list[str]:
-    return [str(found) for found in word_pairs_or_errors(str(file)) if isinstance(found, TextError)]
+    return [
+        str(found) for found in word_pairs_or_errors(str(file), LANGUAGES, Counter()) if isinstance(found, TextError)
+    ]
 
 
 @pytest.mark.parametrize("between", [" ", "\t"])
@@ -44,6 +48,15 @@ def test_wikdicts_columns_list_translations_between_bars(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.parametrize("header", ["English\tGerman", "de en", "source\ttarget"])
+def test_a_line_of_column_names_is_left_out_and_counted_in_either_order(header: str, tmp_path: Path) -> None:
+    (tmp_path / "words").write_text(f"{header}\nEnglish\tEnglisch\n")
+    left_out: Counter[str] = Counter()
+    [pair] = read_word_pairs(str(tmp_path / "words"), LANGUAGES, left_out)
+    assert (pair.source, pair.target) == ("English", "Englisch")
+    assert [(reason[:20], count) for reason, count in left_out.items()] == [("line of column names", 1)]
+
+
 def test_lines_that_are_no_pair_are_told_with_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("sol zun\nlun\nti na po\nmar\ttal\tkal\nsol zun\n")
     found = errors(tmp_path / "words")
@@ -56,7 +69,7 @@ def test_empty_sides_and_repetitions_are_left_out_and_counted(tmp_path: Path) ->
     lines = [f"sol{number}\tzun{number}\n" for number in range(20)]
     (tmp_path / "words").write_text("".join([*lines, "lun\t\n", *lines[:3]]))
     left_out: Counter[str] = Counter()
-    assert len([*read_word_pairs(str(tmp_path / "words"), left_out)]) == 20
+    assert len([*read_word_pairs(str(tmp_path / "words"), LANGUAGES, left_out)]) == 20
     assert left_out == {EMPTY: 1, DUPLICATE: 3}
     (tmp_path / "words").write_text("sol\tzun\nlun\t\n")
     with pytest.raises(TextError, match=r"1 of 2 pairs \(50%\) have an empty side"):
@@ -77,7 +90,7 @@ ENTRIES = {
 def test_freedict_lists_translations_by_sense_without_what_is_said_about_them(named: str, tmp_path: Path) -> None:
     left_out: Counter[str] = Counter()
     folder = dictionaries.freedict(tmp_path, ENTRIES)
-    found = [(pair.source, pair.target) for pair in read_word_pairs(str(folder / named), left_out)]
+    found = [(pair.source, pair.target) for pair in read_word_pairs(str(folder / named), LANGUAGES, left_out)]
     assert found == [
         *[("Sol", "zun"), ("Sol", "zon"), ("Sol", "big zun")],
         ("lun", "mun"),
@@ -93,7 +106,9 @@ def test_headwords_that_share_an_entry_give_its_pairs_once(tmp_path: Path) -> No
     about, entry = index.read_text().splitlines(keepends=True)
     index.write_text(about + entry + entry.replace("sol", "the sol"))
     assert [
-        (pair.source, pair.target) for pair in word_pairs_or_errors(str(tmp_path)) if not isinstance(pair, TextError)
+        (pair.source, pair.target)
+        for pair in word_pairs_or_errors(str(tmp_path), LANGUAGES, Counter())
+        if not isinstance(pair, TextError)
     ] == [("sol", "zun")]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lingraft.data.bilingual_dictionary import read_word_pairs
 from lingraft.data.documents import Document
 from lingraft.data.libreoffice import help_documents, help_folder, page_paragraphs
 from lingraft.errors import TextError
@@ -41,10 +42,14 @@ def _build_package(packages: Path, suffix: str, folder: str, pages: dict[str, li
     for name, paragraphs in pages.items():
         _write_page(tree / f"usr/share/libreoffice/help/{folder}/text/{name}.html", *paragraphs)
     (tree / "usr/share/libreoffice/help/media").mkdir(parents=True)
+    _pack(packages, tree, f"libreoffice-help-{suffix}")
+
+
+def _pack(packages: Path, tree: Path, package: str) -> None:
     (tree / "DEBIAN").mkdir()
-    control = f"Package: libreoffice-help-{suffix}\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b.c>\n"
+    control = f"Package: {package}\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b.c>\n"
     (tree / "DEBIAN/control").write_text(control + "Description: test\n")
-    archive = packages / f"libreoffice-help-{suffix}_1_all.deb"
+    archive = packages / f"{package}_1_all.deb"
     subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, archive], check=True, capture_output=True)
 
 
@@ -177,3 +182,16 @@ def test_packages_that_are_damaged_or_without_pages_are_refused(packages: Path) 
     archive.write_bytes(archive.read_bytes()[:300])
     with pytest.raises(TextError, match=r"dpkg-deb failed with 2: dpkg-deb: error: .*--text DIR"):
         help_folder("de")
+
+
+def test_a_dictionary_of_a_package_is_brought_once(packages: Path) -> None:
+    folder = packages / "dictionary" / "usr/share/dictd"
+    folder.mkdir(parents=True)
+    (folder / "freedict-eng-deu.dict").write_text("sum /sVm/\n1. Summe\n")
+    (folder / "freedict-eng-deu.index").write_text("sum\tA\tT\n")
+    _pack(packages, packages / "dictionary", "dict-freedict-eng-deu")
+    for _ in range(2):
+        assert [pair[:2] for pair in read_word_pairs("apt:dict-freedict-eng-deu", ("en", "de"))] == [("sum", "Summe")]
+    assert _calls(packages) == ["download dict-freedict-eng-deu"]
+    with pytest.raises(TextError, match=r"Debian package dict-freedict-eng-xx cannot be brought.*Unable to locate"):
+        [*read_word_pairs("apt:dict-freedict-eng-xx", ("en", "de"))]

@@ -52,7 +52,7 @@ def test_the_recipe_loads_and_passes_the_check(
     assert set(task.examples) == {"en", "de", "tr"}
     preflight.require_ready(recipe)
     told = capsys.readouterr().out
-    assert "README.md was left out: it is no .txt, .jsonl, .parquet file\n" in told
+    assert "README.md was left out: no language that is known is in its name\n" in told
     assert "faq.txt was left out: no language that is known is in its name\n" in told
     assert told.endswith("Next:\n  python -m pipelines demo --recipe recipe.toml --out my-text-results\n")
 

@@ -39,7 +39,16 @@ def test_a_language_is_found_in_a_name(name: str, language: str | None) -> None:
 
 
 def test_files_are_grouped_by_language_and_the_rest_is_named(tmp_path: Path) -> None:
-    for name in ("news.de.1.txt", "news.de.2.txt", "tr.txt", "en/a.txt", "README.md", "notes.txt", ".hidden/de.txt"):
+    for name in (
+        "news.de.1.txt",
+        "news.de.2.txt",
+        "tr.txt",
+        "en/a.txt",
+        "README.md",
+        "notes.txt",
+        "en-de.tsv",
+        ".hidden/de.txt",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("text")
     (tmp_path / "el").mkdir()
@@ -50,8 +59,9 @@ def test_files_are_grouped_by_language_and_the_rest_is_named(tmp_path: Path) -> 
         "tr": ["tr.txt"],
     }
     assert found.others == {
-        "README.md": "it is no .txt, .jsonl, .parquet file",
-        "el": "it holds no .txt, .jsonl, .parquet file",
+        "README.md": "no language that is known is in its name",
+        "el": "it holds no .txt, .md, .markdown, .html, .htm, .xhtml, .jsonl, .parquet file",
+        "en-de.tsv": "it is no .txt, .md, .markdown, .html, .htm, .xhtml, .jsonl, .parquet file",
         "notes.txt": "no language that is known is in its name",
     }
     assert not found.one_each

@@ -20,12 +20,27 @@ def written(folder: Path, **sentences: tuple[str, ...]) -> Path:
     return folder
 
 
-def test_text_in_another_language_than_its_name_is_told_with_counts(
+def test_text_in_another_language_than_its_name_is_refused_with_counts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    preflight.find_problems(recipe_on(written(tmp_path / "text", en=ENGLISH, de=FRENCH)), ["en", "de"])
+    found = preflight.find_problems(recipe_on(written(tmp_path / "text", en=ENGLISH, de=FRENCH)), ["en", "de"])
+    [message] = [message for messages in found.values() for message in messages if "seems to be in" in message]
+    assert message.startswith("de: the text should be in 'de', but seems to be in 'fr' (40 of 40 parts of a sample).")
+    assert "tag it by a private code" in message
+    assert "seems to be in" not in capsys.readouterr().err
+
+
+def test_text_of_which_a_part_is_in_another_language_is_told_and_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = written(tmp_path / "text", en=ENGLISH, de=FRENCH)
+    own = [{"name": f"own-{number}", "text": "\n".join(lines(GERMAN))} for number in range(25)]
+    with (folder / "de.jsonl").open("a") as stream:
+        stream.writelines(json.dumps(each) + "\n" for each in own)
+    found = preflight.find_problems(recipe_on(folder), ["en", "de"])
+    assert not [message for messages in found.values() for message in messages if "seems to be in" in message]
     [told] = [line for line in capsys.readouterr().err.splitlines() if "seems to be in" in line]
-    assert told.startswith("de: the text should be in 'de', but seems to be in 'fr' (40 of 40 parts of a sample).")
+    assert told.startswith("de: the text should be in 'de', but seems to be in 'fr' (")
 
 
 def test_text_in_its_own_language_or_in_one_that_nothing_knows_is_not_told(

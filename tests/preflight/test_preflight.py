@@ -61,7 +61,7 @@ def test_files_behind_one_that_cannot_be_read_are_checked_too(text: Path) -> Non
     (text / "de" / "b.jsonl").write_text('{"text": 1}\n')
     (text / "de" / "c.csv").write_text("")
     found = refusal(recipe_on(text))
-    assert [line.split(":")[1].split(",")[0].split(" is ")[0].strip() for line in found] == [
+    assert [line.split(":")[1].split(",")[0].split(" has ")[0].strip() for line in found] == [
         str(text / "de" / name) for name in ("a.txt", "b.jsonl", "c.csv")
     ]
 

@@ -1,6 +1,7 @@
 """What is checked of parallel text and dictionaries before anything is computed."""
 
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,6 +170,36 @@ def test_swapped_columns_are_told_as_such(text: Path, tmp_path: Path) -> None:
     pairs = columns(tmp_path / "pairs.tsv", lines(GERMAN), lines(ENGLISH))
     [message] = problems(aligned(text, parallel={"de": str(pairs)}))
     assert f"{pairs}: the languages are swapped: 'de' stands where 'en' should" in message
+
+
+def _memory(left: list[str], right: list[str]) -> str:
+    units = "".join(
+        f'<tu><tuv xml:lang="en-GB"><seg>{one}</seg></tuv><tuv xml:lang="de-DE"><seg>{other}</seg></tuv></tu>'
+        for one, other in zip(left, right, strict=True)
+    )
+    return f"<tmx version='1.4'><body>{units}</body></tmx>"
+
+
+def _objects(left: list[str], right: list[str]) -> str:
+    return "".join(json.dumps({"en": one, "de": other}) + "\n" for one, other in zip(left, right, strict=True))
+
+
+def _table(left: list[str], right: list[str]) -> str:
+    return "en,de\n" + "".join(f'"{one}","{other}"\n' for one, other in zip(left, right, strict=True))
+
+
+@pytest.mark.parametrize(("name", "write"), [("a.tmx", _memory), ("a.jsonl", _objects), ("a.csv", _table)])
+def test_languages_of_every_layout_are_checked(
+    text: Path, tmp_path: Path, name: str, write: Callable[[list[str], list[str]], str]
+) -> None:
+    for left, right, expected in (
+        (ENGLISH, GERMAN, None),
+        (GERMAN, ENGLISH, "the languages are swapped: 'de' stands where 'en' should, and 'en' where 'de' should"),
+        (ENGLISH, FRENCH, "the target side should be in 'de', but seems to be in 'fr' ("),
+    ):
+        (tmp_path / name).write_text(write(lines(left), lines(right)))
+        found = problems(aligned(text, parallel={"de": str(tmp_path / name)}))
+        assert [message.startswith(f"{tmp_path / name}: {expected}") for message in found] == [True] * bool(expected)
 
 
 def test_a_dictionary_may_stand_in_either_order_but_not_in_another_language(text: Path, tmp_path: Path) -> None:

@@ -78,11 +78,24 @@ def test_texts_come_with_a_header_or_without(tmp_path: Path) -> None:
     expected = [(("नमस्ते",), "greeting"), (("कल मिलेंगे",), "farewell")]
     assert found(write(tmp_path / "bare.tsv", *rows), pairs=False) == expected
     assert found(write(tmp_path / "headed.tsv", "text\tlabel", *rows), pairs=False) == expected
+    assert found(write(tmp_path / "sst.tsv", "sentence\tlabel", *rows), pairs=False) == expected
     swapped = ["\t".join(reversed(row.split("\t"))) for row in rows]
     assert found(write(tmp_path / "swapped.txt", "label\ttext", *swapped), pairs=False) == expected
 
 
-@pytest.mark.parametrize("keys", [("premise", "hypothesis"), ("sentence1", "sentence2")])
+@pytest.mark.parametrize(
+    ("header", "pairs"),
+    [("review\tlabel", False), ("Sentence\tLabel", False), ("a\tb\tlabel", True), ("q1\tq2\tlabel", True)],
+)
+def test_a_line_of_other_column_names_is_refused_and_not_taken_for_an_example(
+    tmp_path: Path, header: str, pairs: bool
+) -> None:
+    path = write(tmp_path / "dev.tsv", header, "good\tbad\t1" if pairs else "good\t1")
+    with pytest.raises(TextError, match=r"dev\.tsv, line 1: \[.*\] seem to be the columns' names, .* Expected"):
+        found(path, pairs=pairs)
+
+
+@pytest.mark.parametrize("keys", [("premise", "hypothesis"), ("sentence1", "sentence2"), ("text1", "text2")])
 def test_jsonl_has_a_pair_under_either_names(tmp_path: Path, keys: tuple[str, str]) -> None:
     row = {keys[0]: " Один. ", keys[1]: "Два.", "label": 1, "idx": 7}
     assert found(write(tmp_path / "dev.jsonl", json.dumps(row))) == [(("Один.", "Два."), "1")]
@@ -140,7 +153,10 @@ def test_class_numbers_of_a_dataset_become_names() -> None:
         ),
         ({"premise": "a", "hypothesis": "b", "label": -1}, "label -1 is none of the dataset's 3 classes"),
         ({"premise": "a", "hypothesis": "b", "label": None}, "no label"),
-        ({"text": "a", "label": 0}, r"xnli, row 0: no column 'premise' or 'sentence1', only \['label', 'text'\]"),
+        (
+            {"text": "a", "label": 0},
+            r"xnli, row 0: no column 'premise' or 'sentence1' or 'text1', only \['label', 'text'\]",
+        ),
     ],
 )
 def test_a_datasets_row_that_is_no_example_is_named(row: dict[str, Any], message: str) -> None:

@@ -103,5 +103,7 @@ def test_files_have_a_query_and_a_passage(tmp_path: Path) -> None:
     assert (good.query, good.passage) == ("who", "the cat")
     assert isinstance(bad, LingraftError)
     assert "line 2: the query is 'where' and the passage ''" in str(bad)
+    path.write_text("anchor\tpositive\nwho\tthe cat\n")
+    assert list(query_passages_or_errors(path, "en")) == [QueryPassage(f"{path}, line 2", "who", "the cat")]
     (row,) = query_passages_of_rows([{"question": "who", "positive": "the cat"}], "dataset 'some'")
     assert (row.query, row.passage) == ("who", "the cat")

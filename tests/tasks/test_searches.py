@@ -45,12 +45,12 @@ def test_a_line_is_looked_for_among_the_sources(tmp_path: Path) -> None:
         in_source=True,
     )
     for files in (f"{tmp_path}/en-{{language}}.tsv", [f"{tmp_path}/news.en", f"{tmp_path}/news.{{language}}"]):
-        assert load_searches(task(kind="parallel", files=files), "de") == [expected]
+        assert load_searches(task(kind="parallel", files=files), "de", "en") == [expected]
 
 
 def test_queries_of_a_file_are_looked_for_among_its_passages(tmp_path: Path) -> None:
     (tmp_path / "de.tsv").write_text("wer\tKatze\nwo\tHaus\nwer\tHund\n", encoding="utf-8")
-    (found,) = load_searches(task(kind="file", path=f"{tmp_path}/{{language}}.tsv"), "de")
+    (found,) = load_searches(task(kind="file", path=f"{tmp_path}/{{language}}.tsv"), "de", "en")
     assert found == SearchData(("wer", "wo"), ("Katze", "Haus", "Hund"), ({0: 1.0, 2: 1.0}, {1: 1.0}), in_source=False)
 
 
@@ -61,11 +61,11 @@ def test_a_beir_folder_is_searched_in_the_sources_corpus_and_its_own(tmp_path: P
     english = corpus(tmp_path / "corpus.jsonl", {"a": ("Cats", "are here"), "b": ("", "the house")})
     kind = {"kind": "beir", "path": f"{tmp_path}/{{language}}"}
     across = SearchData(("wo",), ("Cats are here", "the house"), ({1: 2.0, 0: 1.0},), in_source=True)
-    assert load_searches(task(**kind, source_corpus=str(english)), "de") == [across]
+    assert load_searches(task(**kind, source_corpus=str(english)), "de", "en") == [across]
     corpus(german / "corpus.jsonl", {"b": ("", "das Haus"), "a": ("", "Katzen")})
     within = SearchData(("wo",), ("das Haus", "Katzen"), ({0: 2.0, 1: 1.0},), in_source=False)
-    assert load_searches(task(**kind, source_corpus=str(english)), "de") == [across, within]
-    assert load_searches(task(**kind), "de") == [within]
+    assert load_searches(task(**kind, source_corpus=str(english)), "de", "en") == [across, within]
+    assert load_searches(task(**kind), "de", "en") == [within]
 
 
 def as_jsonl(folder: Path, **changes: Any) -> None:
@@ -81,12 +81,12 @@ def test_judgements_are_a_table_or_jsonl(tmp_path: Path) -> None:
     german = beir(tmp_path / "de", {"q1": "wer", "q2": "wo"}, [("q2", "b", "2"), ("q2", "a", "1")])
     corpus(german / "corpus.jsonl", {"a": ("", "Katze"), "b": ("", "Hund")})
     wanted = task(kind="beir", path=f"{tmp_path}/{{language}}")
-    found = load_searches(wanted, "de")
+    found = load_searches(wanted, "de", "en")
     as_jsonl(german)
-    assert load_searches(wanted, "de") == found
+    assert load_searches(wanted, "de", "en") == found
     (german / "qrels" / "test.jsonl").unlink()
     with pytest.raises(TextError, match=r"qrels has neither test\.tsv nor test\.jsonl, which name the answers"):
-        load_searches(wanted, "de")
+        load_searches(wanted, "de", "en")
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_judgements_of_other_types_are_refused(changes: dict[str, Any], message:
     corpus(german / "corpus.jsonl", {"a": ("", "Katze"), "b": ("", "Hund")})
     as_jsonl(german, **changes)
     with pytest.raises(TextError, match=message):
-        load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de")
+        load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de", "en")
 
 
 def test_the_sources_own_corpus_is_searched_once(tmp_path: Path) -> None:
     beir(tmp_path / "en", {"q": "who"}, [("q", "a", "1")])
     own = corpus(tmp_path / "en" / "corpus.jsonl", {"a": ("", "cats"), "b": ("", "dogs")})
-    found = load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}", source_corpus=str(own)), "en")
+    found = load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}", source_corpus=str(own)), "en", "en")
     assert [search.in_source for search in found] == [True]
 
 
@@ -127,7 +127,7 @@ def test_judgements_that_fit_nothing_are_refused(
 ) -> None:
     corpus(beir(tmp_path / "de", {"q": "wer"}, answers) / "corpus.jsonl", {"a": ("", "Katze"), "b": ("", "Hund")})
     with pytest.raises(TextError, match=message):
-        load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de")
+        load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de", "en")
 
 
 def test_two_texts_with_one_id_are_refused(tmp_path: Path) -> None:
@@ -135,19 +135,19 @@ def test_two_texts_with_one_id_are_refused(tmp_path: Path) -> None:
     own = corpus(german / "corpus.jsonl", {"a": ("", "Katze"), "b": ("", "Hund")})
     own.write_text(own.read_text().replace('"b"', '"a"'), encoding="utf-8")
     with pytest.raises(TextError, match=r"corpus\.jsonl, line 2: id 'a' is another text's, too\. Give each"):
-        load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de")
+        load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de", "en")
 
 
 def test_a_folder_without_a_corpus_is_refused(tmp_path: Path) -> None:
     beir(tmp_path / "de", {"q": "wer"}, [("q", "a", "1")])
     with pytest.raises(TextError, match=r"corpus\.jsonl cannot be read"):
-        load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de")
+        load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de", "en")
 
 
 def test_one_passage_is_nothing_to_choose_from(tmp_path: Path) -> None:
     (tmp_path / "de.tsv").write_text("a cat\tKatze\n", encoding="utf-8")
     with pytest.raises(TextError, match=r"de\.tsv: 1 queries have 1 passage to choose from\. Add"):
-        load_searches(task(kind="parallel", files=f"{tmp_path}/de.tsv"), "de")
+        load_searches(task(kind="parallel", files=f"{tmp_path}/de.tsv"), "de", "en")
 
 
 def test_other_kinds_of_task_have_no_searches() -> None:

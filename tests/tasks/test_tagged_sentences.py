@@ -62,6 +62,15 @@ def test_a_word_without_a_proper_tag_is_named(tmp_path: Path, text: str, message
         found(write(tmp_path / "dev.tsv", text))
 
 
+def test_a_first_column_that_counts_words_is_refused_and_not_taken_for_words(tmp_path: Path) -> None:
+    rows = "1\tAnna\tB-PER\tO\n2\tlebt\tO\tO\n3\tin\tO\tO\n"
+    for head, line in (("", 1), ("#\texample.org vom 01.02.2005 [2005-02-02]\n", 1)):
+        path = write(tmp_path / "train.tsv", f"{head}{rows}")
+        with pytest.raises(TextError, match=rf"line {line}: the first of 4 columns counts the words .* cut -f 2,3"):
+            found(path)
+    assert found(write(tmp_path / "bare.tsv", "1\tO\n2\tO\n")) == [[("1", "O"), ("2", "O")]]
+
+
 def test_parts_of_speech_are_taken_where_every_word_is_judged(tmp_path: Path) -> None:
     path = write(tmp_path / "test.tsv", "Köln\tPROPN\nist\tAUX\n")
     [sentence] = raise_errors(sentences_or_errors(path, named_entities=False))

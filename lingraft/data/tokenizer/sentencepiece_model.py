@@ -27,6 +27,7 @@ _PIECES, _TRAINER, _NORMALIZER, _BORROWED = 1, 2, 3, 200
 _HASH_BYTES = 32
 _PIECE_TEXT, _PIECE_SCORE, _PIECE_KIND = 1, 2, 3
 _MODEL_TYPE, _UNIGRAM = 3, 1
+_OTHER_MODELS = {2: "BPE", 3: "words", 4: "characters"}
 _CHARSMAP, _RULES_PATH = 2, 6
 _NUMBER, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 NORMAL, UNKNOWN, CONTROL = 1, 2, 3
@@ -120,23 +121,26 @@ def charsmap(model: bytes) -> bytes:
     return model[found.start : found.stop] if found else b""
 
 
-def require_unigram(model: bytes, name: str) -> None:
+def require_unigram(model: bytes, name: str, advice: str = "Train a tokenizer with `lingraft tokenize`.") -> None:
     """Check that a model is of the kind that Lingraft trains.
 
     Args:
         model: the file's bytes.
         name: name of the model, for messages.
+        advice: what to do, for messages.
 
     Raises:
         TokenizerError: it is no unigram model, or has pieces of other kinds.
     """
     kind = _inside(model, _TRAINER, _MODEL_TYPE)
     if kind is not None and kind.value != _UNIGRAM:
-        raise TokenizerError(f"{name} is not a unigram model. Train a tokenizer with `lingraft tokenize`.")
+        raise TokenizerError(
+            f"{name} is not a unigram model but one of {_OTHER_MODELS.get(kind.value, kind.value)}. {advice}"
+        )
     if strange := sorted({piece.text for piece in pieces(model) if piece.kind not in (NORMAL, UNKNOWN, CONTROL)}):
         raise TokenizerError(
             f"{name} has pieces that a tokenizer of ours has not (user-defined, unused or bytes): {strange[:5]}. "
-            "Train a tokenizer with `lingraft tokenize`."
+            f"{advice}"
         )
 
 
