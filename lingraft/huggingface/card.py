@@ -17,7 +17,7 @@ from lingraft.errors import AlignmentError
 from lingraft.huggingface.card_data import NOT_STATED, TrainingData, TrainingText, cost_table, trace_training_data
 from lingraft.huggingface.fast_tokenizer import special_pieces
 from lingraft.huggingface.model import HfClass
-from lingraft.model.loading import Embeddings, Primary
+from lingraft.model.loading import Embeddings, LoadedPrimary
 from lingraft.stages import results
 from lingraft.stages.results import LanguageResult, SourceResult, TaskScores, metric_label
 from lingraft.tables import markdown_table
@@ -57,8 +57,8 @@ print(context[places[start][0] : places[end][1]])"""
 class CardSubject:
     """The model that a card describes."""
 
-    source: Primary
-    vocabulary_source: Primary | Embeddings
+    source: LoadedPrimary
+    vocabulary_source: LoadedPrimary | Embeddings
     """The primary or the embeddings that the vocabulary is from."""
     task: TaskModel | None
     form: HfClass
@@ -81,9 +81,9 @@ class CardSubject:
         return special_pieces(self.vocabulary_source.tokenizer)
 
     @property
-    def parts(self) -> "dict[str, Primary | Embeddings | TaskModel]":
+    def parts(self) -> "dict[str, LoadedPrimary | Embeddings | TaskModel]":
         """Primary, embeddings and task, by their names on the card."""
-        found: dict[str, Primary | Embeddings | TaskModel] = {"primary": self.source}
+        found: dict[str, LoadedPrimary | Embeddings | TaskModel] = {"primary": self.source}
         if isinstance(self.vocabulary_source, Embeddings):
             found["embeddings"] = self.vocabulary_source
         return found | ({f"task {self.task.name}": self.task} if self.task else {})
@@ -193,16 +193,13 @@ def _system(model: CardSubject) -> str:
 
 
 def _learning(details: Mapping[str, Any], layers: int) -> str:
-    """Describe how embeddings were learned: by masked tokens, by sentence pairs, or by both."""
+    """Describe how embeddings were learned: by masked tokens, or by sentence pairs."""
     pairs = details.get("pairs")
     if not pairs:
         return _adaptation(details, layers)
     depth = layers if pairs["layers"] == "all" else details["depth"]
     over = f"all {layers} layers" if depth == layers else f"the bottom {depth} of {layers} layers"
-    by_pairs = f"sentence pairs (arXiv 2004.09813), whose vectors are taken after {over}"
-    if not pairs["masked_weight"]:
-        return by_pairs
-    return f"{by_pairs}, beside masked tokens (weight {pairs['masked_weight']:g}) in {_adaptation(details, layers)}"
+    return f"sentence pairs (arXiv 2004.09813), whose vectors are taken after {over}"
 
 
 def _adaptation(details: Mapping[str, Any], layers: int) -> str:

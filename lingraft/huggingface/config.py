@@ -133,6 +133,8 @@ def parse_config(config: Mapping[str, Any]) -> HfConfig:
             )
     defaults = _defaults(model_type)
     read = {**defaults, **config}
+    if model_type == "bert" and read["pad_token_id"] is None:  # what BERT computes does not depend on it
+        read["pad_token_id"] = defaults["pad_token_id"]
     _require_types(read, defaults)
     shape, dropout = _modernbert_shape(read) if model_type == _MODERNBERT else _post_norm_shape(model_type, read)
     others = [f"{key} {read[key]}" for key in dropout if read[key] != shape["dropout"]]

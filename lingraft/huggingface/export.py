@@ -23,7 +23,7 @@ from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
 from lingraft.huggingface.model import encoder_of, hf_class_of, hf_config, hf_tensors, own_model_type
 from lingraft.huggingface.sentence_transformer import write_modules
 from lingraft.model.encoder import Encoder
-from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
+from lingraft.model.loading import Embeddings, LoadedPrimary, load_embeddings, load_primary
 from lingraft.tasks.finetuned import TaskModel, load_task
 from lingraft.tasks.pairs import pad, pad_types
 from lingraft.tasks.retrieval import TextEmbedder
@@ -90,7 +90,7 @@ def export_hf(
     return HfExport(out, hf_class_of(net).loader, difference)
 
 
-def _net(source: Primary, brought: Primary | Embeddings, finetuned: TaskModel | None) -> nn.Module:
+def _net(source: LoadedPrimary, brought: LoadedPrimary | Embeddings, finetuned: TaskModel | None) -> nn.Module:
     if finetuned is None:
         if not source.encoder.depths:
             raise ExportError(

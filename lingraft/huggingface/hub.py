@@ -48,6 +48,12 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _OTHER_WEIGHTS = ("*.h5", "*.msgpack", "*.onnx", "*.bin.index.json")
 
 
+_NOT_GIVEN = {401, 403, 404}
+"""Statuses of a hub that does not give what is asked for: who is not known is told 401 of what does not exist."""
+_RETRY = "Check the id and the network, or fetch it elsewhere and give its folder."
+_POINTER = b"version https://git-lfs.github.com/spec/"
+
+
 class HfCheckpoint(NamedTuple):
     """A checkpoint on disk, and where it is from."""
 
@@ -76,6 +82,8 @@ def locate_checkpoint(source: str, revision: str | None = None) -> HfCheckpoint:
                 f"{source} is a folder, which has no revision {revision!r}. Leave --revision out, or give a hub id."
             )
         return HfCheckpoint(folder, folder.resolve().name, None, None)
+    if folder.is_file():
+        raise CheckpointError(f"{source} is a file. Give the folder that it is in, with {CONFIG} and the tokenizer.")
     if folder.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
         raise CheckpointError(f"there is no folder {source}. Give the folder of a checkpoint, or a hub id.")
     revision = revision or "main"
@@ -96,13 +104,14 @@ def _fetch(name: str, revision: str) -> Path:
         raise _unreachable(name, revision, "it is gated", advice) from error
     except errors.RevisionNotFoundError as error:
         raise _unreachable(name, revision, "it has no such revision", "Give a branch, tag or commit of it.") from error
-    except errors.RepositoryNotFoundError as error:
+    except errors.HfHubHTTPError as error:
+        if error.response.status_code not in _NOT_GIVEN:
+            raise _unreachable(name, revision, _reason(error), _RETRY) from error
         advice = "Check the id, or, if it is private, set HF_TOKEN to a token that may read it."
-        raise _unreachable(name, revision, "there is neither such a folder nor such an id", advice) from error
-    except (OSError, errors.HFValidationError, httpx2.HTTPError) as error:
-        reason = _reason(error.__cause__ or error)
-        advice = "Check the id and the network, or fetch it elsewhere and give its folder."
+        reason = f"there is neither such a folder nor such an id (status {error.response.status_code})"
         raise _unreachable(name, revision, reason, advice) from error
+    except (OSError, errors.HFValidationError, httpx2.HTTPError) as error:
+        raise _unreachable(name, revision, _reason(error.__cause__ or error), _RETRY) from error
     except RuntimeError as error:  # of hf-xet, which downloads large files and has no errors of its own
         advice = "Try again, or set HF_HUB_DISABLE_XET=1 to do without the Xet store."
         raise _unreachable(name, revision, _reason(error), advice) from error
@@ -111,7 +120,8 @@ def _fetch(name: str, revision: str) -> Path:
 def _reason(error: BaseException) -> str:
     """The line that says why: the hub's library begins some errors with the number of the request, on its own."""
     lines = (line.strip() for line in str(error).splitlines())
-    return next((line for line in lines if line and not line.startswith("(Request ID")), type(error).__name__)
+    found = (line for line in lines if line and not line.startswith("(Request ID"))
+    return next(found, type(error).__name__).rstrip(".")
 
 
 def _unreachable(name: str, revision: str, reason: str, advice: str) -> CheckpointError:
@@ -130,6 +140,24 @@ def require_no_adapter(folder: Path) -> None:
             f"{folder / _ADAPTER} says that an adapter or prompts of its own weights stand beside the encoder. "
             "Merge them into it with peft (merge_and_unload), and save it anew; learned prompts cannot be merged."
         )
+
+
+def require_whole(folder: Path) -> None:
+    """Refuse files that Git cloned without their contents.
+
+    Raises:
+        CheckpointError: a file is a pointer of Git LFS.
+    """
+    if pointers := [str(path.relative_to(folder)) for path in _files(folder) if _is_pointer(path)]:
+        raise CheckpointError(
+            f"{', '.join(pointers)} in {folder} are pointers of Git LFS, without the files' contents. Run "
+            "`git lfs pull` there, or fetch the files anew."
+        )
+
+
+def _is_pointer(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_POINTER)) == _POINTER
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -155,11 +183,12 @@ def read_weights(folder: Path) -> dict[str, "Tensor"]:
     if (folder / INDEX).is_file():
         return _read_shards(folder)
     found = sorted({path.name for pattern in (*_PICKLES, *_OTHER_WEIGHTS) for path in folder.glob(pattern)})
-    held = f"only {', '.join(found)}" if found else "no weights that were read"
+    held = f"only {', '.join(found)}" if found else "and no other weights were fetched"
     raise CheckpointError(
         f"{folder} has no {WEIGHTS}, {held}. A pickle (.bin, .pt) can run code as it is opened, so none is opened. "
-        "Convert it on the hub with https://huggingface.co/spaces/safetensors/convert and give that revision, or load "
-        "it with transformers in a sandbox and save_pretrained() it."
+        "Convert it on the hub with https://huggingface.co/spaces/safetensors/convert and give that revision, or in a "
+        "sandbox: transformers.AutoModelForMaskedLM.from_pretrained(FOLDER).save_pretrained(FOLDER), of an embedding "
+        "model AutoModel."
     )
 
 
@@ -177,9 +206,13 @@ def licence(folder: Path) -> str | None:
 
 def folder_hash(folder: Path) -> str:
     """Return the SHA-256 of all that is read of a checkpoint in a folder, names included."""
-    files = sorted({path for pattern in _DOWNLOADED for path in folder.glob(pattern) if path.is_file()})
-    parts = [f"{path.relative_to(folder)} {sha256_of(path)}" for path in files]
+    parts = [f"{path.relative_to(folder)} {sha256_of(path)}" for path in _files(folder)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _files(folder: Path) -> list[Path]:
+    """All files that are read of a checkpoint."""
+    return sorted({path for pattern in _DOWNLOADED for path in folder.glob(pattern) if path.is_file()})
 
 
 def content_hash(folders: Sequence[Path]) -> str:

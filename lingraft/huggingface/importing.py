@@ -14,7 +14,7 @@ from lingraft.artifacts.files import require_new
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.encoder import MIN_BLOCK_TOKENS, EncoderShape
 from lingraft.config.section import Language
-from lingraft.config.tasks import Task
+from lingraft.config.tasks import IMPORTED_SEED, Task
 from lingraft.console import say
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
@@ -22,8 +22,14 @@ from lingraft.huggingface import hub, require_transformers
 from lingraft.huggingface.config import HfConfig, parse_config
 from lingraft.huggingface.hub import HfCheckpoint
 from lingraft.huggingface.sentence_transformer import EmbeddingModel, is_embedding_model, read_embedding_model
-from lingraft.huggingface.tokenizer import import_tokenizer, template_ids
-from lingraft.huggingface.weights import CheckpointError, ConvertedWeights, from_checkpoint, has_mlm_head
+from lingraft.huggingface.tokenizer import import_tokenizer
+from lingraft.huggingface.weights import (
+    CheckpointError,
+    ConvertedWeights,
+    from_checkpoint,
+    has_mlm_head,
+    without_wrappers,
+)
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import save_vocabulary
 from lingraft.model.swap import make_vocabulary
@@ -71,7 +77,7 @@ def import_hf(
             to the checkpoint's longest input; or `task_out` is given for a checkpoint that has no task, or lies in
             `out`.
         TokenizerError: its tokenizer is missing or damaged, has more pieces than the token table rows, or another
-            pad id than the configuration, or lacks a special piece.
+            pad id than the configuration, lacks a special piece, or cannot be kept exactly.
         MissingExtraError: the extra 'huggingface' is not installed.
         ArtifactError: `out` or `task_out` is not empty or cannot be written.
     """
@@ -79,6 +85,7 @@ def import_hf(
     require_transformers()
     _require_language(language)
     found = hub.locate_checkpoint(source, revision)
+    hub.require_whole(found.folder)
     embedding = read_embedding_model(found.folder) if is_embedding_model(found.folder) else None
     _require_place_of_task(out, task_out, source, embedding)
     task_out = task_out or out.with_name(f"{out.name}-retrieval")
@@ -90,15 +97,15 @@ def import_hf(
     longest = min(settings.shape.block_tokens, embedding.longest or settings.shape.block_tokens) if embedding else None
     _require_block_tokens(longest or settings.shape.block_tokens, block_tokens)
     block_tokens = block_tokens or longest
-    weights = hub.read_weights(folder)
+    weights, unwrapped = without_wrappers(hub.read_weights(folder), settings.model_type)
     if not has_mlm_head(weights, settings.model_type):
         settings = settings._replace(shape=settings.shape.cut(settings.shape.layers, ()))
     with tempfile.TemporaryDirectory() as temporary:
-        kept = import_tokenizer(folder, settings.model_type, language, Path(temporary))
+        lower_case = embedding is not None and embedding.lower_case
+        kept = import_tokenizer(folder, settings.model_type, language, Path(temporary), lower_case)
         _require_rows(kept.tokenizer, settings.vocabulary, source)
         _require_pad(kept.tokenizer, settings, source)
-        if embedding:
-            _require_template(kept.tokenizer, source)
+        settings = _with_separators(settings, kept.separators)
         converted = from_checkpoint(
             weights,
             settings.shape,
@@ -113,7 +120,7 @@ def import_hf(
         weighted = embedding.weighted if embedding else (folder,)
         primary = _save_primary(out, settings, converted, kept.tokenizer, _origin(found, settings.model_type, weighted))
     task = _save_task(task_out, primary, settings.shape, converted, embedding) if embedding else None
-    for note in (*settings.notes, *converted.notes, *kept.notes, *(embedding.notes if embedding else ())):
+    for note in (*settings.notes, *unwrapped, *converted.notes, *kept.notes, *(embedding.notes if embedding else ())):
         say(f"{source}: {note}")
     return Imported(primary, task)
 
@@ -169,6 +176,15 @@ def _shortened(settings: HfConfig, converted: ConvertedWeights, block_tokens: in
     return settings._replace(shape=shape), converted._replace(tensors=converted.tensors | cut)
 
 
+def _with_separators(settings: HfConfig, separators: int | None) -> HfConfig:
+    """Pairs as the tokenizer puts them together; where segments tell texts apart, as the architecture does."""
+    family = settings.shape.family
+    if separators is None or family.segments > 1:
+        return settings
+    family = family.model_copy(update={"separators": separators})
+    return settings._replace(shape=settings.shape.model_copy(update={"family": family}))
+
+
 def _require_rows(tokenizer: Tokenizer, rows: int, source: str) -> None:
     """Every piece needs a row; rows without a piece are padding, and are trimmed."""
     if len(tokenizer) <= rows:
@@ -187,7 +203,7 @@ def _trim_vocabulary(converted: ConvertedWeights, pieces: int) -> ConvertedWeigh
     surplus = len(tensors[names[0]]) - pieces
     if not surplus:
         return converted
-    note = f"{surplus} rows of the token table behind the tokenizer's {pieces} pieces are left out, as padding"
+    note = f"{surplus} rows of the token table behind the tokenizer's {pieces} pieces are left out: no text has them"
     trimmed = {name: tensors[name][:pieces].clone() for name in names}
     return ConvertedWeights(tensors | trimmed, [*converted.notes, note])
 
@@ -203,17 +219,6 @@ def _require_pad(tokenizer: Tokenizer, settings: HfConfig, source: str) -> None:
         "counted by the first, so that the two must agree. Correct the one that is wrong, or fetch both anew, from "
         "one source."
     )
-
-
-def _require_template(tokenizer: Tokenizer, source: str) -> None:
-    """A text stands between a begin and an end, which are pooled as well."""
-    added, special = template_ids(tokenizer.model), tokenizer.special
-    if added != [special.begin, special.end]:
-        raise TokenizerError(
-            f"the tokenizer of {source} puts special pieces {added} around a text, but texts stand between begin "
-            f"({special.begin}) and end ({special.end}) here, and vectors depend on it. Take a model whose "
-            "tokenizer.json has a post_processor that adds the two."
-        )
 
 
 def _origin(found: HfCheckpoint, model_type: str, weighted: Sequence[Path]) -> dict[str, Any]:
@@ -268,7 +273,7 @@ def _save_task(
                 "task": settings.name,
                 "settings": settings.model_dump(mode="json"),
                 "labels": [],
-                "seed": 1,
+                "seed": IMPORTED_SEED,
                 "metric": kind.metric,
                 "shape": shape.model_dump(mode="json"),
             },

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import pydantic
+import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -67,6 +68,8 @@ class EmbeddingModel(NamedTuple):
     """Tensors of the dense layers, by the names of `lingraft.tasks.retrieval.TextEmbedder`."""
     longest: int | None
     """Tokens of the longest text, special ones included; None if positions alone limit it."""
+    lower_case: bool
+    """Whether texts are lower-cased, whatever the tokenizer does."""
     notes: list[str]
 
 
@@ -95,10 +98,11 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
         )
     settings = _settings_of(transformer.folder, _TRANSFORMER_CONFIGS)
     _require_plain(transformer.folder, settings)
-    _require_tokenizer_fits(transformer.folder, settings)
+    _require_tokenizer_fits(transformer.folder)
     of_model = _settings_of(folder, (hub.SENTENCE_TRANSFORMERS_CONFIG,))
     prompts, notes = _prompts(folder, of_model)
-    pooling, width = _pooling(others[0].folder, next(filter(None, prompts.values()), ""))
+    is_normalised = len(others) > 1 and others[1].kind == "Normalize"
+    pooling, width = _pooling(others[0].folder, next(filter(None, prompts.values()), ""), is_normalised)
     body_width = hub.read_config(transformer.folder).get("hidden_size")
     if width != body_width:
         raise CheckpointError(
@@ -126,6 +130,16 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
                 "has Dense and Normalize. Take a model with these."
             )
     similarity = of_model.get("similarity_fn_name")
+    if (kept := _kept_width(folder, of_model)) is not None and kept < width:
+        if similarity in _SIMILARITIES:
+            raise CheckpointError(
+                f"{folder / hub.SENTENCE_TRANSFORMERS_CONFIG} has truncate_dim = {kept} and similarity {similarity!r}, "
+                "by which cut vectors rank otherwise than by the cosine. Set the similarity to 'cosine', if the model "
+                "serves you so."
+            )
+        tensors[f"layers.{len(layers)}.0.weight"] = torch.eye(kept, width)
+        layers.append(DenseLayer(kind="dense", width=kept, bias=False, activation="identity"))
+        notes.append(f"truncate_dim = {kept} is a dense layer that keeps the first numbers of {width}")
     values = {
         "pooling": pooling,
         "layers": tuple(layers),
@@ -149,6 +163,7 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
         settings=retrieval,
         tensors=tensors,
         longest=_longest(transformer.folder, settings),
+        lower_case=bool(settings.get("do_lower_case")),
         notes=notes,
     )
 
@@ -241,7 +256,7 @@ def _require_plain(folder: Path, settings: Mapping[str, Any]) -> None:
     _require_settings(folder, others, _PLAIN_TRANSFORMER)
 
 
-def _require_tokenizer_fits(folder: Path, settings: Mapping[str, Any]) -> None:
+def _require_tokenizer_fits(folder: Path) -> None:
     side = _side(folder, "truncation")
     if side != "right":
         raise CheckpointError(
@@ -253,11 +268,6 @@ def _require_tokenizer_fits(folder: Path, settings: Mapping[str, Any]) -> None:
         raise CheckpointError(
             "the tokenizer has padding_side = 'left', by which a text's positions, and with them its vector, "
             "depend on the texts beside it. Set it to 'right', if the model serves you so."
-        )
-    if settings.get("do_lower_case") and not _lowers_case(folder):
-        raise CheckpointError(
-            "do_lower_case is true, but tokenizer.json does not lower case by itself. Load the model with "
-            "sentence-transformers 5 or later and save it, which writes that into tokenizer.json."
         )
 
 
@@ -274,11 +284,13 @@ def _tokenizer_setting(folder: Path, key: str) -> Any:
     return hub.read_json_object(path).get(key) if path.is_file() else None
 
 
-def _lowers_case(folder: Path) -> bool:
-    path = folder / "tokenizer.json"
-    normalizer = (hub.read_json_object(path).get("normalizer") or {}) if path.is_file() else {}
-    parts = normalizer.get("normalizers", [normalizer])
-    return any(part.get("type") == "Lowercase" or part.get("lowercase") for part in parts)
+def _kept_width(folder: Path, of_model: Mapping[str, Any]) -> int | None:
+    """Return how many numbers of each vector the model keeps; None if all."""
+    kept = of_model.get("truncate_dim")
+    if kept is None or (isinstance(kept, int) and not isinstance(kept, bool) and kept > 0):
+        return kept
+    path = folder / hub.SENTENCE_TRANSFORMERS_CONFIG
+    raise CheckpointError(f"{path} has truncate_dim = {kept!r}; vectors keep 1 number or more. Correct it.")
 
 
 def _longest(folder: Path, settings: Mapping[str, Any]) -> int | None:
@@ -315,8 +327,8 @@ def _prompts(folder: Path, of_model: Mapping[str, Any]) -> tuple[dict[str, str],
     return prompts, notes
 
 
-def _pooling(folder: Path, prefix: str) -> tuple[Any, Any]:
-    """Return the pooling by our name, and the width of what it pools."""
+def _pooling(folder: Path, prefix: str, is_normalised: bool) -> tuple[Any, Any]:
+    """Return the pooling by our name, and the width of what it pools, which may be normalised at once."""
     settings = _settings_of(folder)
     chosen = [key for key, value in settings.items() if key.startswith("pooling_mode_") and value]
     names: Any = [_OLD_POOLINGS.get(key, key) for key in chosen] or ["mean"]
@@ -324,6 +336,8 @@ def _pooling(folder: Path, prefix: str) -> tuple[Any, Any]:
         modes = settings["pooling_mode"]
         # The package passes over older keys that it knows; one that it does not know still changes what is pooled.
         names = [*(modes if isinstance(modes, list) else [modes]), *(key for key in chosen if key not in _OLD_POOLINGS)]
+    if is_normalised and names == ["mean_sqrt_len_tokens"]:  # the mean times a number
+        names = ["mean"]
     if len(names) != 1 or not isinstance(names[0], str) or names[0] not in _POOLINGS:
         raise CheckpointError(
             f"{folder / hub.CONFIG} pools by {names}; a task pools by one of {', '.join(_POOLINGS)}. Take a model that "

@@ -91,9 +91,12 @@ _UNUSED_TENSORS = {
 }
 """Tensors of theirs that we know and do not need, and what they are."""
 _NO_HEAD = (
-    "there is no MLM head: languages are learned over a mini-model, for which `lingraft mini` trains one "
-    "(system = 'MINIPOST')"
+    "there is no MLM head: languages are learned by sentence pairs, or over a mini-model that has one (`lingraft "
+    "mini`, system = 'MINIPOST')"
 )
+_INSIDE = re.compile(r"\b(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_BEFORE = {"module", "model"}
+"""Names that wrappers of a whole model put into those of its tensors."""
 _OLD_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 _FLOATS = {torch.float32, torch.float16, torch.bfloat16}
 
@@ -150,6 +153,32 @@ def to_checkpoint(
         for ours, theirs in names.items()
         for name, part in zip(theirs, tensors[ours].detach().chunk(len(theirs)), strict=True)
     }
+
+
+def without_wrappers(tensors: Mapping[str, Tensor], model_type: str) -> tuple[dict[str, Tensor], list[str]]:
+    """Return tensors by the names that the model itself gives them, and sentences about names that were changed.
+
+    torch.compile and FSDP put names of their own inside, DataParallel and Lightning one before them.
+
+    Raises:
+        CheckpointError: other names stand before them.
+    """
+    found = {_INSIDE.sub("", name): tensor for name, tensor in tensors.items()}
+    naming = TENSOR_NAMINGS[model_type]
+    tables = (naming.table, naming.table.removeprefix(f"{naming.body}."))
+    inner = [(name, table) for table in tables for name in found if name.endswith(f".{table}")]
+    if inner and not any(table in found for table in tables):
+        name, table = inner[0]
+        before = name.removesuffix(table)
+        if not set(before.rstrip(".").split(".")) <= _BEFORE:
+            raise CheckpointError(
+                f"names of the checkpoint's tensors begin with {before!r} ({name}): the encoder is a part of another "
+                f"model, or not one of type {model_type!r}. Save that part alone with save_pretrained()."
+            )
+        found = {each.removeprefix(before): tensor for each, tensor in found.items()}
+    changed = sorted(tensors.keys() - found.keys())
+    notes = [f"{name} is that of a wrapped model: it and all others were unwrapped" for name in changed[:1]]
+    return found, notes
 
 
 def has_mlm_head(tensors: Mapping[str, Tensor], model_type: str) -> bool:

@@ -141,6 +141,8 @@ def _gemma() -> PreTrainedTokenizerBase:
     by_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
     trained.train_from_iterator(MORE_LINES, trainers.BpeTrainer(show_progress=False, **settings))
     trained.add_tokens(by_bytes)
+    ends = [("<bos>", special.index("<bos>")), ("<eos>", special.index("<eos>"))]
+    trained.post_processor = processors.TemplateProcessing(single="<bos> $A <eos>", special_tokens=ends)
     roles = {"cls": "<bos>", "sep": "<eos>", "pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
     return PreTrainedTokenizerFast(tokenizer_object=trained, **{f"{role}_token": roles[role] for role in roles})
 

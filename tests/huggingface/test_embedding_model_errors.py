@@ -115,6 +115,7 @@ def refuse(folder: Path, message: str, error: type[Exception] = CheckpointError)
         ("adapter_config.json", {"peft_type": "PROMPT_TUNING"}, r"adapter or prompts of its own weights.*peft"),
         (OF_MODEL, {"prompts": ["query: "]}, "prompts .*, which are no texts by name"),
         (OF_MODEL, {"default_prompt_name": "search"}, r"default_prompt is 'search', but prompts are \['document'"),
+        (OF_MODEL, {"truncate_dim": 4, "similarity_fn_name": "dot"}, "truncate_dim = 4 and similarity 'dot'.*'cosine'"),
         (OF_MODEL, {"similarity_fn_name": "dot"}, "similarity 'dot' ranks as the cosine does.*last layer normalises"),
         (OF_MODEL, {"similarity_fn_name": "manhattan"}, "similarity: Input should be 'dot' or 'euclidean'"),
     ],
@@ -182,14 +183,9 @@ def test_weights_of_a_dense_layer_that_cannot_be_read_are_refused(
 def test_a_tokenizer_that_puts_nothing_around_a_text_is_refused(folder: Path) -> None:
     path = folder / "tokenizer.json"
     write(path, json.loads(path.read_text(encoding="utf-8")) | {"post_processor": None})
-    refuse(folder, r"puts special pieces \[\] around a text, but .* begin \(2\) and end \(3\)", TokenizerError)
-
-
-def test_a_case_that_the_tokenizer_does_not_lower_is_refused(folder: Path) -> None:
-    path = folder / "tokenizer.json"
-    write(path, json.loads(path.read_text(encoding="utf-8")) | {"normalizer": {"type": "NFC"}})
-    write(folder / BODY, {"do_lower_case": True})
-    refuse(folder, r"do_lower_case is true, but tokenizer\.json does not.*save it")
+    settings = folder / "tokenizer_config.json"
+    write(settings, json.loads(settings.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast"})
+    refuse(folder, r"makes the pieces \['a'\] of the text 'a', but texts stand between a begin and an", TokenizerError)
 
 
 def test_neither_is_written_where_the_task_cannot_be(folder: Path) -> None:

@@ -57,6 +57,44 @@ def test_vectors_of_every_family_and_pooling_are_those_of_sentence_transformers(
     assert primary.encoder.depths == ()
 
 
+@pytest.mark.parametrize(("kept", "width"), [(8, 8), (32, 32), (40, 32)])
+@pytest.mark.parametrize("modules", [[], [Normalize()]])
+def test_vectors_are_as_long_as_the_model_keeps_them(
+    kept: int, width: int, modules: list[nn.Module], tmp_path: Path
+) -> None:
+    make_embedding_model(tmp_path, modules=modules)
+    path = tmp_path / "model" / "config_sentence_transformers.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"truncate_dim": kept}))
+    task, primary = imported(tmp_path)
+    ours = vectors(task, primary, TEXTS)
+    assert ours.shape[1] == task.net.width == width
+    assert_same(ours, SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(TEXTS))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"truncate_dim": 0}))
+    with pytest.raises(CheckpointError, match="has truncate_dim = 0; vectors keep 1 number or more"):
+        import_hf(str(tmp_path / "model"), tmp_path / "other", "en")
+
+
+def test_a_mean_by_the_root_of_the_length_that_is_normalised_is_the_mean(tmp_path: Path) -> None:
+    theirs = make_embedding_model(tmp_path, pooling="mean_sqrt_len_tokens", modules=[Normalize()])
+    task, primary = imported(tmp_path)
+    assert_same(vectors(task, primary, TEXTS), theirs.encode(TEXTS))
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta", "xlm-roberta"])
+def test_a_model_that_lower_cases_before_its_tokenizer_does_so_here(model_type: str, tmp_path: Path) -> None:
+    longest = None if model_type == "bert" else 38
+    make_embedding_model(tmp_path, model_type, longest=longest)
+    path = tmp_path / "model" / "sentence_bert_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"do_lower_case": True}))
+    if model_type == "bert":
+        settings = tmp_path / "model" / "tokenizer_config.json"
+        settings.write_text(json.dumps(json.loads(settings.read_text()) | {"do_lower_case": False}))
+    task, primary = imported(tmp_path)
+    texts = [*TEXTS, *(text.upper() for text in TEXTS)]
+    assert_same(vectors(task, primary, texts), SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(texts))
+    assert primary.tokenizer.encode("THE HARBOUR") == primary.tokenizer.encode("the harbour")
+
+
 @pytest.mark.parametrize(
     "modules",
     [

@@ -56,8 +56,11 @@ def environment(endpoint: str, home: Path) -> dict[str, str]:
 def test_who_is_not_known_is_told_why_an_id_cannot_be_had(root: Path, tmp_path: Path) -> None:
     with serving(root) as hub, mock.patch.dict(os.environ, environment(hub.endpoint, tmp_path / "home"), clear=True):
         answers = forked.start(told, log=tmp_path / "log").returns()
-    assert "401 Unauthorized" in answers["makers/no-such-model"]  # over https, its library takes that for an absent id
-    assert "Check the id" in answers["makers/no-such-model"]
+    absent = answers["makers/no-such-model"]
+    assert (
+        "there is neither such a folder nor such an id (status 401). Check the id, or, if it is private, set" in absent
+    )
+    assert not any(".." in answer for answer in answers.values())
     assert "it is gated. Accept its terms on its page, and set HF_TOKEN" in answers[GATED]
     assert "429 Too Many Requests" in answers[LIMITED]
     assert "HF_HUB_DISABLE_XET=1" in answers[XET]
@@ -69,6 +72,18 @@ def test_who_is_not_known_is_told_why_an_id_cannot_be_had(root: Path, tmp_path: 
 def test_what_is_no_id_of_a_dataset_is_refused(dataset: str) -> None:
     with pytest.raises(TextError, match=f"'{dataset}' is neither a folder nor the id of a dataset"):
         mark(dataset)
+
+
+def test_without_a_network_a_model_that_was_not_fetched_says_what_to_do(tmp_path: Path) -> None:
+    with mock.patch.dict(os.environ, environment("http://127.0.0.1:9", tmp_path / "home"), clear=True):
+        answers = forked.start(told, log=tmp_path / "log").returns()
+    assert (
+        "Connection refused. Check the id and the network, or fetch it elsewhere and give its folder" in answers[GATED]
+    )
+    offline = environment("http://127.0.0.1:9", tmp_path / "home") | {"HF_HUB_OFFLINE": "1"}
+    with mock.patch.dict(os.environ, offline, clear=True):
+        answers = forked.start(told, log=tmp_path / "log").returns()
+    assert "unset the `HF_HUB_OFFLINE` environment variable. Check the id and the network, or fetch" in answers[GATED]
 
 
 def test_a_dataset_has_a_mark_of_its_own_each_time_where_no_hub_answers(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from lingraft.artifacts.manifest import Kind
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, TokenizerError
@@ -40,6 +41,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 INDEX, SHARD = "model.safetensors.index.json", "model-00001-of-00001.safetensors"
 OWN_CLASS = {"tokenizer_class": "OwnTokenizer", "auto_map": {"AutoTokenizer": ["own.OwnTokenizer", None]}}
 PICKLE = {WEIGHTS: None, "pytorch_model.bin": b"\x80\x04would run as it is opened"}
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n"
 DAMAGED_TOKENIZER = r"checkpoint/tokenizer\.json is damaged, or no tokenizer\.json: .*Fetch it anew"
 
 
@@ -50,11 +52,15 @@ def shards(places: dict[str, str]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("files", "error", "message"),
     [
-        (PICKLE, CheckpointError, r"only pytorch_model\.bin\. A pickle.*safetensors/convert.*sandbox"),
-        ({WEIGHTS: None}, CheckpointError, r"has no model\.safetensors, no weights"),
-        ({WEIGHTS: b"\x10"}, CheckpointError, r"model\.safetensors is not readable"),
+        (PICKLE, CheckpointError, r"only pytorch_model\.bin\. A pickle.*safetensors/convert.*sandbox.*save_pretrained"),
+        ({WEIGHTS: None}, CheckpointError, r"has no model\.safetensors, and no other weights"),
+        ({WEIGHTS: b"\x10"}, CheckpointError, r"model\.safetensors is not readable: .*Fetch it anew"),
+        ({WEIGHTS: b""}, CheckpointError, r"model\.safetensors is not readable: .*Fetch it anew"),
+        ({WEIGHTS: POINTER}, CheckpointError, r"model\.safetensors in .* are pointers of Git LFS.*Run `git lfs pull`"),
+        ({TOKENIZER: POINTER}, CheckpointError, r"tokenizer\.json in .* are pointers of Git LFS.*Run `git lfs pull`"),
         ({CONFIG: None}, CheckpointError, r"has no config\.json"),
-        ({CONFIG: b"{"}, CheckpointError, "is not JSON"),
+        ({CONFIG: b'{"model_type": "rob'}, CheckpointError, r"config\.json is not JSON: .*Fetch it anew"),
+        ({CONFIG: b"\xff"}, CheckpointError, r"config\.json is not JSON: .*Fetch it anew"),
         ({CONFIG: b"[]"}, CheckpointError, "holds no JSON object"),
         (
             {CONFIG: {"model_type": "distilbert"}, WEIGHTS: None},
@@ -98,6 +104,7 @@ def test_files_that_are_missing_damaged_or_dangerous_are_refused(
 
 def test_a_place_that_is_none_and_a_language_that_is_none_are_refused(folder: Path, tmp_path: Path) -> None:
     refuse(tmp_path / "none", CheckpointError, r"there is no folder .*none\. Give the folder of a checkpoint")
+    refuse(folder / WEIGHTS, CheckpointError, r"model\.safetensors is a file\. Give the folder that it is in")
     with pytest.raises(CheckpointError, match="is a folder, which has no revision 'v1'"):
         import_hf(str(folder), tmp_path / "primary", "en", revision="v1")
     with pytest.raises(CheckpointError, match="'English' is no BCP 47 tag"):
@@ -117,10 +124,23 @@ def test_settings_of_a_tokenizer_without_its_pieces_are_refused(
     )
 
 
+def test_weights_that_end_too_early_are_refused(folder: Path) -> None:
+    whole = (folder / WEIGHTS).read_bytes()
+    for kept in (len(whole) - 1, len(whole) // 2, 100):
+        (folder / WEIGHTS).write_bytes(whole[:kept])
+        refuse(folder, CheckpointError, r"model\.safetensors is not readable: .*Fetch it anew")
+
+
 def test_an_index_that_speaks_of_what_its_files_do_not_hold_is_refused(folder: Path) -> None:
     (folder / WEIGHTS).rename(folder / SHARD)
     (folder / INDEX).write_text(json.dumps({"weight_map": {"lm_head.other": SHARD}}))
     refuse(folder, CheckpointError, r"speaks of \['lm_head\.other'\]")
+
+
+def test_an_encoder_inside_of_another_model_is_refused(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    save_file({f"query_encoder.{name}": tensor for name, tensor in tensors.items()}, folder / WEIGHTS)
+    refuse(folder, CheckpointError, r"begin with 'query_encoder\.' .*part of another model.*'roberta'.*save_pretrained")
 
 
 def test_a_tokenizer_with_more_pieces_than_rows_is_refused(folder: Path) -> None:
@@ -138,7 +158,10 @@ def test_a_configuration_that_counts_positions_by_another_pad_id_is_refused(
     pad = checkpoints[model_type].tokenizer.pad_token_id
     edit(folder / CONFIG, lambda config: config.update(pad_token_id=pad + 4))
     if model_type == "bert":  # its positions do not depend on padding
-        assert import_hf(str(folder), tmp_path / "primary", "en").primary.manifest.kind is Kind.PRIMARY
+        found = import_hf(str(folder), tmp_path / "primary", "en").primary
+        assert found.manifest.kind is Kind.PRIMARY
+        edit(folder / CONFIG, lambda config: config.update(pad_token_id=None))
+        assert import_hf(str(folder), tmp_path / "other", "en").primary.fingerprint == found.fingerprint
     else:
         refuse(folder, TokenizerError, rf"has pad_token_id {pad + 4}, but its tokenizer pads with id {pad}\. Positions")
 

@@ -16,23 +16,23 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.data.tokenizer.pieces import SpecialPieces
 from lingraft.data.tokenizer.sentencepiece_model import charsmap
+from lingraft.huggingface.fairseq import fairseq_tokenizer
 from lingraft.huggingface.hub import INDEX
 from lingraft.huggingface.importing import import_hf
-from lingraft.huggingface.tokenizer import from_fairseq
 from lingraft.huggingface.weights import CheckpointError
-from lingraft.model.loading import Primary, load_primary
+from lingraft.model.loading import LoadedPrimary, load_primary
 from tests.huggingface.checkpoints import LINES, MODEL_TYPES, Made, logits_of, make_checkpoint, make_tokenizer
 
 CLOSE = 1e-5
 
 
-def imported(made: Made, out: Path) -> Primary:
+def imported(made: Made, out: Path) -> LoadedPrimary:
     import_hf(str(made.folder), out, "en")
     return load_primary(out)
 
 
 @torch.no_grad()
-def difference(made: Made, primary: Primary) -> float:
+def difference(made: Made, primary: LoadedPrimary) -> float:
     """Largest between our logits and those of transformers, over a padded batch of lines with special tokens."""
     batch = made.tokenizer([line[:24] for line in LINES[:3]], padding=True, return_tensors="pt")
     tokens_BT, visible_BT = batch["input_ids"], batch["attention_mask"].bool()
@@ -109,6 +109,35 @@ def test_shards_under_an_index_are_read(checkpoints: dict[str, Made], tmp_path: 
     assert sharded.fingerprint == import_hf(str(whole.folder), tmp_path / "b", "en").primary.fingerprint
 
 
+@pytest.mark.parametrize("model_type", ["bert", "modernbert"])
+@pytest.mark.parametrize("before", ["_orig_mod.", "module.", "model.", "module._orig_mod.", "model.model."])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_checkpoint_of_a_wrapped_model_is_that_of_the_model(
+    model_type: str, before: str, alone: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = make_checkpoint(tmp_path / "checkpoint", model_type)
+    if alone:
+        made.model.base_model.save_pretrained(made.folder)
+    plain = import_hf(str(made.folder), tmp_path / "plain", "en").primary
+    assert "of a wrapped model" not in capsys.readouterr().err
+    tensors = load_file(made.folder / "model.safetensors")
+    save_file({before + name: tensor for name, tensor in tensors.items()}, made.folder / "model.safetensors")
+    assert import_hf(str(made.folder), tmp_path / "wrapped", "en").primary.fingerprint == plain.fingerprint
+    said = capsys.readouterr().err
+    assert " is that of a wrapped model: it and all others were unwrapped" in said or (
+        (model_type, before, alone) == ("modernbert", "model.", True)  # as ModernBERT's own masked LM has it
+    )
+
+
+def test_a_part_of_the_model_that_was_wrapped_alone_is_read(tmp_path: Path) -> None:
+    made = make_checkpoint(tmp_path / "checkpoint", "roberta")
+    plain = import_hf(str(made.folder), tmp_path / "plain", "en").primary
+    tensors = load_file(made.folder / "model.safetensors")
+    inside = {name.replace("encoder.", "encoder._fsdp_wrapped_module."): tensor for name, tensor in tensors.items()}
+    save_file(inside, made.folder / "model.safetensors")
+    assert import_hf(str(made.folder), tmp_path / "wrapped", "en").primary.fingerprint == plain.fingerprint
+
+
 def test_what_is_left_out_and_changed_is_said(
     checkpoints: dict[str, Made], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,7 +193,7 @@ def test_a_sentencepiece_file_alone_gives_the_ids_that_transformers_defines(
     model = sentencepiece_model()
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     (tmp_path / "sentencepiece.bpe.model").write_bytes(model)
-    made = from_fairseq(tmp_path / "sentencepiece.bpe.model", model_type)
+    made = fairseq_tokenizer(tmp_path, model_type)
     vocabulary = [tuple(pair) for pair in json.loads(made.to_str())["model"]["vocab"]]
     theirs = type(checkpoints[model_type].tokenizer)(vocab=vocabulary, _spm_precompiled_charsmap=charsmap(model))
     assert len(theirs) == made.get_vocab_size() == processor.get_piece_size() + shift + 1

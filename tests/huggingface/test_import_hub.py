@@ -103,7 +103,11 @@ def test_only_settings_safetensors_tokenizer_and_card_are_fetched(answers: Answe
 @pytest.mark.parametrize(
     ("name", "reason", "advice"),
     [
-        ("unknown", "makers/no-such-model at revision 'main' cannot be had from http://127.0.0.1", "Check the id"),
+        (
+            "unknown",
+            "makers/no-such-model at revision 'main' cannot be had from http://127.0.0.1",
+            "(status 404). Check",
+        ),
         ("revision", "at revision 'v2' cannot be had", "it has no such revision. Give a branch, tag or commit of it."),
         ("pickled", "has no model.safetensors", "spaces/safetensors/convert"),
         ("sealed", "it is gated", "set HF_TOKEN to a token that may read it."),
