@@ -413,9 +413,9 @@ MUTATIONS = (
     ),
     Mutation(
         "shared words are copied whether or not the alignment agrees",
-        "lingraft/model/initialisation/aligned_rows.py",
-        "classes[target] not in _WORDS or not len(near) or source in near",
-        "classes[target] in PieceClass",
+        "lingraft/model/initialisation/mixed_rows.py",
+        "self.classes[target] not in _WORDS or not len(near) or source in near",
+        "self.classes[target] in PieceClass",
         ("model/initialisation/test_aligned_rows.py",),
     ),
     Mutation(
@@ -448,9 +448,9 @@ MUTATIONS = (
     ),
     Mutation(
         "special pieces are left out of what aligned rows count as copied",
-        "lingraft/model/initialisation/aligned_rows.py",
-        "return _mix_rows(fitted, source, weights_TS, copied | special, classes), len(copied)",
-        "return _mix_rows(fitted, source, weights_TS, copied, classes), len(copied)",
+        "lingraft/model/initialisation/mixed_rows.py",
+        "exact = self._agreeing_pieces(weights_TS) | self.special",
+        "exact = self._agreeing_pieces(weights_TS)",
         ("model/initialisation/test_aligned_rows.py",),
     ),
     Mutation(

@@ -45,7 +45,7 @@ def renamed(pieces: int, seed: int) -> Tensor:
 
 
 class Spelt:
-    """Pieces of which each begins a word."""
+    """Pieces of which each is a word, and cuts text at spaces."""
 
     def __init__(self, *texts: str, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> None:
         self.texts, self.special = texts, special
@@ -56,3 +56,8 @@ class Spelt:
     def surfaces(self) -> list[Surface | None]:
         """How every id reads."""
         return [*[None] * FIRST, *(Surface(text, True) for text in self.texts)]
+
+    def encode_all(self, texts: list[str]) -> list[list[int]]:
+        """Ids of each text's words."""
+        ids = {text: index for index, text in enumerate(self.texts, start=FIRST)}
+        return [[ids.get(word, self.special.unknown) for word in text.split()] for text in texts]

@@ -165,6 +165,8 @@ class Encoder(nn.Module):
         """Whether training keeps only what passes between layers, and computes the rest again in the backward pass."""
         self.fused = False
         """Whether Inductor compiles layers and loss in training."""
+        self.sparse_gradient = False
+        """Whether the gradient of the rows looked up stays sparse on a CPU, with no head's gradient to be added to."""
         self.vocabulary = Vocabulary(vocabulary_size, shape.width)
         family = shape.family
         if not family.pre_norm:
@@ -240,7 +242,8 @@ class Encoder(nn.Module):
         for depth in wanted if below_heads else ():
             self.require_depth(depth)
         drop = self.shape.dropout
-        hidden_BTD = self.vocabulary.lookup(tokens_BT, sparse=below_heads and tokens_BT.is_cpu)
+        sparse = tokens_BT.is_cpu and (below_heads or self.sparse_gradient)
+        hidden_BTD = self.vocabulary.lookup(tokens_BT, sparse)
         hidden_BTD = self.input_norm(self._with_positions(hidden_BTD, types_BT))
         hidden_BTD = F.dropout(hidden_BTD, drop, self.training) if drop else hidden_BTD
         within_BT = tokens_BT
@@ -340,24 +343,28 @@ def build_layers(shape: EncoderShape, numbers: range) -> nn.ModuleList:
 def mini_model(
     primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.ModuleList = (), head: MlmHead | None = None
 ) -> Encoder:
-    """The bottom of a primary with an MLM head as a model of its own; nothing is copied, all modules are shared.
+    """The bottom of a primary as a model of its own; nothing is copied, all modules are shared.
 
-    Without fresh layers the head is the one that the primary was trained with at `depth` (MINIJOINT); with them it is
-    the primary's last one, above the fresh layers (MINIPOST, section 2), or `head`, if the primary has none.
+    Without fresh layers its MLM head is the one that the primary was trained with at `depth` (MINIJOINT); with them it
+    is the primary's last one, above the fresh layers (MINIPOST, section 2), or `head`, if the primary has none. The
+    bottom of a primary without any head has none either, as it serves to learn by sentence pairs.
 
     Raises:
-        DepthError: there is no `head`, and the primary has none where it is needed.
+        DepthError: there is no `head`, and the primary has others, but none where it is needed.
     """
     headed = primary.shape.layers if fresh else depth
-    if head is None:
+    has_head = head is not None or bool(fresh) or bool(primary.depths)
+    if head is None and has_head:
         primary.require_depth(headed)
     top = depth + len(fresh)
     with torch.device("meta"):
-        mini = Encoder(primary.shape.cut(top, (top,)), 0)
+        mini = Encoder(primary.shape.cut(top, (top,) if has_head else ()), 0)
     mini.vocabulary, mini.input_norm = primary.vocabulary, primary.input_norm
     for name, embeddings in primary.named_parameters(recurse=False):  # of positions and segments
         setattr(mini, name, embeddings)
     mini.layers = nn.ModuleList([*primary.layers[:depth], *fresh])
+    if not has_head:
+        return mini
     mini.heads = nn.ModuleDict({str(top): primary.heads[str(headed)] if head is None else head})
     if primary.shape.family.pre_norm:
         mini.final_norms = nn.ModuleDict({str(top): primary.final_norms[str(headed)]})

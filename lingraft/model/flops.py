@@ -96,6 +96,10 @@ class UpdateShape:
         """
         return self.batch_blocks * (2 * self._pass() + 2 * self._head + self.mask_rate * self._projection)
 
+    def forward_flops(self) -> float:
+        """One update of a task's head over a frozen body, which gets no gradient: one pass of layers."""
+        return self.batch_blocks * self._pass()
+
     def graft_flops(self, trained_layers: int) -> float:
         """One update of the top layers alone, all else frozen: step 1b (equation A4).
 
@@ -130,8 +134,10 @@ FORMULAS = {
     TrainedPart.EMBEDDINGS: Formula("A3", lambda work, _: work.adaptation_flops()),
     TrainedPart.FRESH_LAYERS: Formula("A4", lambda work, step: work.graft_flops(step.fresh_layers)),
     TrainedPart.BODY: Formula("A1", lambda work, _: work.pretraining_flops()),
+    TrainedPart.HEAD: Formula("A1", lambda work, _: work.forward_flops()),
 }
-"""The paper has no formula for finetuning; without MLM heads, A1 is three passes through the layers."""
+"""The paper has no formula for finetuning; without MLM heads, A1 is three passes through the layers, of which a task's
+head needs the first."""
 
 
 def flops_per_update(step: Step, work: UpdateShape) -> float:
@@ -160,16 +166,13 @@ def finetuning_update_shape(recipe: "Recipe", step: Step, settings: "Finetuning"
 def step_flops(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int, window: int | None = None) -> float:
     """FLOPs of such an update, by the paper's formulas; attention stays within windows of so many tokens, if given.
 
-    An update of sentence pairs counts as three passes of sentences as long as a block: one for the source's vector, and
-    two for the gradient of the embeddings.
+    An update of sentence pairs counts as three passes of its tokens, in sentences as long as a block: one for the
+    source's vectors, and two for the gradient of the embeddings.
     """
-    work = mlm_update_shape(recipe, step, settings, vocabulary)
-    masked = flops_per_update(step, work.within(window) if window else work)
     pairs = settings.pairs if isinstance(settings, Adaptation) else None
     if pairs is None:
-        return masked
+        work = mlm_update_shape(recipe, step, settings, vocabulary)
+        return flops_per_update(step, work.within(window) if window else work)
     layers = recipe.encoder.layers if pairs.layers == "all" else step.layers - step.fresh_layers
-    shape = UpdateShape.of(
-        recipe.encoder, layers=layers, vocabulary=0, batch_blocks=pairs.batch_pairs, mask_rate=0.0, heads=0
-    )
-    return shape.pretraining_flops() + (masked if pairs.masked_weight else 0.0)
+    shape = UpdateShape.of(recipe.encoder, layers=layers, vocabulary=0, batch_blocks=1, mask_rate=0.0, heads=0)
+    return shape.pretraining_flops() * pairs.batch_tokens / recipe.encoder.block_tokens

@@ -22,7 +22,7 @@ HEAD_PART = "head"
 
 
 @dataclass(frozen=True)
-class Primary:
+class LoadedPrimary:
     """Body with MLM heads and the source language's vocabulary."""
 
     encoder: Encoder
@@ -83,7 +83,7 @@ class Embeddings:
         if len(self.vocabulary) != len(self.tokenizer):
             raise TokenizerError(
                 f"{len(self.tokenizer.borrowed_B)} pieces of {self.language!r} have rows of the primary's, which only "
-                "the primary has. Load it, and have it lend them (Primary.lend_to)."
+                "the primary has. Load it, and have it lend them (LoadedPrimary.lend_to)."
             )
 
 
@@ -93,7 +93,7 @@ def save_vocabulary(draft: Draft, vocabulary: Vocabulary, tokenizer: Tokenizer) 
     shutil.copyfile(tokenizer.model, draft.folder / tokenizer.model.name)
 
 
-def load_primary(folder: Path, wanted: EncoderShape | None = None) -> Primary:
+def load_primary(folder: Path, wanted: EncoderShape | None = None) -> LoadedPrimary:
     """Open a primary, which trains with the dropout of the shape wanted.
 
     Raises:
@@ -109,7 +109,7 @@ def load_primary(folder: Path, wanted: EncoderShape | None = None) -> Primary:
     encoder = Encoder(shape, 0)
     encoder.vocabulary = vocabulary
     load_tensors(encoder, artifact, "body", elsewhere=("vocabulary.",))
-    return Primary(encoder, tokenizer, artifact.fingerprint, artifact.manifest, vocabulary)
+    return LoadedPrimary(encoder, tokenizer, artifact.fingerprint, artifact.manifest, vocabulary)
 
 
 def require_shape(wanted: EncoderShape, shape: EncoderShape, primary: str) -> None:
@@ -162,7 +162,7 @@ class FreshLayers:
     fingerprint: str
     manifest: Manifest
 
-    def build_model(self, primary: Primary) -> Encoder:
+    def build_model(self, primary: LoadedPrimary) -> Encoder:
         """The mini-model: an encoder that shares all but the fresh layers with the primary.
 
         Raises:

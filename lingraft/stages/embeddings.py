@@ -22,17 +22,19 @@ from lingraft.errors import AlignmentError, ArtifactError, RecipeError, Tokenize
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality
 from lingraft.model.initialisation.initial_rows import InitialRows, initialise_rows
 from lingraft.model.initialisation.piece_classes import PieceClass
-from lingraft.model.loading import Embeddings, Primary, load_embeddings
+from lingraft.model.loading import Embeddings, LoadedPrimary, load_embeddings
 
 INITIALISATION = "initialisation"
 """Detail of a manifest that only initial embeddings have."""
 ALIGNMENT = "alignment"
 """Detail of initial embeddings that were computed from text."""
+PAIRS = "pairs.tsv"
+"""File of initial embeddings with the sentence pairs that were mined for them, source<TAB>target a line."""
 _INITIAL = "initial"
 """Name under which manifests keep the fingerprint of the initial embeddings that something was made from."""
 
 
-def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer, initial: Path | None = None) -> InitialRows:
+def initial_rows(recipe: Recipe, primary: LoadedPrimary, pieces: Tokenizer, initial: Path | None = None) -> InitialRows:
     """Return the rows that a language's embeddings start from: those of an artifact, else drawn by the recipe's seed.
 
     Drawn or read from what `initialise` wrote for the same recipe, they are the same bit for bit.
@@ -89,6 +91,11 @@ def quality_of(initial: Path | None) -> AlignmentQuality | None:
     return quality
 
 
+def mined_pairs_of(initial: Path | None) -> str | None:
+    """Return the file of the sentence pairs that initial embeddings were mined from; None if there are none."""
+    return str(initial / PAIRS) if initial and (initial / PAIRS).is_file() else None
+
+
 def mark_of(initial: Path | None) -> dict[str, str]:
     """Return the fingerprint of initial embeddings for a manifest's hashes; empty without them.
 
@@ -113,7 +120,7 @@ def require_start(learned: Embeddings, initial: Path | None) -> None:
         )
 
 
-def _loaded(initial: Path, how: Initialisation, primary: Primary, pieces: Tokenizer) -> InitialRows:
+def _loaded(initial: Path, how: Initialisation, primary: LoadedPrimary, pieces: Tokenizer) -> InitialRows:
     found = load_embeddings(initial)
     manifest, again = found.manifest, "Run `lingraft initialise` again"
     if INITIALISATION not in manifest.details:

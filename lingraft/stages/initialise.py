@@ -3,10 +3,11 @@
 Legend: V vocabulary, D width.
 """
 
+import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,22 +24,24 @@ from lingraft.data.bilingual_dictionary import read_word_pairs, translation_hash
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.parallel_text import HELD_OUT, Pair, file_names, is_held_out, read_pairs
 from lingraft.data.shards import Blocks
+from lingraft.data.text import read_training_lines
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError, TextError
 from lingraft.model.encoder import BorrowedRows
 from lingraft.model.initialisation.alignment_quality import AlignmentResource
 from lingraft.model.initialisation.initial_rows import InitialRows
-from lingraft.model.loading import Primary, load_primary, save_vocabulary
+from lingraft.model.loading import LoadedPrimary, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.preflight.languages import load_detector
-from lingraft.preflight.resources import PairScan, dictionary_problems, language_problems
-from lingraft.stages.embeddings import ALIGNMENT, INITIALISATION, embeddings_details, initial_rows
+from lingraft.preflight.resources import PairScan, dictionary_problems, require_languages
+from lingraft.stages.embeddings import ALIGNMENT, INITIALISATION, PAIRS, embeddings_details, initial_rows
 from lingraft.stages.vectors import load_vectors, vectors_of
 from lingraft.training.masked_lm import mean_loss
 from lingraft.training.schedule import write_curve
 
 if TYPE_CHECKING:
     from lingraft.model.initialisation.aligned_rows import AlignedRows
+    from lingraft.model.initialisation.mixed_rows import RowMixer
     from lingraft.model.initialisation.translation import TranslationTable
 
 _JUDGED_TOKENS = 8192
@@ -65,8 +68,9 @@ def initialise(
         primary: artifact whose rows are copied or imitated.
         tokenizer: tokenizer of the language.
         out: folder of the embeddings.
-        blocks: blocks of the language; only an initialisation from text reads them.
-        source_vectors: static vectors of the source language, from `lingraft vectors`; read only with blocks.
+        blocks: blocks of the language, from which an initialisation from text computes static vectors.
+        source_vectors: static vectors of the source language, from `lingraft vectors`; read only with blocks. Where the
+            primary has no MLM head and pairs or a dictionary are known, neither is needed.
         target_vectors: static vectors of the language, from the same blocks; computed if absent.
 
     Raises:
@@ -80,7 +84,7 @@ def initialise(
     source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
     settings = recipe.adaptation
     if settings.initialisation.needs_text:
-        found, data_hashes = _from_text(
+        found, data_hashes, mined = _from_text(
             recipe=recipe,
             primary=source,
             pieces=pieces,
@@ -90,13 +94,16 @@ def initialise(
         )
         rows, facts = found.rows, {ALIGNMENT: asdict(found.quality)}
     else:
-        rows, data_hashes, facts = initial_rows(recipe, source, pieces), {}, {}
+        rows, data_hashes, facts, mined = initial_rows(recipe, source, pieces), {}, {}, ()
     step = recipe.steps_over(settings.depth)[Stage.ADAPT]
     details: dict[str, Any] = {INITIALISATION: settings.initialisation, "seed": settings.seed}
     details |= facts | embeddings_details(recipe, settings.depth, step, rows)
     with artifact.create(out, Kind.EMBEDDINGS) as draft:
         save_vocabulary(draft, make_vocabulary(rows.table_VD, rows.bias_V, rows.special, rows.borrowed), pieces)
         write_curve(draft, ())
+        if mined:
+            lines = (f"{pair.source}\t{pair.target}\n" for pair in mined)
+            (draft.folder / PAIRS).write_text("".join(lines), encoding="utf-8")
         draft.facts = {
             "language": pieces.language,
             "aligned_with": source.fingerprint,
@@ -110,7 +117,7 @@ def initialise(
 
 
 def masked_loss(
-    primary: Primary, blocks: Blocks, borrowed: BorrowedRows | None = None
+    primary: LoadedPrimary, blocks: Blocks, borrowed: BorrowedRows | None = None
 ) -> Callable[[InitialRows], float]:
     """Return a measure of a language's rows: the primary's masked loss in nats with them, on some of its blocks.
 
@@ -130,69 +137,114 @@ def masked_loss(
     return loss
 
 
+@dataclass(frozen=True)
+class _Resource:
+    """Translations of pieces, and where they come from."""
+
+    kind: AlignmentResource
+    table: "TranslationTable | None" = None
+    mined: Sequence[Pair] = ()
+    data_hashes: dict[str, str] = field(default_factory=dict)
+
+
 def _from_text(
     recipe: Recipe,
-    primary: Primary,
+    primary: LoadedPrimary,
     pieces: Tokenizer,
     blocks: Path | None,
     source_vectors: Path | None,
     target_vectors: Path | None,
-) -> "tuple[AlignedRows, dict[str, str]]":
-    """Rows that are computed from text, and fingerprints of what they were computed from."""
-    from lingraft.model.initialisation.aligned_rows import align_rows  # lazy: SciPy
+) -> "tuple[AlignedRows, dict[str, str], Sequence[Pair]]":
+    """Rows that are computed from text, fingerprints of what they were computed from, and pairs that were mined."""
+    from lingraft.model.initialisation.aligned_rows import align_rows, translate_rows  # lazy: SciPy
+    from lingraft.model.initialisation.mixed_rows import RowMixer
 
-    how, given = recipe.adaptation.initialisation, {"--blocks": blocks, "--vectors": source_vectors}
-    if blocks is None or source_vectors is None:
-        missing = ", ".join(option for option, folder in given.items() if folder is None)
-        raise RecipeError(
-            f"initialisation '{how}' of {pieces.language!r} needs the language's blocks (`lingraft blocks`) and the "
-            f"source's static vectors (`lingraft vectors`), but {missing} is missing."
-        )
-    data, language = load_blocks(blocks, pieces, recipe.encoder.block_tokens), pieces.language
-    translations = translation_hashes(recipe, language)
-    train = open_split(data, "train", sequential=True)
-    resource, table = _translations(recipe, primary.tokenizer, pieces, train)
+    language, has_head, seed = pieces.language, bool(primary.encoder.depths), recipe.adaptation.seed
+    _require_inputs(recipe, language, has_head, {"--blocks": blocks, "--vectors": source_vectors})
+    data = load_blocks(blocks, pieces, recipe.encoder.block_tokens) if blocks else None
+    train = open_split(data, "train", sequential=True) if data else None
+    data_hashes = (input_hashes(data) if data else {}) | translation_hashes(recipe, language)
     # Borrowed pieces are contexts of the language's own, and translations, but have their rows already.
     own, borrowed = pieces.own, primary.borrowed_rows(pieces)
-    vectors = load_vectors(target_vectors, pieces) if target_vectors else vectors_of(train, pieces)
-    found = align_rows(
-        source=primary.source,
-        source_pieces=primary.tokenizer,
-        target_pieces=own,
-        source_vectors=load_vectors(source_vectors, primary.tokenizer),
-        target_vectors=vectors.first(len(own)),
-        seed=recipe.adaptation.seed,
-        resource=resource,
-        table=table.first(len(own)) if table else None,
-        loss=masked_loss(primary, open_split(data, "dev"), borrowed) if primary.encoder.depths else None,
-    )
-    found = replace(found, rows=replace(found.rows, borrowed=borrowed))
+    mixer = RowMixer.of(primary.source, primary.tokenizer, own, seed, rescales=not has_head)
+    resource = _translations(recipe, primary.tokenizer, pieces, train)
+    if recipe.mines(language):
+        resource = _mine(recipe, primary, pieces, mixer, resource)
+    table = resource.table.first(len(own)) if resource.table else None
+    if data and train and source_vectors:
+        vectors = load_vectors(target_vectors, pieces) if target_vectors else vectors_of(train, pieces)
+        found = align_rows(
+            source=primary.source,
+            source_pieces=primary.tokenizer,
+            target_pieces=own,
+            source_vectors=load_vectors(source_vectors, primary.tokenizer),
+            target_vectors=vectors.first(len(own)),
+            seed=seed,
+            resource=resource.kind,
+            table=table,
+            loss=masked_loss(primary, open_split(data, "dev"), borrowed) if has_head else None,
+        )
+        data_hashes |= {"source_vectors": artifact_fingerprint(source_vectors)}
+    else:
+        found = translate_rows(mixer, resource.kind, table)
     say(f"alignment of {language!r}: {found.quality.summary}")
-    return found, {"source_vectors": artifact_fingerprint(source_vectors), **input_hashes(data), **translations}
+    found = replace(found, rows=replace(found.rows, borrowed=borrowed))
+    return found, data_hashes | resource.data_hashes, resource.mined
 
 
-def _translations(
-    recipe: Recipe, source: Tokenizer, target: Tokenizer, blocks: Blocks
-) -> "tuple[AlignmentResource, TranslationTable | None]":
-    """The best resource that the recipe names for a language, and translations learned from it."""
+def _require_inputs(recipe: Recipe, language: str, has_head: bool, given: Mapping[str, Path | None]) -> None:
+    """Refuse to begin without vectors, unless translations suffice: masked tokens judge nothing without a head."""
+    missing = ", ".join(option for option, folder in given.items() if folder is None)
+    if missing and has_head:
+        raise RecipeError(
+            f"initialisation '{recipe.adaptation.initialisation}' of {language!r} needs the language's blocks "
+            "(`lingraft blocks`) and the source's static vectors (`lingraft vectors`), but "
+            f"{missing} is missing. Give both. For a primary without an MLM head, translations are enough: "
+            "parallel, dictionary or mined in [alignment]."
+        )
+
+
+def _mine(recipe: Recipe, primary: LoadedPrimary, pieces: Tokenizer, mixer: "RowMixer", known: _Resource) -> _Resource:
+    """Pairs of the source's and the language's training text; what was known before if there are none."""
+    from lingraft.model.initialisation.mined_pairs import Text, mine_pairs  # lazy: SciPy
+
+    digest = hashlib.sha256()
+    tokenizers = primary.tokenizer, pieces
+    source, target = (Text(_hashed(read_training_lines(recipe, each.language), digest), each) for each in tokenizers)
+    found = mine_pairs(source, target, mixer, primary.borrowed_rows(pieces), known.table)
+    hashes = {"mined_text": digest.hexdigest()}
+    if found is None:
+        return replace(known, data_hashes=hashes)
+    return _Resource(AlignmentResource.MINED, found.table, found.pairs, hashes)
+
+
+def _hashed(lines: Iterable[str], digest: "hashlib._Hash") -> Iterator[str]:
+    for line in lines:
+        digest.update(f"{line}\n".encode())
+        yield line
+
+
+def _translations(recipe: Recipe, source: Tokenizer, target: Tokenizer, blocks: Blocks | None) -> _Resource:
+    """The best resource among the files that the recipe names for a language, and translations learned from it."""
     from lingraft.model.initialisation.translation import dictionary_table, parallel_table  # lazy: SciPy
 
     files, language, left_out = recipe.alignment, target.language, Counter[str]()
     languages = recipe.source.language, language
     if sentences := files.parallel.get(language):
         looked = PairScan(file_names(sentences))
-        pairs = looked.sampled(_without_held_out(read_pairs(sentences, left_out), left_out))
+        pairs = looked.sampled(_without_held_out(read_pairs(sentences, languages, left_out), left_out))
         table = parallel_table(pairs, source, target, looked.origin)
-        _require_none(language_problems(looked, languages, load_detector()))
+        require_languages(looked, languages)
         _report_pairs(looked.origin, table, left_out)
-        return AlignmentResource.PARALLEL, table
+        return _Resource(AlignmentResource.PARALLEL, table)
     if words := files.dictionary.get(language):
         looked = PairScan(words)
-        table = dictionary_table(looked.sampled(read_word_pairs(words, left_out)), source, target, words)
-        _require_none(dictionary_problems(looked, languages, load_detector(), _text_of(blocks, target)))
+        table = dictionary_table(looked.sampled(read_word_pairs(words, languages, left_out)), source, target, words)
+        text = _text_of(blocks, target) if blocks else ""
+        _require_none(dictionary_problems(looked, languages, load_detector(), text))
         _report_pairs(words, table, left_out)
-        return AlignmentResource.DICTIONARY, table
-    return AlignmentResource.TEXT, None
+        return _Resource(AlignmentResource.DICTIONARY, table)
+    return _Resource(AlignmentResource.TEXT)
 
 
 def _require_none(problems: Iterable[str]) -> None:

@@ -1,27 +1,27 @@
 """Rows that start with the meaning of the source pieces they correspond to: `Initialisation.ALIGNED`.
 
 A row is the weighted mean of rows of the source: of pieces that parallel text says it translates to, else of its
-nearest neighbours in a common space of static vectors. A piece of which neither is known gets a `fitted` row. Masked
-tokens hardly see what is won, zero-shot tasks do: docs/decisions/0020-aligned-initialisation.md.
+nearest neighbours in a common space of static vectors, else of those that stand for its text. A piece of which none is
+known gets a `fitted` row. Masked tokens hardly see what is won, zero-shot tasks do:
+docs/decisions/0020-aligned-initialisation.md.
 
 Legend: S source vocabulary, T target vocabulary, D width, K neighbours.
 """
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse
 import torch
-from numpy.typing import NDArray
 
-from lingraft.config.initialisation import Initialisation
 from lingraft.console import say
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
-from lingraft.model.initialisation.initial_rows import InitialRows, initialise_rows, shared_pieces
-from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
+from lingraft.model.initialisation.decomposition import CuttingPieces
+from lingraft.model.initialisation.initial_rows import InitialRows, shared_pieces
+from lingraft.model.initialisation.mixed_rows import RowMixer, fill_empty, filled
+from lingraft.model.initialisation.piece_classes import Pieces
 from lingraft.model.initialisation.seed_pairs import seed_pairs
 from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.initialisation.translation import TranslationTable
@@ -33,8 +33,9 @@ MOST_ADDED_LOSS = 0.4
 """Nats that aligned rows may add to the masked loss of fitted rows; beyond it, they are refused."""
 _TRANSLATIONS = "translations and shared pieces"
 """The start of an alignment that a table of translations is given for."""
+_TRANSLATIONS_ALONE = "pairs"
+"""The start of rows that no vectors are compared for."""
 _ROWS_AT_ONCE = 512
-_WORDS = {PieceClass.INITIAL, PieceClass.CONTINUATION}
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class AlignedRows:
 
 def align_rows(
     source: Vocabulary,
-    source_pieces: Pieces,
+    source_pieces: CuttingPieces,
     target_pieces: Pieces,
     source_vectors: StaticVectors,
     target_vectors: StaticVectors,
@@ -58,9 +59,9 @@ def align_rows(
 ) -> AlignedRows:
     """Compute a language's rows from static vectors of both languages, and from translations where there are any.
 
-    The same inputs and seed give the same rows. Where the alignment fails, rows are those of
-    `Initialisation.FITTED`, except for pieces that parallel text translates. Where rows from translations fail, the
-    alignment starts from text alone.
+    The same inputs and seed give the same rows. Where the alignment fails, rows are those of the source's pieces for
+    the same text, except for pieces that sentence pairs translate. Where rows from translations fail, the alignment
+    starts from text alone.
 
     Args:
         source: the primary's table (S, D) and output bias (S).
@@ -72,36 +73,26 @@ def align_rows(
         resource: what `table` was learned from.
         table: translations of target pieces; absent with text alone.
         loss: masked loss in nats of the source's body with some rows, on text of the language that vectors were not
-            computed from; absent: rows are not judged by it.
+            computed from; absent where the source has no MLM head: then rows are not judged by it, and rescaled.
 
     Raises:
         TokenizerError: the source has not one row a piece, or no piece but special ones.
     """
-    fitted = initialise_rows(
-        source, source_pieces, target_pieces, Initialisation.FITTED, torch.Generator().manual_seed(seed)
-    )
-    nothing_TS = scipy.sparse.csr_array((len(target_pieces), len(source_pieces)), dtype=np.float32)
-    shared, classes = shared_pieces(source_pieces, target_pieces), classes_of(target_pieces)
-    special = dict(zip(target_pieces.special, source_pieces.special, strict=True))
-
-    def rows_of(weights_TS: scipy.sparse.csr_array) -> tuple[InitialRows, int]:
-        """Rows, and how many of them are copies of shared pieces."""
-        copied = _agreeing_pieces(shared, weights_TS, classes)
-        return _mix_rows(fitted, source, weights_TS, copied | special, classes), len(copied)
+    mixer = RowMixer.of(source, source_pieces, target_pieces, seed, rescales=loss is None)
+    fitted_loss = loss(mixer.fitted) if loss else 0.0
 
     def loss_added(rows: InitialRows) -> float:
         """Nats that rows add to the masked loss of fitted ones; 0 if they are not judged by it."""
         return loss(rows) - fitted_loss if loss else 0.0
 
-    (rows, copied), mapped = rows_of(nothing_TS), 0
-    fitted_loss = loss(rows) if loss else 0.0
-    translations_TS, of_translations = nothing_TS, 0.0
-    translated = table is not None and resource is AlignmentResource.PARALLEL
+    rows, mapped = mixer.mix(mixer.nothing), 0
+    translations_TS, of_translations = mixer.nothing, 0.0
+    translated = table is not None and resource is not AlignmentResource.DICTIONARY
     if table and translated:
-        means, means_copied = rows_of(table.probabilities_TS)
+        means = mixer.mix(table.probabilities_TS)
         of_translations = loss_added(means)
         if of_translations <= MOST_ADDED_LOSS:
-            rows, copied, translations_TS = means, means_copied, table.probabilities_TS
+            rows, translations_TS = means, table.probabilities_TS
         else:
             say(
                 f"translations are refused: rows from them add {of_translations:.2f} nats to the masked loss of fitted "
@@ -120,9 +111,8 @@ def align_rows(
     succeeded = alignment.succeeded
     of_neighbours = 0.0
     if succeeded:
-        neighbours_TS, elsewhere_T = _neighbours(alignment), ~_filled(translations_TS)
-        elsewhere_TT = scipy.sparse.diags_array(elsewhere_T.astype(np.float32), format="csr")
-        near, near_copied = rows_of((translations_TS + elsewhere_TT @ neighbours_TS).tocsr())
+        neighbours_TS = _neighbours(alignment)
+        near = mixer.mix(fill_empty(translations_TS, neighbours_TS))
         of_neighbours = loss_added(near)
         # Where two halves of a dictionary agree, rows carry meaning that masked loss does not see: decision 20.
         translated_P = PiecePairs.from_ids(translations).with_vectors(source_vectors, target_vectors).target_P
@@ -133,7 +123,7 @@ def align_rows(
         )
         succeeded = is_known or of_neighbours <= MOST_ADDED_LOSS + min(of_translations, 0.0)
         if succeeded:
-            rows, copied, mapped = near, near_copied, int((_filled(neighbours_TS) & elsewhere_T).sum())
+            rows, mapped = near, int((filled(neighbours_TS) & ~filled(translations_TS)).sum())
     quality = AlignmentQuality(
         resource=resource,
         start=start,
@@ -142,12 +132,35 @@ def align_rows(
         similarity=round(alignment.similarity, 4),
         chance_similarity=round(alignment.chance_similarity, 4),
         succeeded=succeeded,
-        translated=int(_filled(translations_TS).sum()),
+        translated=int(filled(translations_TS).sum()),
         mapped=mapped,
-        copied_of_shared=copied,
-        shared=len(shared),
+        copied_of_shared=rows.copied - len(mixer.special),
+        shared=len(mixer.shared),
         added_loss=round(of_neighbours, 4) if loss and alignment.succeeded else None,
         translations_added_loss=round(of_translations, 4) if loss and translated else None,
+    )
+    return AlignedRows(rows, quality)
+
+
+def translate_rows(mixer: RowMixer, resource: AlignmentResource, table: TranslationTable | None) -> AlignedRows:
+    """Compute a language's rows from translations alone; others are those of the source's pieces for the same text.
+
+    Args:
+        mixer: the source's rows, and the language's pieces.
+        resource: what `table` was learned from.
+        table: translations of target pieces; None if there are none.
+    """
+    weights_TS = table.probabilities_TS if table else mixer.nothing
+    rows = mixer.mix(weights_TS)
+    quality = AlignmentQuality(
+        resource=resource,
+        start=_TRANSLATIONS_ALONE,
+        known_pairs=table.pairs if table else 0,
+        succeeded=table is not None,
+        translated=int(filled(weights_TS).sum()),
+        mapped=0,
+        copied_of_shared=rows.copied - len(mixer.special),
+        shared=len(mixer.shared),
     )
     return AlignedRows(rows, quality)
 
@@ -187,7 +200,7 @@ def _best_alignment(
 def _likeliest(table: TranslationTable) -> dict[int, int]:
     """The likeliest source piece of every target piece that has one."""
     probabilities_TS = table.probabilities_TS
-    filled_T = np.flatnonzero(_filled(probabilities_TS))
+    filled_T = np.flatnonzero(filled(probabilities_TS))
     best_T = probabilities_TS.argmax(axis=1)
     return dict(zip(filled_T.tolist(), np.asarray(best_T).ravel()[filled_T].tolist(), strict=True))
 
@@ -206,47 +219,3 @@ def _neighbours(alignment: AlignedVectors) -> scipy.sparse.csr_array:
     shape = len(alignment.target_VW), len(alignment.source_VW)
     places = torch.cat(rows).numpy(), torch.cat(columns).numpy()
     return scipy.sparse.coo_array((torch.cat(weights).numpy(), places), shape=shape).tocsr()
-
-
-def _filled(weights_TS: scipy.sparse.csr_array) -> NDArray[np.bool_]:
-    return np.diff(weights_TS.indptr) > 0
-
-
-def _agreeing_pieces(
-    shared: dict[int, int], weights_TS: scipy.sparse.csr_array, classes: list[PieceClass]
-) -> dict[int, int]:
-    """Shared pieces that mean the same in both languages, as far as is known.
-
-    Words may be false friends, such as German "die": a row is copied where its piece is among the neighbours, or
-    nothing is known. Digits and punctuation mean the same everywhere.
-    """
-
-    def agrees(target: int, source: int) -> bool:
-        near = weights_TS.indices[weights_TS.indptr[target] : weights_TS.indptr[target + 1]]
-        return classes[target] not in _WORDS or not len(near) or source in near
-
-    return {target: source for target, source in shared.items() if agrees(target, source)}
-
-
-def _mix_rows(
-    fitted: InitialRows,
-    source: Vocabulary,
-    weights_TS: scipy.sparse.csr_array,
-    exact: dict[int, int],
-    classes: list[PieceClass],
-) -> InitialRows:
-    """Fitted rows, with means in their place where there are weights, and copies where they are exact."""
-    source_SD, source_S = (tensor.detach().cpu().float() for tensor in (source.table_VD, source.bias_V))
-    table_TD, bias_T = fitted.table_VD.clone(), fitted.bias_V.clone()
-    mean_T = torch.from_numpy(_filled(weights_TS))
-    table_TD[mean_T] = torch.from_numpy(weights_TS @ source_SD.numpy())[mean_T]
-    bias_T[mean_T] = torch.from_numpy(weights_TS @ source_S.numpy())[mean_T]
-    targets, sources = torch.tensor([*exact]), torch.tensor([*exact.values()])
-    table_TD[targets], bias_T[targets] = source_SD[sources], source_S[sources]
-    return replace(
-        fitted,
-        table_VD=table_TD,
-        bias_V=bias_T,
-        copied=len(exact),
-        copied_by_class=Counter(classes[index] for index in exact),
-    )

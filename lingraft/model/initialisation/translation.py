@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from lingraft.console import with_progress
 from lingraft.data.parallel_text import Pair
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.errors import TextError
@@ -162,7 +163,7 @@ class _Phrases:
         """Return which phrase has which pieces, as 0 and 1 (N, V)."""
         words = [*self._numbers]
         parts = [
-            _presence(encode_best_spelling(words[start : start + _READ_AT_ONCE], self._tokenizer), self._tokenizer)
+            piece_presence(encode_best_spelling(words[start : start + _READ_AT_ONCE], self._tokenizer), self._tokenizer)
             for start in range(0, max(len(words), 1), _READ_AT_ONCE)
         ]
         ones, numbers, ends = (
@@ -253,8 +254,8 @@ def _batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 def _encode(
     pairs: list[Pair], source: BatchTokenizer, target: BatchTokenizer, left_out: Counter[str]
 ) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
-    source_NS = _presence(source.encode_all([pair.source for pair in pairs]), source)
-    target_NT = _presence(target.encode_all([pair.target for pair in pairs]), target)
+    source_NS = piece_presence(source.encode_all([pair.source for pair in pairs]), source)
+    target_NT = piece_presence(target.encode_all([pair.target for pair in pairs]), target)
     return _leave_out_unusable(source_NS, target_NT, left_out)
 
 
@@ -270,7 +271,12 @@ def _leave_out_unusable(
     return source_NS[kept], target_NT[kept]
 
 
-def _presence(encoded: list[list[int]], cutter: BatchTokenizer) -> scipy.sparse.csr_array:
+def learn_table(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array) -> TranslationTable:
+    """Learn translations of pieces from pairs whose pieces are marked by `piece_presence`."""
+    return _make_table(_EncodedPairs(source_NS, target_NT, Counter()), _symmetrise(source_NS, target_NT))
+
+
+def piece_presence(encoded: list[list[int]], cutter: BatchTokenizer) -> scipy.sparse.csr_array:
     """Mark the pieces of each text by 1 (N, V): none that are special, and none of a text that is not known."""
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
     ids = np.fromiter(chain.from_iterable(encoded), np.int64, int(lengths.sum()))
@@ -328,7 +334,7 @@ def _ibm_model_1(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_
     probabilities_TK = real_TK.astype(np.float32)
     frequencies_T = np.bincount(target_NT.indices, minlength=target_NT.shape[1])
     null_T = (frequencies_T / frequencies_T.sum()).astype(np.float32)
-    for _ in range(_STEPS):
+    for _ in with_progress(range(_STEPS), "learn translations", "pass", _STEPS):
         counts_TK, null_counts_T = _expected(source_NS, target_NT, candidates_TK, probabilities_TK, null_T)
         totals_S = np.bincount(candidates_TK.ravel(), counts_TK.ravel(), minlength=source_NS.shape[1] + 1)
         probabilities_TK = (counts_TK / np.maximum(totals_S, _TINY)[candidates_TK]).astype(np.float32)
