@@ -1,9 +1,9 @@
 """`python -m benchmarks.objectives --out DIR`: what a new language should learn by, for a search of English passages.
 
 Rows start aligned by sentence pairs. A language then learns, at equal FLOPs, by masked tokens over the bottom layers;
-by pairs, whose vectors approach the English ones, after the bottom layers or after all; or by both. The measure is that
-of `benchmarks.demo_search`: how often a page is found by its translation. Pairs are parallel paragraphs of training
-pages, searches are over test pages.
+or by pairs, whose vectors approach the English ones, after the bottom layers or after all. The measure is that of
+`benchmarks.page_search`: how often a page is found by its translation. Pairs are parallel paragraphs of training pages,
+searches are over test pages.
 
 Everything is made under `--out`, once: stopped at any moment, the same command goes on.
 """
@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Self
 
-from benchmarks.demo_search import SEED, TASK, search_task, write_examples
 from benchmarks.initialisation.resources import write_pairs
+from benchmarks.page_search import SEED, TASK, search_task, write_examples
 from benchmarks.pages import command_line, write_page
 from benchmarks.quick import quick
 from benchmarks.speed.machine import commit, described
@@ -40,15 +40,13 @@ from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.ranking import Answers
 from lingraft.tasks.searches import load_searches
 
-RECIPE = Path(__file__).parents[1] / "recipes" / "demo.toml"
+RECIPE = Path(__file__).parents[1] / "recipes" / "demo-scratch.toml"
 ALIGNED = "rows as aligned"
-_MASKED, _MASKED_WEIGHT = "masked tokens", 0.1
+_MASKED = "masked tokens"
 OBJECTIVES: dict[str, SentencePairs | None] = {
     _MASKED: None,
     "pairs, bottom layers": SentencePairs(),
     "pairs, all layers": SentencePairs(layers="all"),
-    "both, bottom layers": SentencePairs(masked_weight=_MASKED_WEIGHT),
-    "both, all layers": SentencePairs(layers="all", masked_weight=_MASKED_WEIGHT),
 }
 
 _HIDDEN = {f"--{name}": name.upper() for name in ("data", "out", "page")}
@@ -121,7 +119,7 @@ class Run:
         model, source = load_task(self.folder / "task"), load_primary(self.folder / "primary")
         passages: SourcePassages | None = None
         for language in self.recipe.targets:
-            search = load_searches(self.recipe.task(TASK), language)[0]
+            search = load_searches(self.recipe.task(TASK), language, self.recipe.source.language)[0]
             passages = passages or SourcePassages.embedded([model], source, search.passages)
             folders = {(ALIGNED, 0): self.folder / f"{language}-initial"}
             folders |= {(each, count): self.learned(language, each, count) for count in updates for each in OBJECTIVES}
@@ -168,6 +166,8 @@ def page(found: dict[str, Any]) -> str:
         beside = _beside_masked(records, objective, budget)
         cells.append(f"{mean(beside):+.1f} ({min(beside):+.1f} to {max(beside):+.1f})" if beside else "–")
         rows.append([str(budget), objective, *cells])
+    earlier = any(record["objective"].startswith("both") for record in records)
+    weighed = "; `both`, which is no choice any more, weighs those by 0.1" if earlier else ""
     told = [
         "# What embedding models should learn a language by",
         f"`{found['command']}` on {found['device']}, commit {found['commit']}. Percent of pages that are found first "
@@ -177,11 +177,11 @@ def page(found: dict[str, Any]) -> str:
         "and seeds.",
         markdown_table([*head, "beside masked tokens"], rows, left=2),
         f"Rows start aligned by the same sentence pairs. All learn at the recipe's rate, {found['learning_rate']:g}, "
-        f"which was chosen for masked tokens; `both` weighs those by {_MASKED_WEIGHT}. Pairs are charged as sentences "
-        "as long as a block, and for the source's vector at every update; they are shorter, and the vector is computed "
-        "once, so that pairs take fewer seconds. Seconds are those of a core, without that vector's. Pairs aim at "
-        "vectors of the primary as it was before the search was finetuned; of an imported embedding model the two are "
-        "the same.",
+        f"which was chosen for masked tokens{weighed}. Pairs are charged as "
+        "sentences as long as a block, and for the source's vector at every update; they are shorter, and the vector "
+        "is computed once, so that pairs take fewer seconds. Seconds are those of a core, without that vector's. Pairs "
+        "aim at vectors of the primary as it was before the search was finetuned; of an imported embedding model the "
+        "two are the same.",
     ]
     return "\n\n".join(told) + "\n"
 
@@ -204,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train what is missing, search, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of everything that is made")
-    parser.add_argument("--recipe", type=Path, default=RECIPE, help="recipes/demo.toml if absent")
+    parser.add_argument("--recipe", type=Path, default=RECIPE, help="recipes/demo-scratch.toml if absent")
     parser.add_argument("--data", type=Path, help="folder of text in place of the recipe's")
     parser.add_argument("--languages", nargs="+", help="targets; the recipe's if absent")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="of pretraining and adaptation")
@@ -224,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "device": described()["device"],
         "commit": commit(),
         "learning_rate": recipe.adaptation.learning_rate,
-        "pages": len(load_searches(recipe.task(TASK), recipe.targets[0])[0].passages),
+        "pages": len(load_searches(recipe.task(TASK), recipe.targets[0], recipe.source.language)[0].passages),
         "records": [record for run in runs for record in run.records(updates)],
     }
     place = (given.page or out / "objectives.md").with_suffix("")

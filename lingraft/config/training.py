@@ -165,7 +165,8 @@ class MiniBuilding(Training):
 
 class SentencePairs(Section):
     """Learning by the pairs of [alignment] parallel: vectors of translations approach the source's vectors of the
-    sentences, by their mean squared error (Reimers and Gurevych 2020, with nothing trained but embeddings).
+    sentences, by their mean squared error (Reimers and Gurevych 2020, with nothing trained but embeddings). An update
+    changes the rows of its pieces alone, without weight_decay. There is no dropout.
     """
 
     layers: Literal["bottom", "all"] = Field(
@@ -179,11 +180,9 @@ class SentencePairs(Section):
         "and passage_prefix; none if absent. A task's dense layers and normalisation are left out: they turn equal "
         "pooled vectors into equal ones, and were not made for the states of bottom layers.",
     )
-    batch_pairs: PositiveInt = Field(64, description="Pairs in one update.")
-    masked_weight: NonNegativeFloat = Field(
-        0.0,
-        description="Weight of masked language modelling beside the pairs, whose squared error weighs 1; 0: pairs "
-        "alone, so that the output bias stays as initialised.",
+    batch_tokens: PositiveInt = Field(
+        2048,
+        description="Tokens of translations in one update, at most: as many pairs of like length as they hold.",
     )
 
 
@@ -211,7 +210,8 @@ class Adaptation(Training):
     pairs: SentencePairs | None = Field(
         None,
         exclude_if=is_none,
-        description="Learn by sentence pairs, in place of masked tokens or beside them; absent: masked tokens alone.",
+        description="Learn by sentence pairs in place of masked tokens, so that the output bias stays as initialised; "
+        "absent: by masked tokens.",
     )
 
     @pydantic.model_validator(mode="after")
@@ -225,22 +225,17 @@ class Adaptation(Training):
 
     @pydantic.model_validator(mode="after")
     def _judges_what_is_learned(self) -> Self:
-        if self.learns_masked_tokens:
+        if self.pairs is None:
             return self
         by_masked = ["judge_every_steps"] if self.judge_every_steps else []
         if self.progressive and self.progressive.kind == "dev_loss":
             by_masked.append("progressive.kind 'dev_loss'")
         if by_masked:
             raise ValueError(
-                f"{' and '.join(by_masked)} would judge by masked tokens, which adaptation.pairs with masked_weight 0 "
-                "does not learn: leave it out, or set masked_weight"
+                f"{' and '.join(by_masked)} would judge by masked tokens, which adaptation.pairs does not learn: leave "
+                "one of them out"
             )
         return self
-
-    @property
-    def learns_masked_tokens(self) -> bool:
-        """Whether masked language modelling has a part in the loss."""
-        return self.pairs is None or self.pairs.masked_weight > 0
 
     @property
     def checkpoint_steps(self) -> tuple[int, ...]:

@@ -128,7 +128,7 @@ class Trainer:
             )
             for kind in kinds
         }
-        self._pairs = PairData.load(recipe, self.source, pieces, recipe.searched_depths)
+        self._pairs = PairData.load(recipe, self.source, pieces, recipe.searched_depths, initial=inputs.initial)
         self._initial: dict[Initialisation, float] = {}
         self._probe = self._alignment_probe(inputs, pieces) if self.search.metric is Metric.ALIGNMENT else None
 

@@ -30,10 +30,10 @@ from lingraft.errors import DepthError, RecipeError
 from lingraft.model.encoder import Encoder, Vocabulary, freeze_except, mini_model
 from lingraft.model.flops import step_flops
 from lingraft.model.initialisation.initial_rows import InitialRows
-from lingraft.model.loading import Primary, load_mini, load_primary, save_vocabulary
+from lingraft.model.loading import LoadedPrimary, load_mini, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.embeddings import embeddings_details, initial_rows, mark_of
-from lingraft.stages.sentence_pairs import PairData
+from lingraft.stages.sentence_pairs import PairData, has_pairs
 from lingraft.training import precision
 from lingraft.training.batches import masked_lm_stream
 from lingraft.training.checkpoint import CheckpointManager
@@ -89,11 +89,20 @@ def adapt(
     source = load_primary(primary, recipe.primary_shape)
     pieces = Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
+    lacks_pairs = _lacks_pairs(recipe, source, pieces.language, minis, initial)
+    if lacks_pairs:
+        say(f"{pieces.language!r} keeps its initial rows: the primary has no MLM head, and there are no sentence pairs")
+        kept = recipe.adaptation.model_copy(update={"steps": 0, "warmup_steps": 0})
+        recipe = recipe.model_copy(update={"adaptation": kept})
     settings = recipe.adaptation
     switch = settings.progressive if depth == settings.depth else None
     steps = [_adaptation_over(recipe, each) for each in (switch.depths if switch else (depth,))]
     models = _minis_of(recipe, source, steps, minis)
-    pairs = PairData.load(recipe, source, pieces, [step.layers - step.fresh_layers for step in steps])
+    depths = [step.layers - step.fresh_layers for step in steps]
+    pairs = None
+    if not lacks_pairs:
+        updates = _most_updates(recipe, steps, len(pieces))
+        pairs = PairData.load(recipe, source, pieces, depths, initial=initial, updates=updates)
     rows = initial_rows(recipe, source, pieces, initial)
     own, lent = len(rows.table_VD), f"; {len(pieces.borrowed_B)} more pieces share theirs" if pieces.lender else ""
     say(f"{settings.initialisation} initialisation: {rows.copied} of {own} rows are copied from the source{lent}")
@@ -231,9 +240,9 @@ def adaptation_run(
     stream: Stream = masked_lm_stream(blocks, settings)
     if pairs:
         swap(pairs.encoder, vocabulary)
-        trained = freeze_except(pairs.encoder, vocabulary.parameters())
+        trained = freeze_except(pairs.encoder, [vocabulary.table_VD])
         phases = [pairs.phase(phase, step, settings) for phase, step in zip(phases, steps, strict=True)]
-        stream = pairs.stream(blocks, settings)
+        stream = pairs.stream(settings)
     return training_run(
         recipe=recipe,
         phases=phases,
@@ -242,6 +251,7 @@ def adaptation_run(
         checkpointer=checkpointer,
         dev_score=dev_score,
         dev_loss=dev_loss,
+        sparse_tables=trained if pairs else (),
     )
 
 
@@ -285,7 +295,7 @@ def _pairs_details(settings: Adaptation) -> dict[str, Any]:
     """Say how pairs were learned from; embeddings by masked tokens alone have no such detail."""
     if settings.pairs is None:
         return {}
-    return {"pairs": settings.pairs.model_dump(mode="json", include={"layers", "pooling", "masked_weight"})}
+    return {"pairs": settings.pairs.model_dump(mode="json", include={"layers", "pooling"})}
 
 
 def _evaluator(
@@ -322,7 +332,14 @@ def _adaptation_over(recipe: Recipe, depth: int) -> Step:
     return step
 
 
-def _minis_of(recipe: Recipe, primary: Primary, steps: Sequence[Step], folders: Sequence[Path]) -> list[Encoder]:
+def _lacks_pairs(
+    recipe: Recipe, primary: LoadedPrimary, language: str, minis: Sequence[Path], initial: Path | None
+) -> bool:
+    """Whether there is nothing to learn by."""
+    return not (primary.encoder.depths or minis or has_pairs(recipe, language, initial))
+
+
+def _minis_of(recipe: Recipe, primary: LoadedPrimary, steps: Sequence[Step], folders: Sequence[Path]) -> list[Encoder]:
     wanted = len(steps) if steps[-1].fresh_layers else 0
     if len(folders) != wanted:
         raise RecipeError(
@@ -334,7 +351,7 @@ def _minis_of(recipe: Recipe, primary: Primary, steps: Sequence[Step], folders: 
     return [mini_of(primary, step, folder) for step, folder in zip(steps, fresh, strict=True)]
 
 
-def mini_of(primary: Primary, step: Step, mini: Path | None) -> Encoder:
+def mini_of(primary: LoadedPrimary, step: Step, mini: Path | None) -> Encoder:
     """Return the model that a step of adaptation runs over: a cut of the primary, with the step's fresh layers.
 
     Raises:

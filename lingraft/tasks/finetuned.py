@@ -12,7 +12,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import Task
 from lingraft.errors import ArtifactError
 from lingraft.model.encoder import Encoder
-from lingraft.model.loading import Embeddings, Primary, load_tensors
+from lingraft.model.loading import Embeddings, LoadedPrimary, load_tensors
 from lingraft.model.swap import swap
 from lingraft.tasks.kinds import kind_of
 from lingraft.tasks.task_kind import TaskKind
@@ -47,14 +47,15 @@ class TaskModel:
         """Shape of the body."""
         return self.net.encoder.shape
 
-    def swap_in(self, language: Embeddings | Primary) -> None:
+    def swap_in(self, language: Embeddings | LoadedPrimary) -> None:
         """Put a language's embeddings, or the source's own from its primary, under the body, in place.
 
         Raises:
             AlignmentError: the two belong to different primaries.
-            TokenizerError: the language borrows pieces, and no primary has lent it their rows (`Primary.lend_to`).
+            TokenizerError: the language borrows pieces, and no primary has lent it their rows
+                (`LoadedPrimary.lend_to`).
         """
-        if isinstance(language, Primary):
+        if isinstance(language, LoadedPrimary):
             require_aligned("the task", self.aligned_with, language.fingerprint, "Finetune the task again")
             swap(self.net.encoder, language.encoder.vocabulary)
         else:

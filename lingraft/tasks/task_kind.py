@@ -151,3 +151,16 @@ def by_length(data: Rows, title: str, batch: int = _BATCH) -> Iterator[Tensor]:
     """Yield batches of row numbers for evaluation, the shortest rows first, so that little is padded."""
     batches = lengths(data).argsort(stable=True).split(batch)
     yield from with_progress(batches, title, "batch", len(batches))
+
+
+def batch_sizes(lengths_N: Tensor, most_tokens: int) -> list[int]:
+    """Return the rows of batches, from the shortest rows to the longest, that hold so many tokens at most, once padded.
+
+    A row that is longer stands alone.
+    """
+    sizes, first = [], 0
+    for row, length in enumerate(lengths_N.sort().values.tolist()):
+        if row > first and (row + 1 - first) * length > most_tokens:
+            sizes.append(row - first)
+            first = row
+    return [*sizes, len(lengths_N) - first]

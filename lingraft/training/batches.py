@@ -4,6 +4,7 @@ A global batch is divided over the processes, and each part into micro-batches; 
 of the mean over the global batch, so that the gradient is the same however the batch is divided.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from lingraft.data.rng import make_generator
 from lingraft.data.shards import Blocks
 from lingraft.data.shuffling import ShuffledIndices
 from lingraft.errors import RecipeError
-from lingraft.tasks.task_kind import Prepared, lengths
+from lingraft.tasks.task_kind import Prepared, batch_sizes, lengths
 
 _GROUPED_STEPS = 16
 """Steps whose rows are sorted by length among themselves: of 512 NLI pairs, 32 at once, 3% are padding, not 40%."""
@@ -82,15 +83,60 @@ def task_stream(
 
     def micro_batches(step: int) -> list[tuple[float, Any]]:
         chosen = rows_of(step)
-        total = data.targets(chosen)
-        parts = chosen.split(at_once or math.ceil(len(chosen) / ranks.world_size()))
-        own = math.ceil(len(parts) / ranks.world_size())
-        mine = parts[ranks.rank() * own :][:own]
-        filled = [(data.targets(part) / total, data.batch(part)) for part in mine]
-        # Gradients are averaged over all processes, so each has as many micro-batches, some of which count for nothing.
-        return filled + [(0.0, data.batch(chosen[:1]))] * (own - len(mine))
+        return _own_share(data, chosen, at_once, data.targets(chosen))
 
     return micro_batches
+
+
+class TokenBatches:
+    """Batches of rows of like length that hold at most so many tokens, padding included; a longer row stands alone.
+
+    Every epoch has each row once. Its batches come in an order of its own, and rows of equal length are shuffled.
+    """
+
+    def __init__(self, data: Prepared, batch_tokens: int, seed: int) -> None:
+        """Divide rows into batches.
+
+        Args:
+            data: rows, whose loss is a mean over targets.
+            batch_tokens: most tokens of a batch.
+            seed: seed of all epochs.
+        """
+        self._data, self._order, self._seed = data, ShuffledIndices(len(data), seed), seed
+        self._lengths_N = lengths(data)
+        self._batches = functools.lru_cache(maxsize=1)(self._shuffle)
+        self.sizes = batch_sizes(self._lengths_N, batch_tokens)
+        """Rows of each batch, the shortest rows first: the same in every epoch."""
+        self._mean_targets = data.targets(torch.arange(len(data))) / len(self.sizes)
+
+    def __call__(self, step: int) -> list[tuple[float, Any]]:
+        """Return the micro-batch of a step: it weighs by its targets, beside those of the mean batch of an epoch."""
+        return _own_share(self._data, self._rows(step), None, self._mean_targets)
+
+    def rows_until(self, step: int) -> Tensor:
+        """Return the numbers of the rows that steps 1 to this one have, each once, in ascending order."""
+        steps = range(1, min(step, len(self.sizes)) + 1)
+        return torch.cat([self._rows(each) for each in steps]).sort().values
+
+    def _rows(self, step: int) -> Tensor:
+        epoch, place = divmod(step - 1, len(self.sizes))
+        return self._batches(epoch)[place]
+
+    def _shuffle(self, epoch: int) -> list[Tensor]:
+        drawn = self._order.rows(epoch * len(self._data), len(self._data))
+        batches = drawn[self._lengths_N[drawn].argsort(stable=True)].split(self.sizes)
+        shuffled = torch.randperm(len(batches), generator=make_generator("batches", self._seed, epoch))
+        return [batches[number] for number in shuffled.tolist()]
+
+
+def _own_share(data: Prepared, chosen: Tensor, at_once: int | None, whole: float) -> list[tuple[float, Any]]:
+    """Return this process's micro-batches of the rows chosen, each with its part of `whole` targets."""
+    parts = chosen.split(at_once or math.ceil(len(chosen) / ranks.world_size()))
+    own = math.ceil(len(parts) / ranks.world_size())
+    mine = parts[ranks.rank() * own :][:own]
+    filled = [(data.targets(part) / whole, data.batch(part)) for part in mine]
+    # Gradients are averaged over all processes, so each has as many micro-batches, some of which count for nothing.
+    return filled + [(0.0, data.batch(chosen[:1]))] * (own - len(mine))
 
 
 def _rows_of(data: Prepared, batch_examples: int, seed: int, grouped_steps: int) -> Callable[[int], Tensor]:

@@ -78,6 +78,8 @@ class TrainingLoop:
     state: TrainingState = field(default_factory=TrainingState)
     muon_matrices: Sequence[nn.Parameter] = ()
     """Parameters that Muon updates; AdamW updates all others."""
+    sparse_tables: Sequence[nn.Parameter] = ()
+    """Parameters of which a step updates only the rows that have a gradient."""
     redraw: Redraw = redraw_nothing
     """Called before every step; moments of what it draws anew, parameters that AdamW updates, begin at 0 again."""
 
@@ -106,7 +108,13 @@ class TrainingLoop:
 
     def _train(self, loss_of: nn.Module, schedule: Schedule) -> Iterator[TrainingMetrics]:
         state, checkpointer = self.state, self.checkpointer
-        optimizer = Optimizer(self.parameters, schedule.weight_decay, schedule.clip_norm, self.muon_matrices)
+        optimizer = Optimizer(
+            parameters=self.parameters,
+            weight_decay=schedule.weight_decay,
+            clip_norm=schedule.clip_norm,
+            muon_matrices=self.muon_matrices,
+            sparse_tables=self.sparse_tables,
+        )
         skipped = SkippedSteps(state.skipped)
         model = process_group.data_parallel(loss_of)
         self._restore(optimizer)

@@ -1,4 +1,7 @@
-"""AdamW, and Muon for some matrices: both clip, and skip steps that are not finite, without waiting for the device."""
+"""AdamW; Muon for some matrices, and Adam over the rows that a batch has for some tables.
+
+All clip, and skip steps that are not finite; the first two do so without waiting for the device.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -18,7 +21,7 @@ _NORM_FLOOR = 1e-6
 
 
 class Optimizer:
-    """AdamW that decays matrices but not biases and LayerNorms, and Muon for the matrices that it is given."""
+    """AdamW that decays matrices but not biases and LayerNorms; Muon and sparse Adam for what they are given."""
 
     def __init__(
         self,
@@ -26,14 +29,34 @@ class Optimizer:
         weight_decay: float,
         clip_norm: float,
         muon_matrices: Sequence[nn.Parameter] = (),
+        sparse_tables: Sequence[nn.Parameter] = (),
     ) -> None:
-        """Create the optimizer; `muon_matrices` are those parameters that Muon updates."""
+        """Create the optimizer.
+
+        Args:
+            parameters: all that is trained.
+            weight_decay: decay of matrices; tables that are updated by rows have none.
+            clip_norm: norm of all gradients to which larger ones are scaled down.
+            muon_matrices: those parameters that Muon updates.
+            sparse_tables: those of which a step changes only rows that have a gradient, and their moments, as
+                `torch.optim.SparseAdam` does: most of a language's rows are in no sentence of a batch.
+        """
         for parameter in parameters:
             parameter.grad = None  # a step that was stopped between micro-batches leaves the sum of some
         self.parameters = parameters
         self.clip_norm = clip_norm
         self._muon = Muon(muon_matrices, weight_decay)
-        others = [parameter for parameter in parameters if parameter not in self._muon.state]
+        self._tables = [*sparse_tables]
+        self._sparse_adam = torch.optim.SparseAdam([{"params": self._tables}], lr=1.0, betas=ADAM_BETAS, eps=ADAM_EPS)
+        for table in self._tables:
+            # Its own count of steps is no tensor, which a checkpoint could hold.
+            self._sparse_adam.state[table] = {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(table),
+                "exp_avg_sq": torch.zeros_like(table),
+            }
+        elsewhere = self._muon.state.keys() | self._sparse_adam.state.keys()
+        others = [parameter for parameter in parameters if parameter not in elsewhere]
         groups = [
             {"params": [parameter for parameter in others if parameter.ndim > 1], "weight_decay": weight_decay},
             {"params": [parameter for parameter in others if parameter.ndim <= 1], "weight_decay": 0.0},
@@ -47,7 +70,13 @@ class Optimizer:
         Returns:
             Whether the step will be skipped, a boolean scalar on the device.
         """
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        for table in self._tables:
+            table.grad = _rows(table)
+        gradients = [
+            gradient.values() if gradient.is_sparse else gradient
+            for parameter in self.parameters
+            if (gradient := parameter.grad) is not None
+        ]
         norm = nn.utils.get_total_norm(gradients, foreach=True)
         bad = ~(torch.isfinite(norm) & torch.isfinite(loss))
         # The fused kernel divides gradients by `grad_scale` and does nothing where `found_inf` is 1: clipping needs no
@@ -59,11 +88,20 @@ class Optimizer:
 
     def step(self, learning_rate: float) -> None:
         """Update weights and moments, and clear the gradients."""
-        for group in self._adamw.param_groups:
+        for group in (*self._adamw.param_groups, *self._sparse_adam.param_groups):
             group["lr"] = learning_rate
         self._adamw.step()
         self._muon.step(learning_rate, self._scale, self._bad)
+        self._step_tables()
         self._adamw.zero_grad(set_to_none=True)
+
+    @torch.no_grad()
+    def _step_tables(self) -> None:
+        if self._tables and not self._bad:
+            for table in self._tables:
+                _rows(table).values().div_(self._scale)
+            self._sparse_adam.step()
+        self._sparse_adam.zero_grad(set_to_none=True)
 
     def reset(self, parameters: Iterable[nn.Parameter]) -> None:
         """Have the moments of parameters that AdamW updates, and its count of their steps, begin at 0 again."""
@@ -81,7 +119,8 @@ class Optimizer:
 
     def _states_of(self, parameter: nn.Parameter) -> dict[Tensor, Any]:
         """Return the states, by parameter, of the optimizer that updates this one."""
-        return self._muon.state if parameter in self._muon.state else self._adamw.state
+        states = (self._muon.state, self._sparse_adam.state)
+        return next((state for state in states if parameter in state), self._adamw.state)
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Copy weights and moments back that `tensors` returned."""
@@ -92,6 +131,12 @@ class Optimizer:
             self._states_of(parameter)[parameter] = {
                 name: tensor.to(parameter.device, copy=True) for name, tensor in named.items() if tensor is not None
             }
+
+
+def _rows(table: nn.Parameter) -> Tensor:
+    """Return a table's gradient as a sparse one of the rows that have any, each once."""
+    assert table.grad is not None
+    return (table.grad if table.grad.is_sparse else table.grad.to_sparse(1)).coalesce()
 
 
 class _SkipFlag(NamedTuple):

@@ -11,7 +11,7 @@ from lingraft import ranks
 from lingraft.console import remaining_note, say
 from lingraft.training.schedule import MetricsCallback, TrainingMetrics, ignore_metrics
 
-_LINE_EVERY_S = 10.0
+_LINE_EVERY_S = 5.0
 
 
 @contextlib.contextmanager

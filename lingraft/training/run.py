@@ -148,12 +148,13 @@ def training_run(
     dev_score: Callable[[], float] | None = None,
     dev_loss: Callable[[], float] | None = None,
     muon_matrices: Sequence[nn.Parameter] = (),
+    sparse_tables: Sequence[nn.Parameter] = (),
     redraw: Redraw = redraw_nothing,
 ) -> TrainingRun:
     """Return a run of the training loop, not yet begun, or that goes on from the newest checkpoint.
 
-    The caller has frozen everything but `trained`, of which Muon updates `muon_matrices`, and AdamW the others. What
-    `redraw` draws anew before a step is among these others.
+    The caller has frozen everything but `trained`, of which Muon updates `muon_matrices`, Adam `sparse_tables` by rows,
+    and AdamW the others. What `redraw` draws anew before a step is among these others.
     """
     if recipe.threads:
         torch.set_num_threads(recipe.threads)
@@ -177,6 +178,7 @@ def training_run(
         dev_loss=dev_loss,
         state=state,
         muon_matrices=muon_matrices,
+        sparse_tables=sparse_tables,
         redraw=redraw,
     )
     return TrainingRun(

@@ -1,5 +1,6 @@
 """However a batch is divided over processes and micro-batches, the same rows are seen and weigh the same."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from lingraft.errors import RecipeError
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.tagged_sentences import Sentence
 from lingraft.tasks.tagging import Tagged, Tagger, Tagging
-from lingraft.training.batches import block_stream, steps_for_epochs, task_stream
+from lingraft.training.batches import TokenBatches, block_stream, steps_for_epochs, task_stream
 from lingraft.training.masked_lm import MaskedLmLoss
 from tests.tasks.little import VOCABULARY
 
@@ -174,3 +175,41 @@ def gradients(model: torch.nn.Module, loss_of: Any, micro_batches: Sequence[tupl
     for share, batch in micro_batches:
         (loss_of(batch) * share).backward()
     return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_token_batches_have_every_row_once_an_epoch_and_keep_their_bound(processes: int) -> None:
+    rows, bound = Rows(101), 60
+    whole = rows.targets(torch.arange(101))
+    steps = len(TokenBatches(rows, bound, 1).sizes)
+    epochs = []
+    for epoch in range(2):
+        found: list[list[int]] = [[] for _ in range(steps)]
+        shares = 0.0
+        for rank in range(processes):
+            with process(rank, processes):
+                stream = TokenBatches(rows, bound, 1)
+                for place in range(steps):
+                    for share, batch in stream(epoch * steps + place + 1):
+                        found[place] += batch if share else []
+                        shares += share
+                        weight = rows.targets(torch.tensor(batch)) / whole * steps
+                        assert share in (0, pytest.approx(weight))
+        assert sorted(itertools.chain(*found)) == [*range(101)]
+        assert all(len(each) * max(map(rows.length, each)) <= bound for each in found)
+        assert shares == pytest.approx(steps)
+        epochs.append(found)
+    assert epochs[0] != epochs[1]
+    # Rows of 3 to 22 tokens in 60: padded to like lengths, most of what a batch holds is text.
+    filled = sum(map(rows.length, range(101)))
+    padded = sum(len(each) * max(map(rows.length, each)) for each in epochs[0])
+    assert filled > 0.9 * padded
+
+
+def test_a_row_longer_than_a_batch_stands_alone() -> None:
+    rows = Rows(40)
+    stream = TokenBatches(rows, 10, 1)
+    batches = [stream(step)[0][1] for step in range(1, len(stream.sizes) + 1)]
+    assert sorted(itertools.chain(*batches)) == [*range(40)]
+    assert all(len(each) == 1 for each in batches if max(map(rows.length, each)) > 5)
+    assert [each for each in batches if len(each) > 1]

@@ -9,7 +9,7 @@ from lingraft.data.masking import MaskingVocabulary, mask_tokens
 from lingraft.data.rng import derive_seed
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder
-from lingraft.model.loading import Primary, load_primary
+from lingraft.model.loading import LoadedPrimary, load_primary
 from lingraft.training import masked_lm
 from lingraft.training.batches import MaskedLmBatch
 from lingraft.training.masked_lm import MaskedLmLoss
@@ -21,11 +21,11 @@ def maskable(vocabulary: int) -> MaskingVocabulary:
 
 
 @pytest.fixture
-def primary(workshop: Workshop) -> Primary:
+def primary(workshop: Workshop) -> LoadedPrimary:
     return load_primary(workshop.primary)
 
 
-def test_the_loss_is_the_mean_of_the_heads_cross_entropies(workshop: Workshop, primary: Primary) -> None:
+def test_the_loss_is_the_mean_of_the_heads_cross_entropies(workshop: Workshop, primary: LoadedPrimary) -> None:
     tokens_BT, encoder = workshop.tokens("en"), primary.encoder
 
     def loss(depths: tuple[int, ...]) -> torch.Tensor:
@@ -40,13 +40,13 @@ def test_the_loss_is_the_mean_of_the_heads_cross_entropies(workshop: Workshop, p
     torch.testing.assert_close(loss((2,)), each[1])
 
 
-def test_a_block_is_masked_anew_each_time_it_comes(workshop: Workshop, primary: Primary) -> None:
+def test_a_block_is_masked_anew_each_time_it_comes(workshop: Workshop, primary: LoadedPrimary) -> None:
     loss_of = MaskedLmLoss(primary.encoder, (3,), 0.15, seed=5)
     first, again, later = (float(loss_of(MaskedLmBatch(workshop.tokens("en"), place)).detach()) for place in (0, 0, 4))
     assert first == again != later
 
 
-def test_accuracy_is_the_share_of_masked_tokens_found(workshop: Workshop, primary: Primary) -> None:
+def test_accuracy_is_the_share_of_masked_tokens_found(workshop: Workshop, primary: LoadedPrimary) -> None:
     blocks_NT = open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
     always = int(blocks_NT[blocks_NT > 4].mode().values)
     with torch.no_grad():
@@ -57,7 +57,7 @@ def test_accuracy_is_the_share_of_masked_tokens_found(workshop: Workshop, primar
     assert 0 < share < 1
 
 
-def test_masked_tokens_are_judged_without_dropout(workshop: Workshop, primary: Primary) -> None:
+def test_masked_tokens_are_judged_without_dropout(workshop: Workshop, primary: LoadedPrimary) -> None:
     blocks_NT = open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
     shape = primary.encoder.shape.model_copy(update={"dropout": 0.5})
     dropping = Encoder(shape, len(primary.tokenizer))

@@ -156,3 +156,63 @@ def test_what_is_reset_goes_on_as_with_a_new_optimizer_and_all_else_as_without(o
     assert [torch.equal(one, other) for one, other in zip(ours, without, strict=True)] == [True, False, False, True]
     assert optimizer.tensors()["0001.step"] == 3
     assert optimizer.tensors()["0003.step"] == 10
+
+
+def give_rows(table: nn.Parameter, step: int, sparse: bool) -> None:
+    """Give a gradient to six lookups of some rows, of which two are of the same one."""
+    draw = torch.Generator().manual_seed(step)
+    ids = torch.randperm(len(table), generator=draw)[:6]
+    ids[1] = ids[0]
+    wanted = torch.randn(6, table.shape[1], generator=draw)
+    (nn.functional.embedding(ids, table, sparse=sparse) * wanted).sum().backward()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_table_is_updated_by_rows_as_torchs_sparse_adam_does(sparse: bool) -> None:
+    """Clipping is that of the whole gradient, and a dense gradient, as several processes have, does the same."""
+    ours, theirs = weights()[0], weights()[0]
+    optimizer = Optimizer([ours], weight_decay=0.1, clip_norm=2.0, sparse_tables=[ours])
+    reference = torch.optim.SparseAdam([theirs], betas=ADAM_BETAS, eps=ADAM_EPS)
+    for step in range(1, 21):
+        before = ours.detach().clone()
+        give_rows(ours, step, sparse)
+        assert not stepped(optimizer, 0.01 * step)
+        give_rows(theirs, step, sparse=False)
+        assert theirs.grad is not None
+        has_gradient = theirs.grad.any(1)
+        nn.utils.clip_grad_norm_([theirs], 2.0)
+        theirs.grad = theirs.grad.to_sparse(1)
+        reference.param_groups[0]["lr"] = 0.01 * step
+        reference.step()
+        theirs.grad = None
+        assert torch.equal((ours != before).any(1), has_gradient)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
+
+
+def test_a_table_that_is_updated_by_rows_goes_on_bit_for_bit_from_its_moments() -> None:
+    def trained(optimizer: Optimizer, steps: range) -> dict[str, Tensor]:
+        for step in steps:
+            give_rows(optimizer.parameters[0], step, sparse=True)
+            stepped(optimizer)
+        return tensors(optimizer)
+
+    def fresh() -> Optimizer:
+        table = weights()[0]
+        return Optimizer([table], weight_decay=0.0, clip_norm=1.0, sparse_tables=[table])
+
+    whole, resumed = trained(fresh(), range(1, 9)), fresh()
+    resumed.restore(trained(fresh(), range(1, 5)))
+    again = trained(resumed, range(5, 9))
+    assert whole.keys() == again.keys() == {f"0000.{name}" for name in ("weight", "step", "exp_avg", "exp_avg_sq")}
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def test_a_table_that_is_updated_by_rows_skips_a_step_that_is_not_finite() -> None:
+    table = weights()[0]
+    optimizer = Optimizer([table], weight_decay=0.0, clip_norm=1.0, sparse_tables=[table])
+    give_rows(table, 1, sparse=True)
+    stepped(optimizer)
+    before = tensors(optimizer)
+    give_rows(table, 2, sparse=True)
+    assert stepped(optimizer, loss=torch.tensor(math.nan))
+    assert all(torch.equal(before[name], tensor) for name, tensor in tensors(optimizer).items())

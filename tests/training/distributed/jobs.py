@@ -53,6 +53,13 @@ def write_tags(path: Path) -> Path:
     return path
 
 
+def write_pairs(path: Path) -> Path:
+    """Made-up lines in English and German."""
+    texts = ([document["text"].split("\n")[0] for document in documents(name, 40)] for name in ("en", "de"))
+    path.write_text("".join(f"{one}\t{other}\n" for one, other in zip(*texts, strict=True)), encoding="utf-8")
+    return path
+
+
 def train_all(shop: Workshop, out: Path, primaries: Path) -> None:
     """Every stage once, into folders of `out`; what is made from a primary takes it from `primaries`."""
     recipe, english = recipe_for(shop.recipe, out.parent / "tags.txt"), (shop.blocks["en"], shop.tokenizers["en"])
@@ -63,6 +70,8 @@ def train_all(shop: Workshop, out: Path, primaries: Path) -> None:
     pretrain.pretrain(_modern(recipe), *english, out / "modern", ignore_metrics)
     adapt(recipe, shop.primary, *german, 2, out / "adapted", ignore_metrics, checkpoints=out / "along")
     adapt(_progressive(recipe), shop.primary, *german, 3, out / "progressive", ignore_metrics)
+    os.environ["LINGRAFT_CACHE"] = str(out.parent / "cache")  # of the source's vectors
+    adapt(_paired(recipe, out.parent / "pairs.tsv"), shop.primary, *german, 1, out / "paired", ignore_metrics)
     finetune.finetune(_noisy(recipe), "tags", primaries / "noisy", None, 1, out / "tags", ignore_metrics)
     finetune.finetune(_modern(recipe), "tags", primaries / "modern", None, 1, out / "modern-tags", ignore_metrics)
     build_mini.build_mini(_minipost(recipe), primaries / "ordinary", shop.blocks["en"], out / "mini", ignore_metrics)
@@ -87,6 +96,14 @@ def _modern(recipe: Recipe) -> Recipe:
 def _progressive(recipe: Recipe) -> Recipe:
     raw = recipe.model_dump(mode="json") | {"search": None}
     raw["adaptation"] |= {"depth": 3, "progressive": _SWITCH, "log_every_steps": 1}
+    return Recipe.parse(raw)
+
+
+def _paired(recipe: Recipe, pairs: Path) -> Recipe:
+    """By pairs, of which a batch has few."""
+    raw = recipe.model_dump(mode="json") | {"search": None, "targets": ["de"], "gate": {"metric": "alignment"}}
+    raw["alignment"] = {"parallel": {"de": str(pairs)}}
+    raw["adaptation"] |= {"depth": 1, "early_checkpoints": [], "pairs": {"batch_tokens": 96}, "judge_every_steps": 0}
     return Recipe.parse(raw)
 
 

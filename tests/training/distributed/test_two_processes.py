@@ -18,7 +18,7 @@ from tests.training.distributed.launch import free_port
 from tests.workshop import Workshop
 
 STAGES = ("heads", "noisy", "ordinary", "mini", "adapted", "along/step-00000003", "progressive", "tags")
-STAGES += ("modern", "modern-tags")
+STAGES += ("paired", "modern", "modern-tags")
 RANKS = ("rank-0", "rank-1")
 CLOSE = 1e-6
 """Sums are taken in another order; in float32 that changes the last digit or two, and AdamW keeps it there."""
@@ -39,6 +39,7 @@ def both(workshop: Workshop) -> Trained:
 def train_both(workshop: Workshop, folder: Path) -> None:
     """Train on one process, then on two, which are forks and know each other as `torchrun` would have it."""
     jobs.write_tags(folder / "tags.txt")
+    jobs.write_pairs(folder / "pairs.tsv")
     jobs.save(workshop, folder / jobs.WORKSHOP_FILE)
     forked.start(jobs.alone, folder, log=folder / "one.log").returns()
     port = free_port()
