@@ -5,10 +5,15 @@ from lingraft._version import __version__
 TYPE_CHECKING = False
 """Type checkers take it for true; `typing` would take a third of the time until `lingraft.signals` is imported."""
 
-_PLACES = {"Wanted": "lingraft.new_language.recipe", "add_language": "lingraft.new_language.run"}
-__all__ = ["Wanted", "__version__", "add_language"]
+_PLACES = {
+    "Primary": "lingraft.api",
+    "Wanted": "lingraft.new_language.recipe",
+    "add_language": "lingraft.new_language.run",
+}
+__all__ = ["Primary", "Wanted", "__version__", "add_language"]
 
 if TYPE_CHECKING:
+    from lingraft.api import Primary
     from lingraft.new_language.recipe import Wanted
     from lingraft.new_language.run import add_language
 

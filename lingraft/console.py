@@ -24,7 +24,7 @@ from lingraft import ranks
 
 Item = TypeVar("Item")
 
-_LINE_EVERY_S = 10.0
+_LINE_EVERY_S = 5.0
 _MEANINGFUL_S = 1.0
 """Seconds after which the rate of some work says something about the rest of it."""
 _said_at_s = float("-inf")
@@ -42,13 +42,32 @@ def say(message: str) -> None:
             tqdm.write(message, file=sys.stderr)
 
 
+@contextlib.contextmanager
+def never_silent(title: str) -> Iterator[None]:
+    """Print how long some work has taken, whenever nothing else has been printed for five seconds while it goes on."""
+    began_s, ended = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(1.0):
+            if time.monotonic() - max(began_s, _said_at_s, _worked_at_s) > _LINE_EVERY_S:
+                say(f"{title}: {time.monotonic() - began_s:.0f} s")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
+
+
 def command_line(*words: str | Path) -> str:
     """Return a command for people to copy, quoted for a shell; a path that looks like an option begins with `./`."""
     return shlex.join(f"./{word}" if isinstance(word, Path) and str(word)[:1] == "-" else str(word) for word in words)
 
 
 def with_progress(items: Iterable[Item], title: str, unit: str, total: int | None = None) -> Iterator[Item]:
-    """Pass items on and count them; a terminal gets a bar that goes when done, a log a line after ten silent seconds.
+    """Pass items on and count them; a terminal gets a bar that goes when done, a log a line after five silent seconds.
 
     Args:
         items: items to work through.

@@ -16,7 +16,7 @@ from lingraft.artifacts.locks import folder_lock
 from lingraft.artifacts.manifest import MANIFEST, Kind, artifact_fingerprint, read_manifest
 from lingraft.config.recipe import Recipe
 from lingraft.config.source import Source
-from lingraft.console import say
+from lingraft.console import never_silent, say
 from lingraft.errors import RecipeError
 
 _REGISTERED = "models:/"
@@ -29,7 +29,7 @@ _PACKAGES = {
 """Models that a Python package carries as they are on the hub: package, and SHA-256 of its weights."""
 _PRIMARY, _TASK = "primary", "primary-retrieval"
 _KEY_DIGITS = 16
-_LAYOUT = 1
+_LAYOUT = 2
 """Version of what a cached import is; a change makes cached ones out of date."""
 
 
@@ -113,6 +113,9 @@ def _with_model(raw: dict[str, Any]) -> dict[str, Any]:
     from lingraft.new_language.recipe import Basis, defaults
 
     found = defaults(Basis.of_artifact(open_model(source).primary))
+    if "mini" in raw:  # over a mini-model with a head, masked tokens are learned unless the recipe says otherwise
+        found = {name: value for name, value in found.items() if name != "gate"}
+        found["adaptation"] = {name: value for name, value in found["adaptation"].items() if name != "pairs"}
     shared = found.keys() & raw.keys()
     sections = [name for name in shared if isinstance(found[name], dict) and isinstance(raw[name], dict)]
     return found | raw | {name: found[name] | raw[name] for name in sections}
@@ -152,7 +155,7 @@ def _imported(source: Source, model: str) -> SourceModel:
     with folder_lock(out, wait=True):
         if not out.is_dir():
             say(f"{model}: importing it into {out}")
-            with atomic_folder(out) as folder:
+            with never_silent(f"import {model}"), atomic_folder(out) as folder:
                 import_hf(model, folder / _PRIMARY, source.language, source.revision)
     task = out / _TASK
     return SourceModel(out / _PRIMARY, task if task.is_dir() else None)

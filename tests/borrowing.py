@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer, train_tokenizer
-from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
+from lingraft.model.loading import Embeddings, LoadedPrimary, load_embeddings, load_primary
 from lingraft.stages.adapt import adapt
 from lingraft.training.schedule import ignore_metrics
 from tests.fixtures import once
@@ -39,7 +39,7 @@ class Borrowing(NamedTuple):
 
         return made(once.folder("borrowing", make, recipe.to_json()))
 
-    def loaded(self) -> tuple[Primary, Embeddings]:
+    def loaded(self) -> tuple[LoadedPrimary, Embeddings]:
         """The primary and the embeddings, to which it has lent its rows."""
         primary, learned = load_primary(self.primary), load_embeddings(self.embeddings)
         primary.lend_to(learned)

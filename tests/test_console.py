@@ -2,6 +2,7 @@ import contextlib
 import io
 import re
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,10 +59,10 @@ def test_a_training_over_several_depths_says_at_which_it_is(
     assert "depth 2, loss 4.000" in terminal.getvalue().rstrip().split("\r")[-1]
 
 
-def test_a_log_gets_a_line_at_most_every_ten_seconds_and_the_last(
+def test_a_log_gets_a_line_at_most_every_five_seconds_and_the_last(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter(range(0, 10_000, 3))
+    clock = iter(range(10_000))
     monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
     show_all(points(2000), 2000, "pretrain")
     lines = capsys.readouterr().err.splitlines()
@@ -132,3 +133,12 @@ def test_a_log_that_cannot_be_written_does_not_end_training(monkeypatch: pytest.
         monkeypatch.undo()
         with contextlib.suppress(OSError):
             full.close()
+
+
+def test_work_that_prints_nothing_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "_LINE_EVERY_S", 0.5)
+    with console.never_silent("train a tokenizer"):
+        time.sleep(1.6)
+    assert re.search(r"^train a tokenizer: \d+ s$", capsys.readouterr().err, re.MULTILINE)

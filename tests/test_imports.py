@@ -35,6 +35,7 @@ ORDER = (
     ("comparison",),
     ("tracking",),
     ("source_model",),
+    ("api",),
     ("steps",),
     ("deployment",),
     ("doctor",),

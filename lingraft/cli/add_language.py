@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from lingraft.cli.options import MiniOption, SourceEvaluationOption, TasksOption, VectorsOption, announce_registry
+from lingraft.cli.options import (
+    MiniOption,
+    SourceEvaluationOption,
+    TasksOption,
+    VectorsOption,
+    announce_registry,
+    load_recipe,
+)
 from lingraft.errors import ArtifactError, RecipeError
 
 # What the command needs is imported by it, so that --help does not wait for torch.
@@ -21,10 +28,37 @@ def add_language(
         list[Path],
         typer.Option(
             "--text",
-            help="Files of the language, or folders of files: .txt or .jsonl, plain or followed by .gz, .xz or .zst.",
+            help="Files of the language, or folders of files: .txt, .md, .html, .jsonl, .csv or .tsv, each optionally "
+            ".gz, .xz or .zst, or .parquet.",
         ),
     ],
     language: Annotated[str, typer.Option("--lang", help="Tag of the language to add, such as 'de' or 'pt-BR'.")],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Pretrained model: a hub id such as sentence-transformers/all-MiniLM-L6-v2, a folder of its files, or "
+            "models:/NAME@champion. It is imported once.",
+        ),
+    ] = None,
+    pairs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Sentences with their translations, from which the language learns and by which it is tested: a file "
+            "of source<TAB>target; given twice: two files line by line, the source's first.",
+        ),
+    ] = None,
+    dictionary: Annotated[
+        Path | None, typer.Option(help="Words with their translations: MUSE, PanLex, WikDict or FreeDict.")
+    ] = None,
+    source_text: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Text of the source language, such as the documents that are searched; without --pairs, sentence "
+            "pairs are mined from it.",
+        ),
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of --model on the hub.")] = None,
+    source_language: Annotated[str, typer.Option(help="Language that --model knows.")] = "en",
     results: Annotated[
         Path | None,
         typer.Option(
@@ -76,15 +110,19 @@ def add_language(
     seed: Annotated[
         int | None, typer.Option(help="Seed of initial rows, order of text, and masks. Absent: the recipe's, else 1.")
     ] = None,
+    text_column: Annotated[
+        str | None, typer.Option(help="Column that holds the text in .csv, .tsv, .parquet and .jsonl. Absent: 'text'.")
+    ] = None,
     vectors: VectorsOption = None,
     project: Annotated[
         str | None, typer.Option(help="Name of the recipe, where --results has those of several projects.")
     ] = None,
 ) -> None:
-    """Add a language to a primary in one resumable command: text to swapped, judged and exported model.
+    """Add a language to a pretrained model in one resumable command: text to swapped, judged and exported model.
 
-    The primary is that of --results, or of --primary with --task for each task and seed. A command that was stopped
-    goes on with the stage that it was at.
+    The model is --model; or that of --results; or --primary, with --task for each task and seed. An embedding model
+    learns by sentence pairs (--pairs), or by pairs that are mined from its documents (--source-text); a dictionary
+    helps where there are none. A command that was stopped goes on with the stage that it was at.
     """
     out = out or Path(language)
     given: dict[str, Any] = {
@@ -95,16 +133,16 @@ def add_language(
         "source_evaluation": source_evaluation,
         "recipe": recipe,
     }
+    _require_one_model({"--model": model, "--results": results, "--primary": primary})
     if results:
         given |= _from_results(results, project, out, given)
-    elif primary is None:
-        raise RecipeError(
-            "there is no primary to add the language to. Give --results, the folder that `make demo` or `python -m "
-            "pipelines` has filled, or --primary."
-        )
-    from lingraft.new_language.recipe import Wanted
+    elif model:
+        given |= _from_model(model, source_language, revision, given)
+    from lingraft.new_language.recipe import Resources, Wanted
     from lingraft.new_language.run import add_language as run
 
+    if recipe:
+        given["recipe"] = load_recipe(recipe)
     wanted = Wanted(
         depth=depth,
         vocabulary=vocabulary,
@@ -112,14 +150,36 @@ def add_language(
         batch_blocks=batch,
         learning_rate=learning_rate,
         seed=seed,
+        text_column=text_column,
     )
-    print(run(text=[*text, *(more_text or [])], language=language, out=out, wanted=wanted, **given).summary())
+    resources = Resources.of(pairs, dictionary, source_text or ())
+    texts = [*text, *(more_text or [])]
+    print(run(text=texts, language=language, out=out, wanted=wanted, resources=resources, **given).summary())
     if results:
         from lingraft.console import command_line
 
         command = command_line("lingraft", "registry", "add", out)
         registry = shlex.quote(os.environ["MLFLOW_TRACKING_URI"])
         print(f"to serve it beside the others: MLFLOW_TRACKING_URI={registry} {command}")
+
+
+def _require_one_model(places: dict[str, object]) -> None:
+    if len(given := [option for option, value in places.items() if value]) == 1:
+        return
+    raise RecipeError(
+        f"the language needs one model to be added to, and {given or 'none'} was given. Give --model, such as "
+        "sentence-transformers/all-MiniLM-L6-v2; or --results, the folder that `make demo` or `python -m pipelines` "
+        "has filled; or --primary."
+    )
+
+
+def _from_model(model: str, language: str, revision: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    """Primary and tasks of a model, which is imported if that was not done before."""
+    from lingraft.config.source import Source
+    from lingraft.source_model import open_model
+
+    found = open_model(Source(language=language, model=model, revision=revision))
+    return {"primary": found.primary, "tasks": [*([found.task] if found.task else []), *given["tasks"]]}
 
 
 def _from_results(results: Path, project: str | None, out: Path, given: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Self
 from lingraft.artifacts.failures import InputFailedError, failure_reason
 from lingraft.comparison.plan import FinetuningRun, PlannedPrimary
 from lingraft.config.tasks import Task
-from lingraft.model.loading import Primary, load_primary
+from lingraft.model.loading import LoadedPrimary, load_primary
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class FinetunedModels:
         """Return the folder for results, within a folder: one of its own for a single task."""
         return folder / self.only if self.only else folder
 
-    def load(self) -> Primary:
+    def load(self) -> LoadedPrimary:
         """Load the primary.
 
         Raises:

@@ -17,7 +17,7 @@ from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
 from lingraft.jobs.data import LanguageDirs
-from lingraft.model.loading import Embeddings, Primary
+from lingraft.model.loading import Embeddings, LoadedPrimary
 from lingraft.stages.alignment_probe import (
     FEWEST_PAIRS,
     PART,
@@ -65,7 +65,7 @@ def masked_scorer(models: FinetunedModels, target: LanguageDirs, language: str) 
     return score
 
 
-def _masked_counts(primary: Primary, blocks_NT: Tensor, layers: int) -> ItemCounts:
+def _masked_counts(primary: LoadedPrimary, blocks_NT: Tensor, layers: int) -> ItemCounts:
     return masked_lm.accuracy_counts(primary.encoder.to(precision.device()), blocks_NT, (layers,))[layers]
 
 
@@ -118,7 +118,7 @@ def alignment_scorer(
 
 def task_scorer(
     task: Task, models: FinetunedModels, layers: int, dirs: LanguageDirs, language: str
-) -> Callable[[Embeddings | Primary], ScoreWithBaseline]:
+) -> Callable[[Embeddings | LoadedPrimary], ScoreWithBaseline]:
     """Return a scorer for a finetuned task's test examples in a language: its official metric, with each seed."""
     text = load_text(dirs.text, language) if task.reads_text else None
     tokenizer = Tokenizer.load(dirs.tokenizer, language)
@@ -130,7 +130,7 @@ def task_scorer(
             "comparison of systems does not make. Give it test examples of another kind."
         )
 
-    def score(embeddings: Embeddings | Primary) -> ScoreWithBaseline:
+    def score(embeddings: Embeddings | LoadedPrimary) -> ScoreWithBaseline:
         judged = {}
         for model in finetuned:
             model.swap_in(embeddings)

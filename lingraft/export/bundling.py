@@ -37,7 +37,7 @@ from lingraft.export.exported_model import ExportedModel, write_bodies
 from lingraft.export.language import ExportedLanguage, restored_table, write_language
 from lingraft.export.parity import Parity, compare_languages
 from lingraft.model.encoder import BorrowedRows, Encoder
-from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
+from lingraft.model.loading import Embeddings, LoadedPrimary, load_embeddings, load_primary
 from lingraft.model.swap import make_vocabulary
 from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.kinds import kind_of
@@ -138,7 +138,7 @@ def _load_ranges(file: Path, exported: ExportedModel) -> Tensor:
 
 def load_sources(
     primary: Path, task: Path | None, embeddings: Sequence[Path]
-) -> tuple[ExportedModel, dict[str, Primary | Embeddings], dict[str, str]]:
+) -> tuple[ExportedModel, dict[str, LoadedPrimary | Embeddings], dict[str, str]]:
     """Load the model to export, its languages (the source language first), and the fingerprints of all inputs.
 
     Raises:
@@ -148,7 +148,7 @@ def load_sources(
     """
     source = load_primary(primary)
     targets = [load_embeddings(folder) for folder in embeddings]
-    sources: list[Primary | Embeddings] = [source, *targets]
+    sources: list[LoadedPrimary | Embeddings] = [source, *targets]
     names = [each.tokenizer.language for each in sources]
     if len(set(names)) < len(names):
         raise ExportError(f"languages {names} are not distinct. Give one embeddings artifact for each language.")

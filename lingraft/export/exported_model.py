@@ -30,7 +30,7 @@ from lingraft.export.body import BodyInputs, add_body
 from lingraft.export.graph_builder import Graph
 from lingraft.export.heads import Outputs, add_classifier, add_mlm_head, add_token_head, add_vector_layers
 from lingraft.model.encoder import Encoder, MlmHead, Vocabulary
-from lingraft.model.loading import Primary
+from lingraft.model.loading import LoadedPrimary
 from lingraft.tasks.finetuned import TaskModel
 from lingraft.tasks.kinds import kind_of
 from lingraft.tasks.task_kind import TaskKind
@@ -63,7 +63,7 @@ class ExportedModel:
         return cls(model.name, model.settings.kind, model.net.eval(), model.labels, model.settings)
 
     @classmethod
-    def of_primary(cls, primary: Primary) -> Self:
+    def of_primary(cls, primary: LoadedPrimary) -> Self:
         """Wrap a primary with its deepest MLM head."""
         return cls(PRIMARY, PRIMARY, primary.encoder.eval(), [], None)
 

@@ -27,7 +27,7 @@ from lingraft.config.tasks import PRIMARY
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.export.exported_model import ExportedModel, TokenBatch
 from lingraft.model.encoder import BorrowedRows, Vocabulary
-from lingraft.model.loading import Embeddings, Primary
+from lingraft.model.loading import Embeddings, LoadedPrimary
 from lingraft.model.swap import make_vocabulary
 from lingraft.tasks.pairs import pad, pad_types
 
@@ -48,10 +48,10 @@ class ExportedLanguage(NamedTuple):
 
     @classmethod
     def from_artifact(
-        cls, artifact: Primary | Embeddings, table_format: TableFormat, source: "ExportedLanguage | None" = None
+        cls, artifact: LoadedPrimary | Embeddings, table_format: TableFormat, source: "ExportedLanguage | None" = None
     ) -> Self:
         """Take the vocabulary and tokenizer of a primary or of embeddings."""
-        vocabulary = artifact.source if isinstance(artifact, Primary) else artifact.vocabulary
+        vocabulary = artifact.source if isinstance(artifact, LoadedPrimary) else artifact.vocabulary
         return cls(vocabulary, artifact.tokenizer, table_format, source)
 
     @property

@@ -132,8 +132,10 @@ class Job(Launchable, frozen=True):
         Raises:
             ProvenanceMismatchError: the output was made from something else, or has no provenance.
             ArtifactError: an input does not exist, or the output cannot be written.
+            TextError: outside data does not exist.
         """
-        return cached(self.made, self.kind, self.provenance)
+        outside = dict(self.outside())
+        return cached(self.made, self.kind, self.provenance | ({"outside": outside} if outside else {}))
 
     def has_shared_result(self) -> bool:
         """Return whether `get_or_make` would find a shared result."""

@@ -132,7 +132,8 @@ class FinetuningJob(Job, frozen=True):
         }
         task = self.recipe.task(self.task).model_dump(mode="json", exclude=irrelevant)
         layers = self.layers or self.recipe.primary_shape.layers
-        return {"task": task, "layers": layers, "seed": self.seed, **super().settings}
+        tokens = {"block_tokens": self.recipe.encoder.block_tokens}
+        return {"task": task, "layers": layers, "seed": self.seed, **tokens, **super().settings}
 
     @property
     @override
@@ -189,12 +190,13 @@ class InitialisationJob(LanguageJob, frozen=True):
     @override
     def settings(self) -> Mapping[str, Any]:
         adaptation = self.recipe.adaptation.model_dump(mode="json", include={"initialisation", "seed", "depth"})
-        return {**adaptation, **super().settings}
+        mined = self.recipe.model_dump(mode="json", include={"text", "split"}) if self.recipe.mines(self.tag) else {}
+        return {**adaptation, **super().settings, **({"mined": mined} if mined else {})}
 
     @property
     @override
     def inputs(self) -> dict[str, Path]:
-        """Primary and tokenizer, and everything else only for an initialisation from text."""
+        """Primary and tokenizer, the blocks for an initialisation from text, and vectors where they align rows."""
         given = super().inputs
         needed = given if self.recipe.adaptation.initialisation.needs_text else ("primary", "tokenizer")
         return {name: given[name] for name in needed}
@@ -226,7 +228,7 @@ class InitialisationJob(LanguageJob, frozen=True):
     @contextlib.contextmanager
     def _shared_vectors(self) -> Iterator[Path | None]:
         """Yield a copy of the language's shared static vectors, made if missing; None without shared results."""
-        if self.blocks is None or not self.recipe.adaptation.initialisation.needs_text or not shared_results():
+        if self.blocks is None or not self.recipe.needs_vectors(self.tag) or not shared_results():
             yield None
             return
         with tempfile.TemporaryDirectory() as folder:

@@ -14,7 +14,7 @@ from lingraft.errors import MissingExtraError
 from lingraft.huggingface.export import export_hf
 from lingraft.jobs.job import Job
 from lingraft.jobs.launchable import Input
-from lingraft.new_language.stage import counted, run_stage
+from lingraft.new_language.stage import Stages
 from lingraft.new_language.summary import MASKED_LM
 from lingraft.new_language.tasks import LanguageTask
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
@@ -52,6 +52,7 @@ class Exports:
     data: tuple[Path, Path]
     """Text that the embeddings were learned from, and its blocks."""
     out: Path
+    stages: Stages
 
     def checkpoints(self) -> dict[str, Path]:
         """Export and return folders for transformers by task, and one with the MLM head if the primary has one.
@@ -69,7 +70,7 @@ class Exports:
             "embeddings": self.learned.fingerprint,
             "evaluation": self.scores.fingerprint,
         } | ({"task": task.best_fingerprint} if task else {})
-        with counted(CHECKPOINT) as reused:
+        with self.stages.counted(CHECKPOINT) as reused:
             reused.append(is_made(folder, provenance))
             if not reused[0]:
                 export_hf(
@@ -101,7 +102,7 @@ class Exports:
                 out=self.out / "bundle" / name,
             )
             try:
-                bundles[name] = run_stage(job).folder
+                bundles[name] = self.stages.run(job).folder
             except MissingExtraError as error:
                 reasons[f"bundled for the endpoint, task {name!r}"] = str(error)
         return bundles, reasons

@@ -14,10 +14,13 @@ import torch
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.config.encoder import EncoderShape
+from lingraft.config.gate import ALIGNMENT_METRIC
+from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Precision, Recipe
 from lingraft.config.systems import Stage, System
+from lingraft.config.translations import ParallelText
 from lingraft.errors import DepthError, RecipeError
-from lingraft.model.loading import FreshLayers, Primary, require_shape
+from lingraft.model.loading import FreshLayers, LoadedPrimary, require_shape
 
 _LARGEST_VOCABULARY = 50_000
 """The paper's vocabulary of each language (section 3); an imported primary of many languages has more rows."""
@@ -26,9 +29,15 @@ _FEWEST_STEPS = 500
 _MOST_STEPS = 125_000
 """Number of passes over the text, and bounds on the updates: embeddings need some updates however little text there
 is, and the paper makes do with the most for any amount (section 3)."""
+_PAIR_EPOCHS, _FEWEST_PAIR_STEPS = 1, 100
+"""Passes over sentence pairs, and the fewest updates. Of 50,000 German pairs, a third of an epoch
+gives nearly all that a whole one does."""
 _WARMUP_SHARE = 0.08
 """10,000 of 125,000 updates in the paper (section 3)."""
+_BOTTOM_SHARE = 3
+"""Layers of an embedding model for each bottom layer that sentence pairs are learned over."""
 _BATCH_BLOCKS = 32
+_PAIR_LEARNING_RATE = 3e-3
 _LEARNING_RATE = 2e-3
 """Defaults for one accelerator, or none; the paper's 7e-4 goes with 2,048 blocks. A table alone bears a high rate:
 5e-4, 1e-3, 2e-3 and 4e-3 found 8.4, 9.5, 10.4 and 11.5% of masked tokens (500 updates of Swahili, 2 of 4 layers of
@@ -51,6 +60,52 @@ class Wanted:
     """Peak learning rate of the schedule."""
     seed: int | None = None
     """Seed of the initial rows, the order of the text, and the masks."""
+    text_column: str | None = None
+    """Column or key that holds the text of records."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Files that show which words of a language and of the source mean the same."""
+
+    pairs: ParallelText | None = None
+    """Sentences with their translations."""
+    dictionary: str | None = None
+    """Words with their translations."""
+    source_text: tuple[Path, ...] = ()
+    """Text of the source language, such as the documents that are searched: sentence pairs are mined from it."""
+
+    @classmethod
+    def of(
+        cls,
+        pairs: "Path | str | Sequence[Path | str] | None" = None,
+        dictionary: Path | str | None = None,
+        source_text: "Path | str | Sequence[Path | str]" = (),
+    ) -> "Resources":
+        """Return resources by their absolute paths; URIs stay as they are.
+
+        Raises:
+            RecipeError: pairs are more than two files.
+        """
+        files = [pairs] if isinstance(pairs, Path | str) else [*(pairs or ())]
+        if len(files) > 2:
+            raise RecipeError(
+                f"{len(files)} files of sentence pairs were given: {[*map(str, files)]}. Give one file of "
+                "source<TAB>target, or two files line by line, the source's first."
+            )
+        places = [*map(_absolute, files)]
+        texts = [source_text] if isinstance(source_text, Path | str) else source_text
+        return cls(
+            pairs=(places[0], places[1]) if len(places) == 2 else (places[0] if places else None),
+            dictionary=None if dictionary is None else _absolute(dictionary),
+            source_text=tuple(map(Path, texts)),
+        )
+
+    def section(self, language: str) -> dict[str, Any]:
+        """Return a recipe's [alignment] for a language."""
+        given = {"parallel": self.pairs, "dictionary": self.dictionary}
+        mined = {"mined": True} if self.source_text and not self.pairs else {}
+        return {key: {language: file} for key, file in given.items() if file} | mined
 
 
 @dataclass(frozen=True)
@@ -68,8 +123,13 @@ class Basis:
     """Bottom layers of the primary in MINIPOST's mini-model; None if there is none."""
     fresh_layers: int
 
+    @property
+    def is_headless(self) -> bool:
+        """Whether there is no MLM head to learn masked tokens with, as with an embedding model."""
+        return not self.shape.mlm_heads and self.depth is None
+
     @classmethod
-    def of(cls, folder: Path, primary: Primary, mini: FreshLayers | None) -> "Basis":
+    def of(cls, folder: Path, primary: LoadedPrimary, mini: FreshLayers | None) -> "Basis":
         """Return the basis that a primary, and a mini-model of it if there is one, offer."""
         depth, fresh = (mini.depth, len(mini.layers)) if mini else (None, 0)
         return replace(cls._of_manifest(folder, primary.manifest), depth=depth, fresh_layers=fresh)
@@ -108,7 +168,13 @@ class LanguageRecipe:
 
     @classmethod
     def of(
-        cls, language: str, text: Sequence[Path], basis: Basis, wanted: Wanted, recipe: Recipe | None
+        cls,
+        language: str,
+        text: Sequence[Path],
+        basis: Basis,
+        wanted: Wanted,
+        recipe: Recipe | None,
+        resources: Resources = Resources(),
     ) -> "LanguageRecipe":
         """Return the recipe as far as it is known before the text is read.
 
@@ -124,9 +190,17 @@ class LanguageRecipe:
         if language == basis.language:
             raise RecipeError(f"{language!r} is the primary's own language. Give the text and tag of another one.")
         raw = _from_recipe(recipe, basis, wanted) if recipe else _from_primary(basis, wanted)
-        files: dict[str, Any] = {"kind": "files", "paths": {language: [str(path.resolve()) for path in text]}}
+        if given := resources.section(language):
+            raw["alignment"] = given
+            raw["adaptation"] |= {"initialisation": Initialisation.ALIGNED}
+        elif "alignment" in raw:
+            raw["alignment"]["mined"] = False  # from text of the source, which the recipe's own [text] may name
+        texts = {language: text} | ({basis.language: resources.source_text} if resources.source_text else {})
+        paths = {tag: [str(path.resolve()) for path in found] for tag, found in texts.items()}
+        files: dict[str, Any] = {"kind": "files", "paths": paths}
         if recipe and recipe.text.cleaning:
             files["cleaning"] = recipe.text.cleaning.model_dump()
+        _set_wanted(files, column=wanted.text_column)
         raw |= {"targets": [language], "text": files, "tasks": []}
         _set_wanted(raw["tokenizer"], vocabulary=wanted.vocabulary)
         _set_wanted(
@@ -137,18 +211,28 @@ class LanguageRecipe:
         settled = Recipe.parse(raw, f"what was asked for to add {language!r}")
         return cls(settled, not recipe and wanted.vocabulary is None, not recipe and wanted.steps is None)
 
-    def for_blocks(self, blocks: int) -> Recipe:
-        """Return the recipe whose number of updates suits the number of training blocks."""
+    def for_text(self, blocks: int, pair_tokens: int = 0) -> Recipe:
+        """Return the recipe whose number of updates suits the training blocks, or the tokens of sentence pairs."""
         if not self.steps_by_text:
             return self.recipe
         settings = self.recipe.adaptation
-        epochs = math.ceil(_EPOCHS * blocks / settings.batch_blocks)
-        changed = _with_steps(settings.model_dump(), min(max(epochs, _FEWEST_STEPS), _MOST_STEPS))
+        epochs, fewest = math.ceil(_EPOCHS * blocks / settings.batch_blocks), _FEWEST_STEPS
+        if settings.pairs:
+            epochs, fewest = math.ceil(_PAIR_EPOCHS * pair_tokens / settings.pairs.batch_tokens), _FEWEST_PAIR_STEPS
+        changed = _with_steps(settings.model_dump(), min(max(epochs, fewest), _MOST_STEPS))
         return self.recipe.model_copy(update={"adaptation": type(settings)(**changed)})
 
 
-def shown(recipe: Recipe, blocks: int, pieces: int) -> str:
-    """Return the settings that training depends on for people, with the options that change them."""
+def _absolute(name: Path | str) -> str:
+    """The place of a file from any working directory; a URI as it is."""
+    return str(name) if "://" in str(name) else str(Path(name).resolve())
+
+
+def shown(recipe: Recipe, blocks: int, pieces: int, pair_tokens: int = 0) -> str:
+    """Return the settings that training depends on for people, with the options that change them.
+
+    `pair_tokens` are those of the sentence pairs that it learns by.
+    """
     settings = recipe.adaptation
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
     fresh = f" and {step.fresh_layers} of the mini-model" if step.fresh_layers else ""
@@ -156,13 +240,18 @@ def shown(recipe: Recipe, blocks: int, pieces: int) -> str:
     over = f"{', '.join(map(str, shallower))}, then {settings.depth}" if shallower else str(settings.depth)
     whole = "" if fresh or settings.depth < recipe.encoder.layers else ": standard adaptation"
     tokens = recipe.encoder.block_tokens
-    epochs = settings.steps * settings.batch_blocks / blocks
-    seen = f"{settings.steps:,} of {settings.batch_blocks} blocks of {tokens} tokens"
+    if settings.pairs:
+        learned = f"{pair_tokens:,} tokens of sentence pairs"
+        epochs = settings.steps * settings.pairs.batch_tokens / max(pair_tokens, 1)
+        seen, options = f"{settings.steps:,} of {settings.pairs.batch_tokens} tokens", "--steps"
+    else:
+        learned, epochs = f"{blocks:,} blocks of text", settings.steps * settings.batch_blocks / blocks
+        seen, options = f"{settings.steps:,} of {settings.batch_blocks} blocks of {tokens} tokens", "--steps, --batch"
     rate = f"{settings.learning_rate:g}, {settings.warmup_steps:,} updates of warm-up"
     lines = (
         f"  learned over   {over} of the primary's {recipe.encoder.layers} layers{fresh}{whole} (--depth)",
         f"  vocabulary     {pieces:,} pieces (--vocabulary)",
-        f"  updates        {seen}: {blocks:,} blocks of text, {epochs:.3g} times (--steps, --batch)",
+        f"  updates        {seen}: {learned}, {epochs:.3g} times ({options})",
         f"  learning rate  {rate} (--learning-rate)",
         f"  seed           {settings.seed} (--seed)",
         f"  precision      {recipe.precision}",
@@ -172,6 +261,10 @@ def shown(recipe: Recipe, blocks: int, pieces: int) -> str:
 
 def _require_depth(depth: int, basis: Basis) -> None:
     shape = basis.shape
+    if basis.is_headless:
+        if not 0 < depth <= shape.layers:
+            raise DepthError(f"depth {depth} was asked for, but the primary has {shape.layers} layers.")
+        return
     if basis.depth is not None and depth != basis.depth:
         raise DepthError(
             f"depth {depth} was asked for, but the mini-model is of depth {basis.depth}. "
@@ -185,7 +278,7 @@ def _require_depth(depth: int, basis: Basis) -> None:
 
 
 def _from_recipe(recipe: Recipe, basis: Basis, wanted: Wanted) -> dict[str, Any]:
-    if (recipe.system is System.MINIPOST) != (basis.depth is not None):
+    if recipe.builds_mini != (basis.depth is not None):
         given = "no mini-model" if basis.depth is None else "a mini-model"
         raise RecipeError(f"the recipe's system is {recipe.system}, but {given} was given. Correct it, or `system`.")
     if recipe.source.language != basis.language:
@@ -199,11 +292,6 @@ def _from_recipe(recipe: Recipe, basis: Basis, wanted: Wanted) -> dict[str, Any]
 
 
 def _from_primary(basis: Basis, wanted: Wanted) -> dict[str, Any]:
-    if not basis.shape.mlm_heads and basis.depth is None:
-        raise DepthError(
-            "the primary has no MLM head to learn embeddings with. Train one in a mini-model (`lingraft mini`), and "
-            "give that (--mini)."
-        )
     found = defaults(basis)
     if wanted.depth is not None and basis.depth is None:
         found["adaptation"] |= {"depth": wanted.depth}
@@ -223,6 +311,12 @@ def defaults(basis: Basis) -> dict[str, Any]:
     }
     if basis.depth is not None:
         found |= {"system": System.MINIPOST, "mini": training | {"fresh_layers": basis.fresh_layers}}
+    if basis.is_headless:
+        found["adaptation"] |= {"learning_rate": _PAIR_LEARNING_RATE}
+        by_pairs = {"depth": math.ceil(layers / _BOTTOM_SHARE), "initialisation": Initialisation.ALIGNED, "pairs": {}}
+        found |= {"system": System.MINIPOST, "gate": {"metric": ALIGNMENT_METRIC}}
+        found["encoder"] |= {"dropout": 0.0}  # vectors are learned as they will be asked for
+        found["adaptation"] |= by_pairs
     return found
 
 
@@ -237,5 +331,5 @@ def _with_steps(training: dict[str, Any], steps: int) -> dict[str, Any]:
     return training | {"steps": steps, "warmup_steps": round(share * steps)}
 
 
-def _set_wanted(section: dict[str, Any], **wanted: float | None) -> None:
+def _set_wanted(section: dict[str, Any], **wanted: float | str | None) -> None:
     section |= {name: value for name, value in wanted.items() if value is not None}

@@ -17,7 +17,7 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import sha256_of
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
-from lingraft.console import PlannedStep, TotalProgress, say
+from lingraft.console import PlannedStep, TotalProgress, never_silent, say
 from lingraft.data.documents import text_files
 from lingraft.data.splits import SplitName
 from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train_tokenizer
@@ -28,16 +28,17 @@ from lingraft.jobs.evaluation import LanguageEvaluationJob
 from lingraft.jobs.training import AdaptationJob, InitialisationJob
 from lingraft.model.loading import load_mini, load_primary
 from lingraft.new_language.exports import CHECKPOINT, Exports
-from lingraft.new_language.recipe import Basis, LanguageRecipe, Wanted, shown
-from lingraft.new_language.stage import run_stage
+from lingraft.new_language.recipe import Basis, LanguageRecipe, Resources, Wanted, shown
+from lingraft.new_language.stage import Stages
 from lingraft.new_language.summary import AddedLanguage
 from lingraft.new_language.tasks import LanguageTask, NotJudgedError, open_tasks
 from lingraft.stages.alignment_probe import Reference
 from lingraft.stages.results import load_language
+from lingraft.stages.sentence_pairs import has_pairs, learned_pairs
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 
 PathLike = Path | str
-NOTHING_WANTED = Wanted()
+NOTHING_WANTED, NO_RESOURCES = Wanted(), Resources()
 _INITIAL = "initial embeddings"
 """Name of a stage."""
 
@@ -53,13 +54,15 @@ def add_language(
     wanted: Wanted = NOTHING_WANTED,
     vectors: PathLike | None = None,
     source_evaluation: PathLike | None = None,
+    resources: Resources = NO_RESOURCES,
 ) -> AddedLanguage:
     """Teach a primary one more language, judge it, and export it (paper section 2, steps 2 and 4).
 
     Args:
         primary: artifact from `lingraft pretrain` or `lingraft import`. Embeddings are learned over its shallowest
-            mini-model; if it has one MLM head only, and no `mini` is given, over all its layers.
-        text: files of the language, or folders of files: plain text or JSONL, optionally .gz, .xz or .zst.
+            mini-model; if it has one MLM head only, and no `mini` is given, over all its layers. With none, as in an
+            embedding model, they are learned over its bottom layers by sentence pairs.
+        text: files of the language, or folders of files: plain text, pages or records, see `documents_or_errors`.
         language: BCP 47 tag of the language of the text.
         out: folder of all results; stages whose results it holds are skipped.
         tasks: finetunings of the primary, one artifact a task and seed.
@@ -67,6 +70,8 @@ def add_language(
             examples of its tasks.
         vectors: static vectors of the source language (`lingraft vectors`), for a recipe with initialisation 'aligned'.
         source_evaluation: artifact from `lingraft evaluate-source`; absent: alignment with the source is not measured.
+        resources: sentence pairs, a dictionary, or text of the source to mine pairs from; sentence pairs that are held
+            out test an embedding model.
 
     Raises:
         NotReadyError: the text or the output cannot be used; the message lists everything that is wrong.
@@ -89,7 +94,14 @@ def add_language(
     if evaluation:
         Reference.load(evaluation, source)  # refuses that of another primary
     base = Recipe.load(Path(recipe)) if isinstance(recipe, Path | str) else recipe
-    settled = LanguageRecipe.of(language, paths, Basis.of(Path(primary), source, fresh), wanted, base)
+    settled = LanguageRecipe.of(
+        language=language,
+        text=paths,
+        basis=Basis.of(Path(primary), source, fresh),
+        wanted=wanted,
+        recipe=base,
+        resources=resources,
+    )
     run = _AddedLanguageRun(
         primary=Path(primary),
         mini=Path(mini) if mini else None,
@@ -99,9 +111,13 @@ def add_language(
         language=language,
         out=Path(out),
         settled=settled,
-        tasks=open_tasks([Path(task) for task in tasks], source.fingerprint, base.tasks if base else ()),
+        tasks=open_tasks(
+            [Path(task) for task in tasks], source.fingerprint, base.tasks if base else (), resources.pairs
+        ),
+        stages=Stages(),
     )
-    run.require_ready()
+    with never_silent("check the text"):
+        run.require_ready()
     with TotalProgress(run.plan()).shown():
         return run.run()
 
@@ -121,7 +137,8 @@ class _FilesPreparation(TextJob, frozen=True):
         }
         cleaning = self.recipe.text.cleaning
         cleaned = {"cleaning": cleaning.model_dump()} if cleaning else {}
-        return {"language": self.tag, "files": files, "split": self.recipe.split.model_dump(), **cleaned}
+        column = self.recipe.text.model_dump(include={"column"})
+        return {"language": self.tag, "files": files, "split": self.recipe.split.model_dump(), **cleaned, **column}
 
 
 class _FittingTokenizer(TokenizerJob, frozen=True):
@@ -166,13 +183,14 @@ class _AddedLanguageRun:
     primary: Path
     mini: Path | None
     vectors: Path | None
-    """Static vectors of the source; None where rows are drawn by a seed."""
+    """Static vectors of the source; None where rows need none."""
     source_evaluation: Path | None
     paths: Sequence[Path]
     language: str
     out: Path
     settled: LanguageRecipe
     tasks: dict[str, LanguageTask]
+    stages: Stages
 
     @property
     def has_head(self) -> bool:
@@ -182,7 +200,7 @@ class _AddedLanguageRun:
     def plan(self) -> list[PlannedStep]:
         """Return all stages for their progress; the time of the training follows from text that is not read yet."""
         light: list[str] = [Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EVALUATION, *len(self.tasks) * [Kind.BUNDLE]]
-        light += [_INITIAL] if self.vectors else []
+        light += [_INITIAL] if self.settled.recipe.adaptation.initialisation.needs_text else []
         checkpoints = (self.has_head + len(self.tasks)) * [CHECKPOINT]
         return [PlannedStep(Kind.EMBEDDINGS, flops=None), *map(PlannedStep, light), *map(PlannedStep, checkpoints)]
 
@@ -198,10 +216,13 @@ class _AddedLanguageRun:
         examples, left_out = self._examine_tasks(text, tokenizer)
         tokens = packed.manifest.detail("tokens", dict[SplitName, int])
         train_blocks = tokens.get("train", 0) // packed.manifest.detail("block_tokens", PositiveInt)
-        recipe = self.settled.for_blocks(train_blocks)
-        say(f"{self.language!r} is added by these settings:\n{shown(recipe, train_blocks, len(tokenizer))}")
-        initial = self._initial(recipe, pieces, packed)
-        learned = run_stage(
+        initial = self._initial(self.settled.recipe, pieces, packed)
+        pair_tokens = self._pair_tokens(tokenizer, initial)
+        recipe = self.settled.for_text(train_blocks, pair_tokens)
+        if pair_tokens or not recipe.adaptation.pairs:
+            settings = shown(recipe, train_blocks, len(tokenizer.own), pair_tokens)
+            say(f"{self.language!r} is added by these settings:\n{settings}")
+        learned = self.stages.run(
             AdaptationJob(
                 recipe=recipe,
                 depth=recipe.adaptation.depth,
@@ -215,7 +236,7 @@ class _AddedLanguageRun:
             )
         )
         tasks = tuple(self.tasks[name].in_recipe(self.language) for name in examples)
-        scores = run_stage(
+        scores = self.stages.run(
             _ExamplesEvaluation(
                 recipe=recipe.model_copy(update={"tasks": tasks}),
                 language=self.language,
@@ -240,6 +261,7 @@ class _AddedLanguageRun:
             scores=scores,
             data=(text.folder, packed.folder),
             out=self.out,
+            stages=self.stages,
         )
         bundles, unbundled = exports.bundles()
         checkpoints = exports.checkpoints()
@@ -253,12 +275,13 @@ class _AddedLanguageRun:
             },
             bundles=bundles,
             left_out=left_out | unbundled,
+            seconds=self.stages.seconds,
         )
 
     def _prepared(self) -> tuple[Artifact, Artifact, Artifact]:
         common: dict[str, Any] = {"recipe": self.settled.recipe, "language": self.language}
-        text = run_stage(_FilesPreparation(paths=tuple(self.paths), out=self.out / "text", **common))
-        pieces = run_stage(
+        text = self.stages.run(_FilesPreparation(paths=tuple(self.paths), out=self.out / "text", **common))
+        pieces = self.stages.run(
             _FittingTokenizer(
                 text=text.folder,
                 source=self.primary if self.settled.recipe.tokenizer.borrow else None,
@@ -268,7 +291,7 @@ class _AddedLanguageRun:
             )
         )
         blocks = BlocksJob(text=text.folder, tokenizer=pieces.folder, out=self.out / "blocks", **common)
-        return text, pieces, run_stage(blocks)
+        return text, pieces, self.stages.run(blocks)
 
     def _examine_tasks(self, text: Artifact, tokenizer: Tokenizer) -> tuple[dict[str, str], dict[str, str]]:
         """Hashes of the test examples of tasks that can be judged, and the reasons why others cannot."""
@@ -276,14 +299,22 @@ class _AddedLanguageRun:
         reasons = {}
         for name, task in self.tasks.items():
             try:
-                digests[name] = task.examine(self.language, text, tokenizer)
+                digests[name] = task.examine(self.language, self.settled.recipe.source.language, text, tokenizer)
             except NotJudgedError as error:
                 reasons[f"judged on task {name!r}"] = str(error)
                 say(f"task {name!r} will not be judged: {error}")
         return digests, reasons
 
+    def _pair_tokens(self, tokenizer: Tokenizer, initial: Path | None) -> int:
+        """Tokens of the sentence pairs that the language learns by; 0 without pairs."""
+        recipe = self.settled.recipe
+        if not recipe.adaptation.pairs or not has_pairs(recipe, self.language, initial):
+            return 0
+        pairs = learned_pairs(recipe, self.language, initial)
+        return sum(map(len, tokenizer.encode_all([pair.target for pair in pairs])))
+
     def _initial(self, recipe: Recipe, pieces: Artifact, packed: Artifact) -> Path | None:
-        if self.vectors is None:
+        if not recipe.adaptation.initialisation.needs_text:
             return None
         job = InitialisationJob(
             recipe=recipe,
@@ -294,13 +325,15 @@ class _AddedLanguageRun:
             source_vectors=self.vectors,
             out=self.out / "initial",
         )
-        return run_stage(job, _INITIAL).folder
+        return self.stages.run(job, _INITIAL).folder
 
 
 def _vectors_for(recipe: Recipe, vectors: PathLike | None) -> Path | None:
     how = recipe.adaptation.initialisation
     if not how.needs_text:
         return None
+    if vectors is None and not recipe.encoder.mlm_heads and not recipe.builds_mini:
+        return None  # sentence pairs and dictionaries do without
     if vectors is None:
         raise RecipeError(
             f"the recipe's adaptation.initialisation is '{how}', which compares the language with the source's static "

@@ -1,15 +1,19 @@
 """The result of adding a language, and its summary."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lingraft.console import command_line
 from lingraft.huggingface.model import SENTENCE_TRANSFORMER
-from lingraft.stages.results import LanguageResult, MaskedScores, TaskScores
+from lingraft.stages.results import SOURCE_TOKENIZER, LanguageResult, SeedScores, TaskScores, metric_label
+from lingraft.tables import percent, text_table
 
 MASKED_LM = "masked_lm"
 """Folder of the checkpoint with the MLM head; no task can have this name."""
+_SHOWN_OTHERS = ("accuracy_at_10",)
+"""Further metrics of a task that the table shows."""
 
 
 @dataclass(frozen=True)
@@ -29,37 +33,56 @@ class AddedLanguage:
     """ONNX bundles for the endpoint, by task."""
     left_out: dict[str, str]
     """Reasons by the work that was not done."""
+    seconds: dict[str, float | None] = field(default_factory=dict, compare=False, repr=False)
+    """Seconds that each stage took, by name; None where its result existed before."""
 
     def summary(self) -> str:
-        """Return the summary for people."""
+        """Return the summary for people: scores, seconds a stage, and what to do next."""
+        scores = [*self._scores()]
         return "\n".join(
-            (*self._scores(), *self._models(), *(f"not {what}: {why}" for what, why in self.left_out.items()))
+            [
+                *(text_table([("", "as it is", "before", "after"), *scores]) if scores else ()),
+                *self._notes(),
+                "",
+                *self._models(),
+                *(f"not {what}: {why}" for what, why in self.left_out.items()),
+                *self._stages(),
+            ]
         )
 
-    def _scores(self) -> list[str]:
-        masked = self.scores.masked
-        cost = self.scores.cost
-        share = cost.flops / self.scores.whole_flops
+    def _scores(self) -> Iterator[tuple[str, str, str, str]]:
+        """Yield name, and scores: of the language fed to the source as it is, before learning, and after learning."""
+        if masked := self.scores.masked:
+            yield "masked tokens", "", percent(masked.primary_initial), percent(masked.primary)
+        if found := self.scores.alignment:
+            title = f"counterparts in the source, of {found.pairs:,} {found.basis.label}"
+            yield title, "", percent(found.top_initial.accuracy), percent(found.top.accuracy)
+        for task in self.scores.tasks:
+            fed = task.baselines.get(SOURCE_TOKENIZER)
+            title = f"{task.name}: {metric_label(task.metric)}, {task.examples:,} examples"
+            yield title, _mean(fed), _mean(task.initial), _mean(task.score)
+            others = task.baseline_others.get(SOURCE_TOKENIZER, {})
+            for name in _SHOWN_OTHERS:
+                if name in task.others:
+                    before, after = task.initial_others.get(name), task.others[name]
+                    yield f"{task.name}: {metric_label(name)}", _mean(others.get(name)), _mean(before), _mean(after)
+
+    def _notes(self) -> list[str]:
+        cost, quality = self.scores.cost, self.scores.initial_alignment
+        share = cost.flops / self.scores.whole_flops if self.scores.whole_flops else 0.0
+        learned = (
+            f"learned in {cost.elapsed_s:.0f} s by {cost.flops:.3g} FLOPs, {share:.0%} of what as many updates over "
+            f"all {self.scores.layers} layers take"
+        )
         return [
-            *([self._masked(masked)] if masked else []),
-            *self._alignment(),
-            *map(_task_line, self.scores.tasks),
-            f"learned in {cost.elapsed_s:.0f} s by {cost.flops:.3g} FLOPs, "
-            f"{share:.0%} of what as many updates over all {self.scores.layers} layers take",
+            *map(_trivial_answer, self.scores.tasks),
+            *([f"alignment with the source language {quality.summary}"] if quality else []),
+            learned if cost.steps else "nothing was learned: there were no sentence pairs",
         ]
 
-    def _masked(self, found: MaskedScores) -> str:
-        change = _change(found.primary_initial, found.primary)
-        return f"{self.language}: masked tokens found in the primary {change}"
-
-    def _alignment(self) -> list[str]:
-        quality = self.scores.initial_alignment
-        found = self.scores.alignment
-        lines = [f"alignment with the source language {quality.summary}"] if quality else []
-        if found:
-            change = _change(found.top_initial.accuracy, found.top.accuracy)
-            lines.append(f"counterparts in the source language found {change} (of {found.pairs}, {found.basis.label})")
-        return lines
+    def _stages(self) -> list[str]:
+        shown = (f"{name} {'as it was' if took is None else f'{took:.0f} s'}" for name, took in self.seconds.items())
+        return [f"stages: {', '.join(shown)}"] if self.seconds else []
 
     def _models(self) -> list[str]:
         load = [_loading_call(self.loaders[name], folder) for name, folder in self.hf.items()]
@@ -71,22 +94,18 @@ class AddedLanguage:
         ]
 
 
+def _mean(score: SeedScores | None) -> str:
+    return percent(score.mean) if score else ""
+
+
+def _trivial_answer(task: TaskScores) -> str:
+    seeds = len(task.score.by_seed)
+    spread = f", {seeds} seeds" if seeds > 1 else ""
+    return f"{task.name}: without any training example; trivial answer {percent(task.baseline)}{spread}"
+
+
 def _loading_call(loader: str, folder: Path) -> str:
     place = json.dumps(str(folder), ensure_ascii=False)
     if loader == SENTENCE_TRANSFORMER:
         return f"sentence_transformers.{loader}({place})"
     return f"transformers.{loader}.from_pretrained({place})"
-
-
-def _task_line(task: TaskScores) -> str:
-    assert task.initial is not None
-    seeds = len(task.score.by_seed)
-    spread = f", {seeds} seeds" if seeds > 1 else ""
-    change = _change(task.initial.mean, task.score.mean)
-    return (
-        f"{task.name}: {task.metric} without any training example {change} (trivial answer {task.baseline:.1%}{spread})"
-    )
-
-
-def _change(before: float, after: float) -> str:
-    return f"{before:.1%} -> {after:.1%}"

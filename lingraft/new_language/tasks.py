@@ -7,7 +7,8 @@ from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.config.encoder import EncoderShape
-from lingraft.config.tasks import ParallelDocuments, Task, TaskKindName
+from lingraft.config.tasks import ParallelDocuments, ParallelLines, Task, TaskKindName
+from lingraft.config.translations import ParallelText
 from lingraft.data.splits import SplitName
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, MissingExtraError, TextError
@@ -46,13 +47,15 @@ class LanguageTask:
         examples = {tag: asked for tag, asked in self.settings.examples.items() if tag == language}
         return self.settings.model_copy(update={"languages": (), "examples": examples})
 
-    def examine(self, language: str, text: Artifact, tokenizer: Tokenizer) -> str:
+    def examine(self, language: str, source: str, text: Artifact, tokenizer: Tokenizer) -> str:
         """Return the hash of the test examples in a language.
 
         Raises:
             NotJudgedError: it has none there, or they cannot be had.
             TextError: they have labels that the task does not know.
         """
+        if self.settings.test is None and not self.settings.reads_text:
+            raise NotJudgedError("it has no test examples. Give sentence pairs, or name their file in a recipe")
         if not self.settings.covers(language):
             raise NotJudgedError(f"its test examples are in {list(self.settings.languages)}, none in {language!r}")
         if self.settings.reads_text:
@@ -61,7 +64,7 @@ class LanguageTask:
             return text.fingerprint
         try:
             if self.settings.kind == "retrieval":
-                return _hash(load_searches(self.settings, language))
+                return _hash(load_searches(self.settings, language, source))
             examples = load_examples(self.settings, "test", language, text)
         except (TextError, MissingExtraError) as error:
             raise NotJudgedError(str(error)) from error
@@ -73,7 +76,9 @@ class NotJudgedError(TextError):
     """A task cannot be judged in a language; the message is the reason."""
 
 
-def open_tasks(folders: Sequence[Path], primary: str, tested: Iterable[Task] = ()) -> dict[str, LanguageTask]:
+def open_tasks(
+    folders: Sequence[Path], primary: str, tested: Iterable[Task] = (), pairs: ParallelText | None = None
+) -> dict[str, LanguageTask]:
     """Load the tasks, and return them by name.
 
     Args:
@@ -81,13 +86,18 @@ def open_tasks(folders: Sequence[Path], primary: str, tested: Iterable[Task] = (
         primary: fingerprint of the primary that all must belong to.
         tested: tasks of a recipe; those of the same name and kind bring test examples and the languages that have some,
             which an imported task lacks.
+        pairs: sentence pairs of the language; by those that are held out, tasks of kind 'retrieval' are tested that
+            have no test examples.
 
     Raises:
         ArtifactError: one is no task, is damaged or given twice, or seeds of a task differ in their labels.
         AlignmentError: one was finetuned from another primary.
     """
     tests = {(task.name, task.kind): task for task in tested}
-    return {name: _without_weights(name, models, primary, tests) for name, models in load_tasks(folders).items()}
+    held_out = ParallelLines(kind="parallel", files=pairs, held_out=True) if pairs else None
+    return {
+        name: _without_weights(name, models, primary, tests, held_out) for name, models in load_tasks(folders).items()
+    }
 
 
 def _hash(examples: Sequence[object]) -> str:
@@ -105,7 +115,11 @@ def _require_labels(text: Artifact, language: str) -> None:
 
 
 def _without_weights(
-    name: str, models: Sequence[TaskModel], primary: str, tests: Mapping[tuple[str, TaskKindName], Task]
+    name: str,
+    models: Sequence[TaskModel],
+    primary: str,
+    tests: Mapping[tuple[str, TaskKindName], Task],
+    held_out: ParallelLines | None,
 ) -> LanguageTask:
     by_seed = {model.seed: model for model in models}
     if len(by_seed) < len(models):
@@ -119,6 +133,8 @@ def _without_weights(
     settings = first.settings
     if test := tests.get((name, settings.kind)):
         settings = settings.model_copy(update={"test": test.test, "languages": test.languages})
+    if settings.kind == "retrieval" and settings.test is None:
+        settings = settings.model_copy(update={"test": held_out})
     if settings.reads_text:  # whether the new language has labels is seen in its text
         settings = settings.model_copy(update={"languages": ()})
     best = max(models, key=lambda model: dev_score_and_seed(model.manifest.details))

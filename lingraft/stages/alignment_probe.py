@@ -11,7 +11,7 @@ import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -30,7 +30,7 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder
 from lingraft.model.initialisation.initial_rows import shared_pieces
 from lingraft.model.initialisation.piece_classes import PieceClass, classes_of
-from lingraft.model.loading import Primary
+from lingraft.model.loading import LoadedPrimary
 from lingraft.stages.results import AlignmentBasis, require_source
 from lingraft.stages.transfer_metrics import RetrievalResult, context_states, mean_states, retrieve
 from lingraft.training import precision
@@ -47,8 +47,8 @@ FEWEST_PIECES = 5
 _MOST_PARAGRAPHS, _MOST_PIECES = 2000, 2000
 """Limits that keep a reference small; each language finds counterparts of some of its entries."""
 _FEWEST_OCCURRENCES = 8
-_SCANNED_TOKENS = 1 << 16
-"""Tokens of a split in which pieces are looked for."""
+MOST_TOKENS = 1 << 16
+"""Tokens of a split's paragraphs, and of blocks in which pieces are looked for."""
 _DEPTHS = "depths"
 
 
@@ -71,7 +71,7 @@ class Reference:
     """Fingerprint of the tensors."""
 
     @classmethod
-    def load(cls, evaluation: Path, primary: Primary) -> Self:
+    def load(cls, evaluation: Path, primary: LoadedPrimary) -> Self:
         """Load the reference of a source's evaluation.
 
         Raises:
@@ -92,7 +92,12 @@ class Reference:
 
 
 def reference_tensors(
-    primary: Primary, text: Artifact, blocks: Artifact, depths: Sequence[int], splits: Sequence[SplitName] = JUDGED
+    primary: LoadedPrimary,
+    text: Artifact,
+    blocks: Artifact,
+    depths: Sequence[int],
+    splits: Sequence[SplitName] = JUDGED,
+    most_tokens: int = MOST_TOKENS,
 ) -> dict[str, Tensor]:
     """Compute a reference: the primary's hidden states of its own language.
 
@@ -102,14 +107,17 @@ def reference_tensors(
         blocks: blocks of the source language.
         depths: layers after which states are taken, rising; the last is the top.
         splits: splits that languages are to be compared on.
+        most_tokens: tokens of paragraphs, and tokens of blocks, of a split.
     """
     tensors = {_DEPTHS: torch.tensor(depths)}
     encoder = primary.encoder.to(precision.device())
     for split in splits:
         chosen, sequences = chosen_paragraphs(text, split, primary.tokenizer)
+        fitting = sum(total <= most_tokens for total in accumulate(map(len, sequences)))
+        chosen, sequences = chosen[:fitting], sequences[:fitting]
         tensors[f"{split}/paragraphs/keys"] = torch.tensor([each.key for each in chosen], dtype=torch.long)
         tensors[f"{split}/paragraphs/digests"] = torch.tensor([each.digest for each in chosen], dtype=torch.long)
-        ids_K, scanned_NT = _chosen_pieces(blocks_of(blocks, split), primary.tokenizer)
+        ids_K, scanned_NT = _chosen_pieces(blocks_of(blocks, split), primary.tokenizer, most_tokens)
         tensors[f"{split}/pieces/ids"] = ids_K
         found = {
             "paragraphs": mean_states(encoder, sequences, depths),
@@ -179,7 +187,7 @@ def probe_of(
 
 def language_probe(
     recipe: Recipe,
-    primary: Primary,
+    primary: LoadedPrimary,
     pieces: Tokenizer,
     split: SplitName,
     text: Artifact | None,
@@ -225,7 +233,8 @@ def held_out_lines(recipe: Recipe, language: str, split: SplitName) -> list[tupl
     files = judged or recipe.alignment.parallel.get(language)
     if files is None:
         return []
-    kept = ((pair.source, pair.target) for pair in read_pairs(files) if judged or is_held_out(pair))
+    pairs = read_pairs(files, (recipe.source.language, language))
+    kept = ((pair.source, pair.target) for pair in pairs if judged or is_held_out(pair))
     lines = [*islice(kept, JUDGED.index(split), len(JUDGED) * MOST_PAIRS, len(JUDGED))]
     if len(lines) >= FEWEST_PAIRS:
         return lines
@@ -239,7 +248,7 @@ def held_out_lines(recipe: Recipe, language: str, split: SplitName) -> list[tupl
 
 
 def probe_of_lines(
-    primary: Primary, lines: Sequence[tuple[str, str]], pieces: Tokenizer, depths: Sequence[int]
+    primary: LoadedPrimary, lines: Sequence[tuple[str, str]], pieces: Tokenizer, depths: Sequence[int]
 ) -> AlignmentProbe:
     """Pairs of lines, the source's first, at most `MOST_PAIRS`.
 
@@ -344,9 +353,9 @@ def _reader(sequences: Sequence[Sequence[int]]) -> Callable[[Encoder, Sequence[i
     return lambda encoder, depths: mean_states(encoder, sequences, depths)
 
 
-def _chosen_pieces(blocks: Blocks, pieces: Tokenizer) -> tuple[Tensor, Tensor]:
+def _chosen_pieces(blocks: Blocks, pieces: Tokenizer, most_tokens: int) -> tuple[Tensor, Tensor]:
     """Ids (K) of the most frequent pieces with letters, and the blocks (N, T) that they were counted in."""
-    scanned_NT, counts_V = _scanned(blocks, len(pieces))
+    scanned_NT, counts_V = _scanned(blocks, len(pieces), most_tokens)
     letters = {PieceClass.INITIAL, PieceClass.CONTINUATION}
     counts = zip(counts_V.tolist(), classes_of(pieces), strict=True)
     often = [(-count, index) for index, (count, kind) in enumerate(counts) if kind in letters]
@@ -354,9 +363,9 @@ def _chosen_pieces(blocks: Blocks, pieces: Tokenizer) -> tuple[Tensor, Tensor]:
     return torch.tensor(ids, dtype=torch.long), scanned_NT
 
 
-def _scanned(blocks: Blocks, vocabulary: int) -> tuple[Tensor, Tensor]:
+def _scanned(blocks: Blocks, vocabulary: int, most_tokens: int = MOST_TOKENS) -> tuple[Tensor, Tensor]:
     """Some blocks (N, T), equally far apart, and how often each piece (V) occurs in them."""
-    most = min(len(blocks), max(1, _SCANNED_TOKENS // blocks.block_tokens))
+    most = min(len(blocks), max(1, most_tokens // blocks.block_tokens))
     scanned_NT = blocks.take(torch.arange(most) * len(blocks) // most)
     return scanned_NT, scanned_NT.flatten().bincount(minlength=vocabulary)
 

@@ -1,6 +1,6 @@
 """Evaluation on text that no training saw: the source with its tasks, a language with its embeddings swapped in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +16,11 @@ from lingraft.data.text import load_text
 from lingraft.errors import ArtifactError
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.flops import step_flops
-from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_mini, load_primary
+from lingraft.model.loading import Embeddings, LoadedPrimary, load_embeddings, load_mini, load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages import alignment_probe, results, source_passages
 from lingraft.stages.adapt import mini_of
-from lingraft.stages.alignment_probe import AlignmentProbe, language_probe, reference_tensors
+from lingraft.stages.alignment_probe import MOST_TOKENS, AlignmentProbe, language_probe, reference_tensors
 from lingraft.stages.embeddings import initial_rows, mark_of, quality_of, require_start
 from lingraft.stages.nearest_words import nearest_words
 from lingraft.stages.results import (
@@ -66,7 +66,7 @@ def evaluate_source(
     source.encoder.to(precision.device())
     data = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens)
     documents = load_text(text, recipe.source.language)
-    models = load_tasks(tasks)
+    models = load_tasks(tasks, recipe.encoder.block_tokens)
     passages = embed_source_passages(recipe, models, source, documents)
     tests = task_tests(
         recipe=recipe,
@@ -94,7 +94,9 @@ def evaluate_source(
         precision=source.manifest.recorded("precision", str),
     )
     compared = sorted({recipe.adaptation.depth, source.encoder.shape.layers})
-    parts = {alignment_probe.PART: reference_tensors(source, documents, data, compared)}
+    most_tokens = recipe.test_blocks * recipe.encoder.block_tokens if recipe.test_blocks else MOST_TOKENS
+    reference = reference_tensors(source, documents, data, compared, most_tokens=most_tokens)
+    parts = {alignment_probe.PART: reference}
     if passages:
         parts[source_passages.PART] = {
             key: tensor for name, one in passages.items() for key, tensor in one.tensors(name).items()
@@ -149,7 +151,7 @@ def evaluate_language(
     depth, system = learned.manifest.detail("depth", int), learned.manifest.detail("system", System)
     step = recipe.steps_over(depth, system)[Stage.ADAPT]
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
-    models = load_tasks(tasks)
+    models = load_tasks(tasks, recipe.encoder.block_tokens)
     probe = language_probe(
         recipe=recipe,
         primary=source,
@@ -215,7 +217,7 @@ def evaluate_language(
     return results.save(result, out, _facts(result, hashes), masked_items | aligned_items | task_items)
 
 
-def _whole_flops(recipe: Recipe, step: Step, source: Primary, learned: Embeddings) -> float:
+def _whole_flops(recipe: Recipe, step: Step, source: LoadedPrimary, learned: Embeddings) -> float:
     """FLOPs of as many updates over all layers; a progressive adaptation counts those of its last depth."""
     whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
     cost, vocabulary = learned.manifest.cost, len(learned.tokenizer)
@@ -229,7 +231,9 @@ def _facts(result: SourceResult | LanguageResult, data_hashes: dict[str, str]) -
     return {"language": result.language, "aligned_with": result.primary, "data_hashes": data_hashes}
 
 
-def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str, list[TaskModel]]) -> dict[str, str]:
+def _hashes(
+    source: LoadedPrimary, text: Artifact, blocks: Artifact, models: dict[str, list[TaskModel]]
+) -> dict[str, str]:
     tasks = {task_hash(model): model.fingerprint for seeds in models.values() for model in seeds}
     return {"primary": source.fingerprint, "text": text.fingerprint, "blocks": blocks.fingerprint, **tasks}
 
@@ -237,7 +241,7 @@ def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str,
 def _masked(
     over: Encoder,
     depth: int,
-    source: Primary,
+    source: LoadedPrimary,
     vocabularies: tuple[Vocabulary, Vocabulary],
     blocks_NT: Tensor,
 ) -> tuple[MaskedScores, dict[str, ItemCounts]]:
@@ -274,7 +278,7 @@ def _tallies(
 
 
 def _alignment(
-    source: Primary, probe: AlignmentProbe, vocabularies: tuple[Vocabulary, Vocabulary]
+    source: LoadedPrimary, probe: AlignmentProbe, vocabularies: tuple[Vocabulary, Vocabulary]
 ) -> tuple[AlignmentScores, dict[str, ItemCounts]]:
     """Alignment of the primary's hidden states, with the vocabulary learned and the initial one."""
     found = []
@@ -302,7 +306,8 @@ def _task_scores(
     before = evaluate_tasks(tests, lambda model: swap(model.net.encoder, untrained))
     after = evaluate_tasks(tests, lambda model: model.swap_in(learned))
     scores = tuple(
-        one.scores.model_copy(update={"initial": other.scores.score}) for one, other in zip(after, before, strict=True)
+        one.scores.model_copy(update={"initial": other.scores.score, "initial_others": other.scores.others})
+        for one, other in zip(after, before, strict=True)
     )
     return scores, {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
 
@@ -331,8 +336,8 @@ class EvaluatedTask(NamedTuple):
     """Counts by finetuning seed, of the same examples in the same order."""
 
 
-def load_tasks(folders: Sequence[Path]) -> dict[str, list[TaskModel]]:
-    """Open finetuned tasks, by name, each with its seeds.
+def load_tasks(folders: Sequence[Path], block_tokens: int | None = None) -> dict[str, list[TaskModel]]:
+    """Open finetuned tasks, by name, each with its seeds; inputs are cut to `block_tokens` where that is less.
 
     Raises:
         ArtifactError: one is not a task or is damaged, or the seeds of a task differ in their labels.
@@ -340,6 +345,8 @@ def load_tasks(folders: Sequence[Path]) -> dict[str, list[TaskModel]]:
     by_name: dict[str, list[TaskModel]] = {}
     for model in map(load_task, folders):
         by_name.setdefault(model.name, []).append(model)
+        if block_tokens:
+            model.net.encoder.shape = model.shape.within(block_tokens)
     for name, models in by_name.items():
         if any(model.labels != models[0].labels for model in models):
             raise ArtifactError(
@@ -360,7 +367,7 @@ def _evaluate_task(test: TaskTest, put_in: SwapIn) -> EvaluatedTask:
         put_in(model)
         judged[model.seed] = test.judge(model)
     found = next(iter(judged.values()))
-    others = {name: SeedScores(by_seed={s: one.others[name] for s, one in judged.items()}) for name in found.others}
+    baselines = test.baselines()
     matrices = [one.confusion_CC for one in judged.values() if one.confusion_CC is not None]
     scores = TaskScores(
         name=first.name,
@@ -370,9 +377,20 @@ def _evaluate_task(test: TaskTest, put_in: SwapIn) -> EvaluatedTask:
         truncated=test.truncated,
         truncated_passages=test.truncated_passages,
         baseline=found.baseline,
-        score=SeedScores(by_seed={seed: one.score for seed, one in judged.items()}),
-        others=others,
-        baselines=dict(test.baselines()),
+        score=_score(judged),
+        others=_others(judged),
+        baselines={name: _score(seeds) for name, seeds in baselines.items()},
+        baseline_others={name: others for name, seeds in baselines.items() if (others := _others(seeds))},
         confusion=torch.stack(matrices).sum(0).tolist() if matrices else [],
     )
     return EvaluatedTask(scores, {seed: one.tally for seed, one in judged.items()})
+
+
+def _score(judged: Mapping[int, TaskEvaluation]) -> SeedScores:
+    return SeedScores(by_seed={seed: one.score for seed, one in judged.items()})
+
+
+def _others(judged: Mapping[int, TaskEvaluation]) -> dict[str, SeedScores]:
+    """Further metrics by name, of evaluations by seed."""
+    names = next(iter(judged.values())).others
+    return {name: SeedScores(by_seed={seed: one.others[name] for seed, one in judged.items()}) for name in names}

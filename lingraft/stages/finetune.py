@@ -13,7 +13,7 @@ from lingraft import ranks
 from lingraft.artifacts.artifact import Artifact, Draft
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
-from lingraft.config.systems import Stage
+from lingraft.config.systems import Stage, TrainedPart
 from lingraft.data.text import load_text
 from lingraft.errors import RecipeError
 from lingraft.model.encoder import freeze_except, mini_model
@@ -43,8 +43,8 @@ def finetune(
 ) -> Artifact:
     """Finetune the body on a task in the source language, token table frozen (section 2, step 3).
 
-    With `layers` it is the mini-model of so many bottom layers that is finetuned (the paper's table 5). `text` is only
-    read where the task's kind is 'documents'.
+    Examples are as long as the recipe's blocks at most. With `layers` it is the mini-model of so many bottom layers
+    that is finetuned (the paper's table 5). `text` is only read where the task's kind is 'documents'.
 
     Raises:
         RecipeError: the recipe has no such task, its [encoder] is not the primary's, or several processes finetune a
@@ -64,23 +64,26 @@ def finetune(
         )
     body = source.encoder if layers is None else mini_model(source.encoder, layers)
     kind, shape, settings = kind_of(wanted), body.shape, wanted.finetuning
+    inputs = shape.within(recipe.encoder.block_tokens)
     documents = load_text(text, recipe.source.language) if text else None
     examples = load_examples(wanted, "train", recipe.source.language, documents)
     labels = list(wanted.labels) or kind.labels(examples)
-    data = kind.prepare(examples, labels, source.tokenizer, shape)
+    data = kind.prepare(examples, labels, source.tokenizer, inputs)
     with preserve_rng():
         torch.manual_seed(seed)
         net = kind.net(body, labels)
     dev = load_examples(wanted, "dev", recipe.source.language, documents)
-    held_out = kind.prepare(dev, labels, source.tokenizer, shape)
-    step = replace(recipe.steps_over(recipe.adaptation.depth)[Stage.FINETUNE], layers=shape.layers)
+    held_out = kind.prepare(dev, labels, source.tokenizer, inputs)
+    part = TrainedPart.HEAD if settings.frozen_body else TrainedPart.BODY
+    step = replace(recipe.steps_over(recipe.adaptation.depth)[Stage.FINETUNE], layers=shape.layers, trained=part)
     hashes = {"text": documents.fingerprint} if documents else {}
     hashes |= {"examples": _content_hash(examples)}
     origin = hashes | (documents.manifest.data_hashes if documents else {})
     made_from = {"stage": "finetune", "primary": source.fingerprint, "layers": shape.layers, "seed": seed, **hashes}
+    made_from |= {"block_tokens": inputs.block_tokens}
     made_from |= {"dev": _content_hash(dev), "kind": wanted.kind, "evaluation": wanted.evaluation, "labels": labels}
     made_from |= {"retrieval": wanted.retrieval.model_dump(mode="json")} if wanted.retrieval else {}
-    trained = freeze_except(net, body_parameters(net))
+    trained = freeze_except(net, head_parameters(net) if settings.frozen_body else body_parameters(net))
     with resumable(recipe, out, settings, made_from) as checkpointer:
         if made := already_done(out, Kind.TASK, checkpointer, watch):
             return made
@@ -130,6 +133,12 @@ def body_parameters(net: Any) -> list[nn.Parameter]:
     fixed = {*encoder.vocabulary.parameters(), *encoder.heads.parameters()}
     fixed |= {each for depth, norm in encoder.final_norms.items() if depth != top for each in norm.parameters()}
     return [parameter for parameter in net.parameters() if parameter not in fixed]
+
+
+def head_parameters(net: Any) -> list[nn.Parameter]:
+    """Return what is trained over a frozen body: the task's head."""
+    body = {*net.encoder.parameters()}
+    return [parameter for parameter in net.parameters() if parameter not in body]
 
 
 def _evaluator(net: nn.Module, kind: TaskKind, held_out: Prepared, language: str) -> Callable[[], float]:

@@ -7,9 +7,9 @@ from typing import NamedTuple, Self
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.initialisation.initial_rows import shared_pieces
-from lingraft.model.loading import Primary
+from lingraft.model.loading import LoadedPrimary
 from lingraft.model.swap import swap
-from lingraft.stages.results import BM25, SOURCE_TOKENIZER, SeedScores
+from lingraft.stages.results import BM25, SOURCE_TOKENIZER
 from lingraft.stages.source_passages import SourcePassages, retrieval_of
 from lingraft.tasks.bm25 import Bm25
 from lingraft.tasks.finetuned import TaskModel
@@ -43,7 +43,7 @@ class PassageSearch:
     def of(
         cls,
         seeds: Sequence[TaskModel],
-        source: Primary,
+        source: LoadedPrimary,
         tokenizer: Tokenizer,
         queries: Sequence[str],
         passages: Sequence[str] | SourcePassages,
@@ -92,17 +92,14 @@ class PassageSearch:
         passages = self.passages
         return self._evaluate(model, self.queries.own, passages.own if isinstance(passages, _Texts) else passages)
 
-    def baselines(self) -> dict[str, SeedScores]:
-        """Return scores by the name of the baseline; the bodies then have the source's embeddings."""
+    def baselines(self) -> dict[str, dict[int, TaskEvaluation]]:
+        """Return evaluations by the name of the baseline and by seed; the bodies then have the source's embeddings."""
         passages, found = self.passages, {}
         for model in self.seeds:
             swap(model.net.encoder, self.source)
             known = passages.by_source if isinstance(passages, _Texts) else passages
-            found[model.seed] = self._evaluate(model, self.queries.by_source, known).score
-        return {
-            BM25: SeedScores(by_seed=dict.fromkeys(found, self.by_shared_pieces().score)),
-            SOURCE_TOKENIZER: SeedScores(by_seed=found),
-        }
+            found[model.seed] = self._evaluate(model, self.queries.by_source, known)
+        return {BM25: dict.fromkeys(found, self.by_shared_pieces()), SOURCE_TOKENIZER: found}
 
     def _evaluate(
         self, model: TaskModel, queries: TokenizedTexts, passages: TokenizedTexts | SourcePassages

@@ -77,8 +77,12 @@ class TaskScores(Result):
     score: SeedScores
     others: dict[str, SeedScores] = pydantic.Field({}, description="Further metrics, such as exact match.")
     initial: SeedScores | None = pydantic.Field(None, description="The same with embeddings before any training.")
+    initial_others: dict[str, SeedScores] = pydantic.Field({}, description="Further metrics before any training.")
     baselines: dict[str, SeedScores] = pydantic.Field(
         {}, description="Official metric of further systems on the same examples, such as BM25 for retrieval, by name."
+    )
+    baseline_others: dict[str, dict[str, SeedScores]] = pydantic.Field(
+        {}, description="Further metrics of these systems, by name."
     )
     confusion: list[list[int]] = pydantic.Field([], description="True x predicted, over all seeds; classes only.")
 

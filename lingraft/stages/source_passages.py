@@ -17,7 +17,8 @@ from torch import Tensor
 from lingraft.artifacts.artifact import Artifact
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import BeirFolder, ParallelDocuments
-from lingraft.model.loading import Primary
+from lingraft.data.text import read_split
+from lingraft.model.loading import LoadedPrimary
 from lingraft.stages.alignment_probe import chosen_paragraphs, digest_of
 from lingraft.stages.results import require_source
 from lingraft.tasks.finetuned import TaskModel
@@ -34,7 +35,7 @@ class SourcePassages:
     """Embedded passages of one task."""
 
     keys: list[int]
-    """Hash of each passage's text; of a paragraph, the key that parallel ones share."""
+    """Hash of each passage's text; of a paragraph, the key that parallel ones share; of a document, its name's hash."""
     digests: list[int]
     """Hash of each passage's text."""
     pieces: list[list[int]]
@@ -46,7 +47,11 @@ class SourcePassages:
 
     @classmethod
     def embedded(
-        cls, seeds: Sequence[TaskModel], source: Primary, passages: Sequence[str], keys: Sequence[int] | None = None
+        cls,
+        seeds: Sequence[TaskModel],
+        source: LoadedPrimary,
+        passages: Sequence[str],
+        keys: Sequence[int] | None = None,
     ) -> Self:
         """Embed passages with each seed of a task of kind 'retrieval'; its bodies then have the source's embeddings."""
         kind, shape = retrieval_of(seeds), seeds[0].shape
@@ -98,9 +103,9 @@ def retrieval_of(seeds: Sequence[TaskModel]) -> PassageRetrieval:
 
 
 def embed_source_passages(
-    recipe: Recipe, tasks: Mapping[str, Sequence[TaskModel]], source: Primary, text: Artifact
+    recipe: Recipe, tasks: Mapping[str, Sequence[TaskModel]], source: LoadedPrimary, text: Artifact
 ) -> dict[str, SourcePassages]:
-    """Embed the passages that are the same for every language, by task: parallel paragraphs, or a corpus of BEIR.
+    """Embed the passages that are the same for every language, by task: parallel text, or a corpus of BEIR.
 
     Raises:
         TextError: the corpus cannot be read.
@@ -108,6 +113,11 @@ def embed_source_passages(
     found = {}
     for name, seeds in tasks.items():
         match recipe.task(name).test:
+            case ParallelDocuments(queries="titles"):
+                documents = [*read_split(text, "test")]
+                keys = [digest_of(each.name) for each in documents]
+                texts = [" ".join(each.text.split("\n")) for each in documents]
+                found[name] = SourcePassages.embedded(seeds, source, texts, keys)
             case ParallelDocuments():
                 chosen, _ = chosen_paragraphs(text, "test", source.tokenizer)
                 keys = [each.key for each in chosen]
@@ -119,7 +129,7 @@ def embed_source_passages(
 
 
 def load_source_passages(
-    evaluation: Path, primary: Primary, tasks: Mapping[str, Sequence[TaskModel]]
+    evaluation: Path, primary: LoadedPrimary, tasks: Mapping[str, Sequence[TaskModel]]
 ) -> dict[str, SourcePassages]:
     """Open the passages that a source's evaluation keeps, by task, of those tasks that it judged just as they are.
 

@@ -8,11 +8,12 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import ParallelDocuments, Task
 from lingraft.console import say
+from lingraft.data.text import read_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.model.loading import Primary
+from lingraft.model.loading import LoadedPrimary
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, digest_of, translated_paragraphs
 from lingraft.stages.passage_search import PassageSearch
-from lingraft.stages.results import WITHIN, SeedScores
+from lingraft.stages.results import WITHIN
 from lingraft.stages.source_passages import SourcePassages
 from lingraft.tasks.examples import load_examples
 from lingraft.tasks.finetuned import TaskModel
@@ -34,9 +35,9 @@ class TaskTest:
     """Judges one of `seeds` with the embeddings that it has."""
     truncated_passages: int = 0
     """Number of passages that queries are looked for among of which only a part is seen."""
-    baselines: Callable[[], Mapping[str, SeedScores]] = dict
-    """Scores, computed once, of what needs no embeddings of the language, by name; bodies may then have the source's.
-    """
+    baselines: Callable[[], Mapping[str, Mapping[int, TaskEvaluation]]] = dict
+    """Evaluations, computed once, of what needs no embeddings of the language, by name and seed; bodies may then have
+    the source's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class TaskInputs:
     """Text of the language."""
     tokenizer: Tokenizer
     """Tokenizer of the language."""
-    source: Primary
+    source: LoadedPrimary
     """Primary with its own vocabulary."""
     embedded: SourcePassages | None = None
     """The source's passages, where they are embedded already."""
@@ -74,7 +75,7 @@ def task_tests(
     tasks: Mapping[str, Sequence[TaskModel]],
     text: Artifact | None,
     tokenizer: Tokenizer,
-    source: Primary,
+    source: LoadedPrimary,
     embedded: Mapping[str, SourcePassages] | None = None,
 ) -> list[TaskTest]:
     """Load the test examples of every task that is judged in the tokenizer's language.
@@ -134,7 +135,7 @@ def _test_of_retrieval(inputs: TaskInputs) -> TaskTest | None:
         search = _search_of_documents(inputs)
         searches = {"": search} if search else {}
     else:
-        found = load_searches(inputs.task, inputs.tokenizer.language)
+        found = load_searches(inputs.task, inputs.tokenizer.language, inputs.source.tokenizer.language)
         searches = dict(zip(("", f"{WITHIN}_"), [_open_search(inputs, search) for search in found], strict=False))
     if not searches:
         return None
@@ -149,7 +150,7 @@ def _test_of_retrieval(inputs: TaskInputs) -> TaskTest | None:
         return replace(first, others=others)
 
     @cache
-    def baselines() -> Mapping[str, SeedScores]:
+    def baselines() -> Mapping[str, Mapping[int, TaskEvaluation]]:
         return {f"{begin}{name}": each for begin, one in searches.items() for name, each in one.baselines().items()}
 
     return TaskTest(
@@ -173,7 +174,7 @@ def _open_search(inputs: TaskInputs, search: SearchData) -> PassageSearch:
 
 
 def _search_of_documents(inputs: TaskInputs) -> PassageSearch | None:
-    """Look for each paragraph of the test split among the source's, of which one is its translation."""
+    """Look for each paragraph, or title, of the test split among the source's paragraphs or documents."""
     task, language, embedded = inputs.task, inputs.tokenizer.language, inputs.embedded
     if inputs.text is None or embedded is None:
         say(
@@ -181,11 +182,23 @@ def _search_of_documents(inputs: TaskInputs) -> PassageSearch | None:
             "evaluation of the source keeps, and none was given that judged this task"
         )
         return None
-    rows, queries, _ = translated_paragraphs(embedded.keys, embedded.digests, "test", inputs.tokenizer, inputs.text)
+    assert isinstance(task.test, ParallelDocuments)
+    if task.test.queries == "titles":
+        rows, queries = _titles(embedded, inputs.text)
+    else:
+        rows, queries, _ = translated_paragraphs(embedded.keys, embedded.digests, "test", inputs.tokenizer, inputs.text)
     if len(rows) < FEWEST_PAIRS:
         say(
-            f"task {task.name!r} is not judged in {language!r}: {len(rows)} paragraphs of its test split are parallel "
-            f"to the source's, fewer than {FEWEST_PAIRS}"
+            f"task {task.name!r} is not judged in {language!r}: {len(rows)} {task.test.queries} of its test split are "
+            f"parallel to the source's, fewer than {FEWEST_PAIRS}"
         )
         return None
     return inputs.passage_search(queries, embedded, Answers.of([{row: 1.0} for row in rows]))
+
+
+def _titles(embedded: SourcePassages, text: Artifact) -> tuple[list[int], list[str]]:
+    """First lines of documents that the source has, too, and the rows of these."""
+    row_of = {key: row for row, key in enumerate(embedded.keys)}
+    named = [(digest_of(each.name), each.text.partition("\n")[0]) for each in read_split(text, "test")]
+    found = [(row_of[key], title) for key, title in named if key in row_of and title]
+    return [row for row, _ in found], [title for _, title in found]

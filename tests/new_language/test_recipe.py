@@ -33,14 +33,14 @@ def heads(*depths: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("blocks", "steps"), [(1_600, 500), (1_601, 501), (400_000, 125_000), (10**8, 125_000)])
 def test_updates_follow_from_the_text_within_bounds(blocks: int, steps: int) -> None:
-    adaptation = settled().for_blocks(blocks).adaptation
+    adaptation = settled().for_text(blocks).adaptation
     assert (adaptation.steps, adaptation.warmup_steps) == (steps, round(0.08 * steps))
 
 
 def test_updates_that_are_asked_for_do_not_depend_on_the_text() -> None:
     for lane in (settled(steps=77), settled(recipe=RECIPE, steps=77)):
-        assert {lane.for_blocks(blocks).adaptation.steps for blocks in (1, 10**6)} == {77}
-    assert settled(recipe=RECIPE).for_blocks(10**6).adaptation.steps == RECIPE.adaptation.steps
+        assert {lane.for_text(blocks).adaptation.steps for blocks in (1, 10**6)} == {77}
+    assert settled(recipe=RECIPE).for_text(10**6).adaptation.steps == RECIPE.adaptation.steps
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,9 @@ def test_a_recipe_brings_all_but_language_text_and_tasks_and_what_is_asked_for_g
     adaptation = settled(recipe=given, **wanted).recipe.adaptation
     assert adaptation.model_dump().items() >= wanted.items()
     assert adaptation.warmup_steps == 5
+    text = settled(recipe=given, text_column="body").recipe.text
+    assert isinstance(text, Files)
+    assert text.column == "body"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,7 @@ def test_what_does_not_fit_is_refused(given: dict[str, Any], error: type[Lingraf
 
 
 def test_every_setting_is_shown_with_its_option() -> None:
-    lines = shown(settled(seed=7).for_blocks(4_000), 4_000, 118)
+    lines = shown(settled(seed=7).for_text(4_000), 4_000, 118)
     for words in (
         "1 of the primary's 3 layers (--depth)",
         "118 pieces (--vocabulary)",

@@ -73,10 +73,13 @@ def test_the_checkpoints_compute_what_our_models_compute(workshop: Workshop, add
 def test_the_summary_says_scores_before_and_after_the_cost_and_where_everything_is(added: AddedLanguage) -> None:
     lines, [task] = added.summary().splitlines(), added.scores.tasks
     masked, cost = added.scores.masked, added.scores.cost
-    assert f"{masked.primary_initial:.1%} -> {masked.primary:.1%}" in lines[0]
-    assert task.initial is not None
-    assert f"{task.initial.mean:.1%} -> {task.score.mean:.1%} (trivial answer {task.baseline:.1%}, 2 seeds" in lines[1]
-    assert f"{cost.elapsed_s:.0f} s by {cost.flops:.3g} FLOPs" in lines[2]
+    assert lines[0].split() == ["as", "it", "is", "before", "after"]
+    assert masked
+    assert task.initial
+    assert lines[2].split() == ["masked", "tokens", f"{masked.primary_initial:.1%}", f"{masked.primary:.1%}"]
+    assert lines[3].endswith(f"{task.initial.mean:.1%}  {task.score.mean:.1%}")
+    assert f"trivial answer {task.baseline:.1%}, 2 seeds" in lines[4]
+    assert f"{cost.elapsed_s:.0f} s by {cost.flops:.3g} FLOPs" in lines[5]
     for folder in (*added.hf.values(), *added.bundles.values(), added.embeddings):
         assert str(folder) in added.summary()
     assert f'to load: transformers.AutoModelForMaskedLM.from_pretrained("{added.hf["masked_lm"]}")' in lines
@@ -143,16 +146,17 @@ def test_several_files_and_folders_are_one_text_that_is_compared_with_the_source
     evaluate_source(workshop.recipe, workshop.primary, [], *source, judged)
     added = add_language(workshop.primary, paths, "de", tmp_path / "de", wanted=BRIEFLY, source_evaluation=judged)
     assert added.scores.alignment
-    assert "counterparts in the source language found" in added.summary()
+    assert f"counterparts in the source, of {added.scores.alignment.pairs:,}" in added.summary()
     prepared = Artifact.load(out_of(added) / "text", Kind.TEXT)
     assert sum(prepared.manifest.details["documents"].values()) == 300
     assert {document.label is None for document in load_split(prepared, "train")} == {True, False}
 
 
-def test_the_readmes_python_adds_a_language_and_asks_the_model(
+def test_the_references_python_adds_a_language_and_asks_the_model(
     workshop: Workshop, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [code] = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    page = (ROOT / "docs" / "reference" / "python.md").read_text()
+    [_, code] = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(code.splitlines()) <= 12
     (tmp_path / "work").mkdir()
     shutil.copytree(workshop.primary, tmp_path / "work/primary")
@@ -161,7 +165,7 @@ def test_the_readmes_python_adds_a_language_and_asks_the_model(
     shutil.copy(text, tmp_path / "text/tr.jsonl")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(recipe, "_FEWEST_STEPS", 20)  # of text that is as short as this
-    exec(compile(code, "README.md", "exec"), {})
+    exec(compile(code, "python.md", "exec"), {})
     printed = capsys.readouterr().out
-    assert "topic: accuracy without any training example" in printed
+    assert "topic: accuracy, " in printed
     assert printed.split()[-1] in made_up.TOPICS

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
-from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
+from lingraft.model.loading import Embeddings, LoadedPrimary, load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
 from lingraft.tasks.finetuned import TaskModel, load_task
 from lingraft.tasks.pairs import encode, pad
@@ -33,7 +33,7 @@ def pytorch_logits(tiny: Tiny, language: str, rows: list[list[int]]) -> Tensor:
     return logits_BC
 
 
-def brought(tiny: Tiny, language: str) -> Primary | Embeddings:
+def brought(tiny: Tiny, language: str) -> LoadedPrimary | Embeddings:
     """A language's embeddings, or the primary that has them; tests leave it as it is."""
     return _embeddings(tiny.embeddings[language]) if language in tiny.embeddings else _primary(tiny.primary)
 
@@ -49,7 +49,7 @@ def _embeddings(folder: Path) -> Embeddings:
 
 
 @cache
-def _primary(folder: Path) -> Primary:
+def _primary(folder: Path) -> LoadedPrimary:
     return load_primary(folder)
 
 

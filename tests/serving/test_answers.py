@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lingraft.errors import RequestError
-from lingraft.model.loading import Primary, load_primary
+from lingraft.model.loading import LoadedPrimary, load_primary
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.requests import InferRequest
 from lingraft.serving.served_bundles import ServedBundles
@@ -126,7 +126,7 @@ def test_masks_are_filled_as_pytorch_does(ask: Asking, tiny: Tiny) -> None:
     for language in LANGUAGES:
         before, behind = sentences(language, (2, 3))
         primary, own = load_primary(tiny.primary), brought(tiny, language)
-        vocabulary = own.encoder.vocabulary if isinstance(own, Primary) else own.vocabulary
+        vocabulary = own.encoder.vocabulary if isinstance(own, LoadedPrimary) else own.vocabulary
         special, tokenizer = own.tokenizer.special, own.tokenizer
         ids = [special.begin, *tokenizer.encode(before), special.mask, *tokenizer.encode(behind), special.end]
         encoder = primary.encoder.eval()
@@ -160,7 +160,7 @@ def test_embeddings_are_means_over_tokens(ask: Asking, tiny: Tiny) -> None:
     for language in LANGUAGES:
         texts, own = sentences(language), brought(tiny, language)
         encoder = load_primary(tiny.primary).encoder.eval()
-        encoder.vocabulary = own.encoder.vocabulary if isinstance(own, Primary) else own.vocabulary
+        encoder.vocabulary = own.encoder.vocabulary if isinstance(own, LoadedPrimary) else own.vocabulary
         depth = encoder.shape.layers
         rows = encode([(text,) for text in texts], own.tokenizer, encoder.shape).rows
         expected_ND = torch.stack(

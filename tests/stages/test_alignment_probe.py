@@ -13,7 +13,7 @@ from lingraft.data.parallel_text import is_held_out as is_held_out
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError
-from lingraft.model.loading import Primary, load_embeddings, load_primary
+from lingraft.model.loading import LoadedPrimary, load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.stages import alignment_probe
 from lingraft.stages.alignment_probe import (
@@ -45,12 +45,12 @@ def english(workshop: Workshop) -> Path:
 
 
 @pytest.fixture
-def primary(workshop: Workshop) -> Primary:
+def primary(workshop: Workshop) -> LoadedPrimary:
     return load_primary(workshop.primary)
 
 
 @pytest.fixture
-def reference(english: Path, primary: Primary) -> Reference:
+def reference(english: Path, primary: LoadedPrimary) -> Reference:
     return Reference.load(english, primary)
 
 
@@ -63,7 +63,7 @@ def held_out(shop: Workshop, language: str) -> Blocks:
 
 
 def test_paragraphs_of_parallel_documents_are_paired(
-    workshop: Workshop, primary: Primary, reference: Reference
+    workshop: Workshop, primary: LoadedPrimary, reference: Reference
 ) -> None:
     pieces = Tokenizer.load(workshop.tokenizers["de"])
     found = probe_of(reference, "test", primary.tokenizer, pieces, text_of(workshop, "de"), held_out(workshop, "de"))
@@ -84,7 +84,7 @@ def test_paragraphs_of_parallel_documents_are_paired(
 
 
 def test_the_source_finds_all_of_itself_by_its_pieces_contexts(
-    workshop: Workshop, primary: Primary, reference: Reference
+    workshop: Workshop, primary: LoadedPrimary, reference: Reference
 ) -> None:
     """Paragraphs that stand in both languages word for word are no translations, so none is paired."""
     found = probe_of(
@@ -102,7 +102,7 @@ def test_the_source_finds_all_of_itself_by_its_pieces_contexts(
 
 
 def test_too_few_pairs_are_not_measured(
-    workshop: Workshop, primary: Primary, reference: Reference, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, primary: LoadedPrimary, reference: Reference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alignment_probe, "FEWEST_PAIRS", 100_000)
     pieces = Tokenizer.load(workshop.tokenizers["de"])
@@ -110,7 +110,7 @@ def test_too_few_pairs_are_not_measured(
     assert probe_of(reference, "test", *given) is None
 
 
-def test_lines_given_are_pairs_as_they_stand(workshop: Workshop, primary: Primary) -> None:
+def test_lines_given_are_pairs_as_they_stand(workshop: Workshop, primary: LoadedPrimary) -> None:
     pieces, learned = Tokenizer.load(workshop.tokenizers["de"]), load_embeddings(workshop.embeddings["de"])
     lines = [("ba de ki lo", "mu na pe ri"), ("ba ba ki", "pe pe"), ("lo mu", "so tu va")]
     found = probe_of_lines(primary, lines, pieces, (1, 3))
@@ -123,7 +123,7 @@ def test_lines_given_are_pairs_as_they_stand(workshop: Workshop, primary: Primar
 
 
 def test_lines_held_out_of_parallel_text_are_measured_on_half_of_them_in_each_split(
-    workshop: Workshop, primary: Primary, tmp_path: Path
+    workshop: Workshop, primary: LoadedPrimary, tmp_path: Path
 ) -> None:
     pieces, blocks = Tokenizer.load(workshop.tokenizers["de"]), held_out(workshop, "de")
     pairs = [Pair(f"ba de ki {number}", f"mu na pe {number}", f"line {number}") for number in range(1000)]
@@ -142,7 +142,7 @@ def test_lines_held_out_of_parallel_text_are_measured_on_half_of_them_in_each_sp
 
 
 def test_lines_that_only_the_measure_has_come_before_parallel_text(
-    workshop: Workshop, primary: Primary, tmp_path: Path
+    workshop: Workshop, primary: LoadedPrimary, tmp_path: Path
 ) -> None:
     pieces, blocks = Tokenizer.load(workshop.tokenizers["de"]), held_out(workshop, "de")
     for name, count in (("learned", 1000), ("judged", 101)):
@@ -181,7 +181,9 @@ def test_the_reference_of_another_primary_is_refused(workshop: Workshop, english
         Reference.load(english, stranger)
 
 
-def test_an_evaluation_of_a_language_is_no_reference(workshop: Workshop, primary: Primary, tmp_path: Path) -> None:
+def test_an_evaluation_of_a_language_is_no_reference(
+    workshop: Workshop, primary: LoadedPrimary, tmp_path: Path
+) -> None:
     folders = workshop.texts["de"], workshop.blocks["de"]
     evaluate_language(workshop.recipe, workshop.primary, workshop.embeddings["de"], [], *folders, tmp_path / "de")
     assert load_language(tmp_path / "de").alignment is None

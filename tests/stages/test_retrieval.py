@@ -224,6 +224,31 @@ def test_parallel_documents_are_searched_by_what_the_source_keeps(
     )
 
 
+def test_titles_are_looked_for_among_documents_in_every_language(searching: Searching, tmp_path: Path) -> None:
+    recipe = searching.recipe(kind="documents", queries="titles")
+    evaluation = searching.source(recipe, tmp_path / "source")
+    found = scores(searching.german(recipe, tmp_path / "out", evaluation))
+    english, german = (first_lines(searching.shop, language, "test") for language in ("en", "de"))
+    documents = load_split(Artifact.load(searching.shop.texts["en"], Kind.TEXT), "test")
+    primary, learned = load_primary(searching.shop.primary), load_embeddings(searching.shop.embeddings["de"])
+    [ceiling] = load_source(evaluation).tasks
+    assert [*english] == [*german] == [document.name for document in documents]
+    for seed, folder in zip(SEEDS, searching.tasks, strict=True):
+        model = load_task(folder)
+        model.swap_in(primary)
+        pages = TokenizedTexts.of(
+            [" ".join(each.text.split("\n")) for each in documents], "de ", primary.tokenizer, model.shape
+        )
+        pages_PE = embed(model.net, pages)
+        answers = Answers.of([{row: 1.0} for row in range(len(documents))])
+        for titles, whose, said in ((english, primary, ceiling), (german, learned, found)):
+            model.swap_in(whose)
+            asked = TokenizedTexts.of([*titles.values()], "ba ", whose.tokenizer, model.shape)
+            by_hand = evaluate_vectors(embed(model.net, asked), pages_PE, answers)
+            assert said.score.by_seed[seed] == by_hand.score
+    assert found.examples == ceiling.examples == len(documents)
+
+
 def test_passages_of_a_body_that_was_finetuned_again_are_not_taken(searching: Searching, tmp_path: Path) -> None:
     recipe = of_beir(searching)
     evaluation = searching.source(recipe, tmp_path / "en")

@@ -15,7 +15,7 @@ from lingraft.config.systems import Stage
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_split
 from lingraft.model.encoder import Encoder, Layer, Vocabulary
-from lingraft.model.loading import Primary, load_embeddings, load_primary
+from lingraft.model.loading import LoadedPrimary, load_embeddings, load_primary
 from lingraft.stages import adapt, finetune, pretrain
 from lingraft.stages.adapt import adaptation_run, mini_of
 from lingraft.stages.embeddings import initial_rows
@@ -44,7 +44,7 @@ def parts(folder: Path, kind: Kind, part: str) -> dict[str, torch.Tensor]:
     return Artifact.load(folder, kind).tensors(part)
 
 
-def begun(workshop: Workshop, primary: Primary, depth: int) -> tuple[Encoder, TrainingRun]:
+def begun(workshop: Workshop, primary: LoadedPrimary, depth: int) -> tuple[Encoder, TrainingRun]:
     """A mini-model of the primary with the initial rows of German, and the run that adapts it."""
     step = workshop.recipe.steps_over(depth)[Stage.ADAPT]
     mini = mini_of(primary, step, None)
@@ -232,6 +232,25 @@ def test_finetuning_leaves_table_and_bias_and_trains_the_rest_of_the_body(worksh
     assert {"positions_TD", "input_norm.weight", "layers.0.output_norm.bias"} <= set(after)
 
 
+def test_over_a_frozen_body_the_head_alone_is_trained_by_one_pass_and_in_shorter_inputs(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    topic = workshop.recipe.task()
+    settings = topic.finetuning.model_copy(update={"frozen_body": True})
+    recipe = changed(workshop.recipe, "encoder", block_tokens=16)
+    recipe = recipe.model_copy(update={"tasks": (topic.model_copy(update={"finetuning": settings}),)})
+    made = finetune.finetune(
+        recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "task", ignore_metrics
+    )
+    body = Artifact.load(workshop.primary, Kind.PRIMARY).tensors("body")
+    whole = Artifact.load(workshop.tasks[1], Kind.TASK)
+    assert all(torch.equal(tensor, body[name]) for name, tensor in made.tensors("body").items())
+    assert any(not torch.equal(tensor, body[name]) for name, tensor in whole.tensors("body").items())
+    assert made.manifest.detail("dev_score", float) > 0.4
+    assert made.manifest.detail("truncated", int) > whole.manifest.detail("truncated", int)
+    assert made.manifest.cost.flops < whole.manifest.cost.flops / 3
+
+
 def test_in_finetuning_the_vocabulary_is_bit_for_bit_what_it_was_and_seeds_differ_and_repeat(
     workshop: Workshop, tmp_path: Path, optimized: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,7 +342,7 @@ def test_adaptation_lets_go_of_the_tables_that_it_does_not_train(
     tables: list[weakref.ref[torch.Tensor]] = []
     load, draw = adapt.load_primary, adapt.initial_rows
 
-    def loaded(*given: Any) -> Primary:
+    def loaded(*given: Any) -> LoadedPrimary:
         primary = load(*given)
         tables.append(weakref.ref(primary.encoder.vocabulary.table_VD))
         return primary

@@ -1,0 +1,121 @@
+"""An embedding model as on the hub, and a language that it learns: the whole way, from Python and by the command."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from lingraft import Primary, Wanted, preflight
+from lingraft.api import Language
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.manifest import Kind, artifact_fingerprint
+from lingraft.model.loading import load_embeddings, load_primary
+from lingraft.serving.bundle import Bundle
+from lingraft.stages import initialise
+from lingraft.stages.results import SOURCE_TOKENIZER
+from tests import made_up
+from tests.huggingface.embedding_models import make_embedding_model
+from tests.new_language.given import out_of, plain_text
+
+README = Path(__file__).parents[2] / "README.md"
+WANTED = Wanted(steps=30, learning_rate=3e-2, vocabulary=150)
+
+
+class Given:
+    """An embedding model, and text, sentence pairs and a dictionary of German."""
+
+    def __init__(self, folder: Path) -> None:
+        make_embedding_model(folder / "embedding")
+        self.model = folder / "embedding" / "model"
+        self.text = plain_text(folder, "de")
+        sides = (
+            [line for page in made_up.documents(tag, 120) for line in page["text"].split("\n")] for tag in ("en", "de")
+        )
+        lines = [*zip(*sides, strict=True)]
+        self.pairs = folder / "en-de.tsv"
+        self.pairs.write_text("".join(f"{source}\t{target}\n" for source, target in lines), encoding="utf-8")
+        words = {(s, t) for source, target in lines for s, t in zip(source.split(), target.split(), strict=True)}
+        self.dictionary = folder / "en-de.txt"
+        self.dictionary.write_text("".join(f"{s} {t}\n" for s, t in sorted(words)), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Given:
+    return Given(tmp_path_factory.mktemp("given"))
+
+
+@pytest.fixture(scope="module")
+def german(given: Given, tmp_path_factory: pytest.TempPathFactory) -> Language:
+    out = tmp_path_factory.mktemp("learned") / "de"
+    primary = Primary.from_pretrained(given.model)
+    return primary.learn_language(given.text, "de", out, pairs=given.pairs, wanted=WANTED)
+
+
+def test_by_pairs_translations_approach_the_models_vectors_and_the_model_stays(given: Given, german: Language) -> None:
+    [scores] = german.added.scores.tasks
+    assert scores.initial
+    first, *_, last = german.added.scores.history
+    assert last.loss < first.loss
+    assert {"accuracy_at_10"} <= scores.initial_others.keys() & scores.baseline_others[SOURCE_TOKENIZER].keys()
+    assert german.added.scores.masked is None
+    before = load_primary(german.primary.folder).encoder.state_dict()
+    again = load_primary(Primary.from_pretrained(given.model).folder).encoder.state_dict()
+    assert all(torch.equal(before[name], again[name]) for name in before)
+
+
+def test_what_is_exported_and_served_is_what_was_learned(given: Given, german: Language) -> None:
+    """Vectors of the exported model beside the unchanged one's are the cosines that the library computes."""
+    texts = [page["text"].split("\n")[0] for page in made_up.documents("de", 3)]
+    sources = [page["text"].split("\n")[0] for page in made_up.documents("en", 3)]
+    index = SentenceTransformer(str(given.model), device="cpu").encode(
+        sources, convert_to_tensor=True, normalize_embeddings=True
+    )
+    asked = german.to_sentence_transformer().encode(texts, convert_to_tensor=True, normalize_embeddings=True)
+    torch.testing.assert_close(asked @ index.T, german.similarity(texts, sources), rtol=0, atol=1e-5)
+    bundle = Bundle.load(german.added.bundles["retrieval"])
+    assert [*bundle.languages] == ["en", "de"]
+    bundle.run_self_test()
+
+
+def test_the_summary_has_scores_as_it_is_before_and_after_and_seconds(german: Language) -> None:
+    lines = german.added.summary().splitlines()
+    assert lines[0].split() == ["as", "it", "is", "before", "after"]
+    assert [len(line.split("  ")[-1]) > 0 for line in lines if line.startswith("retrieval: accuracy at")] == [True] * 2
+    assert lines[-1].startswith("stages: text ")
+
+
+@pytest.mark.parametrize("resource", ["dictionary", "text alone"])
+def test_without_pairs_rows_stay_as_they_begin(
+    given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resource: str
+) -> None:
+    for where in (preflight, initialise):  # words that are made up are of no language
+        monkeypatch.setattr(where, "load_detector", lambda: None)
+    primary = Primary.from_pretrained(given.model)
+    dictionary = given.dictionary if resource == "dictionary" else None
+    added = primary.learn_language(given.text, "de", tmp_path / "de", dictionary=dictionary, wanted=WANTED).added
+    learned, initial = (load_embeddings(out_of(added) / name) for name in ("embeddings", "initial"))
+    assert torch.equal(learned.vocabulary.table_VD, initial.vocabulary.table_VD)
+    assert added.scores.cost.steps == 0
+    assert added.summary().startswith("alignment with the source language")  # no table, since nothing is judged
+    assert "nothing was learned" in added.summary()
+    assert "judged on task 'retrieval'" in added.left_out
+    assert Artifact.load(added.embeddings, Kind.EMBEDDINGS).manifest.aligned_with == artifact_fingerprint(
+        primary.folder
+    )
+
+
+@pytest.mark.integration
+def test_the_readmes_python_teaches_a_real_model_a_language(
+    given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [code] = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(code.splitlines()) <= 8
+    shutil.copy(plain_text(tmp_path, "de", 3000), tmp_path / "de.txt")
+    shutil.copy(given.pairs, tmp_path / "en-de.tsv")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {})
+    assert "retrieval: accuracy at 1" in capsys.readouterr().out
+    assert (tmp_path / "work" / "german-model" / "modules.json").is_file()
