@@ -9,6 +9,7 @@ ACCELERATOR ?= cpu#: cpu or gpu: which torch and onnxruntime are installed
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu#: where a CPU build of torch is looked for; empty: nowhere
 DEMO ?= .demo#: folder of the demo's results
 RECIPE ?= recipes/demo.toml#: the demo's recipe
+SCRATCH ?= .demo-scratch#: folder of the results of the demo that pretrains
 TEXT ?= #: folder of your own text for the demo, one file or folder per language
 PORT ?= 8080#: where `make serve` listens
 PYTEST_ARGS ?= #: more arguments for pytest
@@ -29,6 +30,7 @@ accelerator := $(strip $(ACCELERATOR))
 torch_index := $(strip $(TORCH_INDEX))
 demo_dir := $(call path,$(value DEMO))
 recipe := $(call path,$(value RECIPE))
+scratch_dir := $(call path,$(value SCRATCH))
 
 bin := .venv/bin
 stamp := .venv/.installed-$(accelerator)
@@ -41,13 +43,15 @@ pip_install := PIP_CONSTRAINT=constraints.txt PIP_NO_COMPILE=1 $(bin)/pip instal
 as_root := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 system_packages := chromium fonts-dejavu-core postgresql skopeo
 demo := $(bin)/python -m pipelines demo --recipe $(recipe) --out $(demo_dir)$(if $(value TEXT), --text $(call path,$(value TEXT)))
+scratch_recipe := recipes/demo-scratch.toml
+scratch := $(bin)/python -m pipelines demo --recipe $(scratch_recipe) --out $(scratch_dir)
 pytest := OMP_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses=auto --maxprocesses=4 --durations=10
 
 ifeq ($(filter $(accelerator),cpu gpu),)
 $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
 endif
 
-.PHONY: help install demo demo-compare demo-search demo-check demo-record demo-is-compared serve ui test \
+.PHONY: help install demo demo-check demo-scratch demo-scratch-check demo-compare demo-record demo-is-compared serve ui test \
 	test-integration test-nightly nightly test-all coverage gpu-check soak soak-serving lint format types golden reference docs picture demo-picture images-check pin-images \
 	system-deps lock clean
 
@@ -95,25 +99,27 @@ define require_demo
 @[ -f $(demo_dir)/mlflow.db ] || { printf "No %s: run 'make demo' first.\n" $(demo_dir)/mlflow.db >&2; exit 1; }
 endef
 
-demo: install ## the main job, from raw text to a report and served answers, on this machine
+demo: install ## the main job, from a model to a report, a search and served answers, on this machine
 	$(demo)
-
-demo-compare: install ## the demo, and beside it standard adaptation, overlap, and halves that share no page
-	$(demo) --compare
-	$(if $(value TEXT),,$(bin)/python -m benchmarks.demo_compare --out $(demo_dir) --recipe $(recipe))
-
-demo-search: install ## after demo, an index of its English pages is asked in the other languages
-	$(require_demo)
-	$(bin)/python -m benchmarks.demo_search --out $(demo_dir) --recipe $(recipe)
 
 demo-check: install ## fail where the demo's results are worse than they must be
 	$(bin)/python -m benchmarks.demo_check --out $(demo_dir) --recipe $(recipe)
 
+demo-scratch: install ## the same from raw text: a primary of its own, pretrained in minutes, and a depth search
+	$(scratch)
+
+demo-scratch-check: install ## fail where the results of demo-scratch are worse than they must be
+	$(bin)/python -m benchmarks.scratch_check --out $(scratch_dir) --recipe $(scratch_recipe)
+
+demo-compare: install ## demo-scratch, and beside it standard adaptation, overlap, and halves that share no page
+	$(scratch) --compare
+	$(bin)/python -m benchmarks.demo_compare --out $(scratch_dir) --recipe $(scratch_recipe)
+
 demo-record: install ## after demo-compare, write down what it found and by what recipe and code
-	$(bin)/python -m benchmarks.demo_check --out $(demo_dir) --recipe $(recipe) --record
+	$(bin)/python -m benchmarks.scratch_check --out $(scratch_dir) --recipe $(scratch_recipe) --record
 
 demo-is-compared: install ## fail unless demo-record was made by the recipe and code that there are
-	$(bin)/python -m benchmarks.demo_record --recipe $(recipe)
+	$(bin)/python -m benchmarks.demo_record --recipe $(scratch_recipe)
 
 serve: install ## serve the demo's bundles until stopped
 	@mapfile -d '' -t bundles < <(find $(demo_dir)/bundle -maxdepth 2 -name manifest.json -printf '%h\0' 2>/dev/null); \
@@ -134,7 +140,7 @@ test-integration: install ## the tests that need what system-deps installs, or m
 test-nightly: install ## soaks, grids of parameters, every fault at every place: before an issue that touches them ends
 	$(pytest) --dist=loadfile -m nightly $(PYTEST_ARGS)
 
-nightly: test-nightly demo demo-compare demo-check soak-serving ## test-nightly, the demo beside standard adaptation, a soak of the endpoint
+nightly: test-nightly demo-compare demo-scratch-check soak-serving ## test-nightly, demo-scratch beside standard adaptation, a soak of the endpoint
 
 test-all: test test-integration test-nightly ## every test
 
@@ -159,7 +165,9 @@ types: install ## check types
 	$(bin)/mypy
 
 golden: install ## write the golden pipeline YAML anew; read the difference before committing it
-	$(bin)/python -m pipelines compile --recipe recipes/demo.toml --out tests/golden/demo
+	for name in demo demo-scratch; do \
+	  $(bin)/python -m pipelines compile --recipe recipes/$$name.toml --out tests/golden/$$name; \
+	done
 
 reference: install ## write docs/reference/recipe.md anew from the models of recipes
 	$(bin)/python -m docs.recipe_reference
@@ -179,8 +187,8 @@ picture: install ## take docs/playground.png anew in Chromium, of the bundle of 
 demo-picture: install ## take docs/demo-report.png anew in Chromium, of the report of `make demo`
 	$(bin)/python -m tests.reports.run.picture $(demo_dir)/report docs/demo-report.png
 
-images-check: install ## build both images and use them, as root with buildah and debootstrap, after `make demo`
-	$(bin)/python docker/check.py --demo $(demo_dir) --work $(call path,$(value IMAGES_WORK)) $(IMAGES_ARGS)
+images-check: install ## build both images and use them, as root with buildah and debootstrap, after `make demo-scratch`
+	$(bin)/python docker/check.py --demo $(scratch_dir) --work $(call path,$(value IMAGES_WORK)) $(IMAGES_ARGS)
 
 pin-images: install ## write the digests of images, read from their registries, where they are named by tags
 	$(bin)/python docker/pin.py $(foreach file,$(PINNED),$(call path,$(file)))
@@ -200,13 +208,16 @@ lock: install ## write constraints.txt anew from what .venv holds
 	} > constraints.txt.new
 	@mv constraints.txt.new constraints.txt
 
-# A folder is the demo's if it has the mark that the demo leaves (pipelines/local.py); an empty one may go, too.
+# A folder is a demo's if it has the mark that a demo leaves (pipelines/local.py); an empty one may go, too.
 clean: ## remove what the targets wrote, except .venv and the cache of downloaded text
-	@demo=$(demo_dir); within=$$(realpath -e -- "$$demo" 2>/dev/null || true); refuse() { \
+	@refuse() { \
 	  printf '%s is not removed: %s. Remove it yourself if nothing in it is of use.\n' "$$demo" "$$1" >&2; exit 1; }; \
-	if [ -L "$$demo" ]; then refuse 'it is a link'; \
-	elif [ ! -e "$$demo" ] || rmdir -- "$$demo" 2>/dev/null; then :; \
-	elif [ ! -f "$$demo/.lingraft" ]; then refuse 'it has no file .lingraft, by which a folder of results is known'; \
-	elif [[ "$$(pwd -P)/ $$(realpath -e -- ~)/" == *"$${within%/}/"* ]]; then refuse 'it holds this folder or your home'; \
-	else echo rm -rf -- $(demo_dir); rm -rf -- "$$demo"; fi
+	for demo in $(demo_dir) $(scratch_dir); do \
+	  within=$$(realpath -e -- "$$demo" 2>/dev/null || true); \
+	  if [ -L "$$demo" ]; then refuse 'it is a link'; \
+	  elif [ ! -e "$$demo" ] || rmdir -- "$$demo" 2>/dev/null; then :; \
+	  elif [ ! -f "$$demo/.lingraft" ]; then refuse 'it has no file .lingraft, by which a folder of results is known'; \
+	  elif [[ "$$(pwd -P)/ $$(realpath -e -- ~)/" == *"$${within%/}/"* ]]; then refuse 'it holds this folder or your home'; \
+	  else printf 'rm -rf -- %q\n' "$$demo"; rm -rf -- "$$demo"; fi; \
+	done
 	rm -rf .site dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.demo_compare --out .demo`: what the demo's aligned start is worth, beside two others.
+"""`python -m benchmarks.demo_compare --out .demo-scratch`: what the demo's aligned start is worth, beside two others.
 
-It takes the primary, tasks, tokenizers and blocks of a demo that has run (`make demo`), and scores on its test pages:
+It takes the primary, tasks, tokenizers and blocks of `make demo-scratch`, and scores on its test pages:
 
 - MINIJOINT from rows that start by overlap, as in the paper, over the same layers with as many updates;
 - rows aligned from halves of the pages that have no page in common, as initialised. The demo's languages are
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from benchmarks.demo_check import TABLE_FILE, only_task
+from benchmarks.scratch_check import TABLE_FILE, only_task
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import write_json
@@ -191,7 +191,7 @@ def of_records(records: RunRecords, language: str, depth: int, task: str) -> Sco
     for row in records.languages:
         if (row.language, row.depth) == (language, depth) and (found := row.task_scores.get(task)) and found.initial:
             return Scores(row.masked.primary_initial, found.initial.mean, row.masked.primary, found.score.mean)
-    raise LingraftError(f"the report has no {language!r} over {depth} layers. Run `make demo` first.")
+    raise LingraftError(f"the report has no {language!r} over {depth} layers. Run `make demo-scratch` first.")
 
 
 def lines(title: str, by_language: dict[str, Scores]) -> Iterator[str]:
@@ -206,8 +206,8 @@ def lines(title: str, by_language: dict[str, Scores]) -> Iterator[str]:
 def main() -> None:
     """Compare, print the table, and write it as compare.json beside the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(".demo"), help="folder of the demo's results")
-    parser.add_argument("--recipe", type=Path, default=Path("recipes/demo.toml"), help="the demo's recipe")
+    parser.add_argument("--out", type=Path, default=Path(".demo-scratch"), help="folder of the demo's results")
+    parser.add_argument("--recipe", type=Path, default=Path("recipes/demo-scratch.toml"), help="the demo's recipe")
     arguments = parser.parse_args()
     try:
         recipe = Recipe.load(arguments.recipe)

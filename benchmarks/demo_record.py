@@ -18,7 +18,7 @@ from lingraft.errors import LingraftError
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "docs" / "benchmarks" / f"demo-compare{RECORD_SUFFIX}"
-RECIPE = ROOT / "recipes" / "demo.toml"
+RECIPE = ROOT / "recipes" / "demo-scratch.toml"
 _TRAINS = (
     "lingraft.data.text",
     "lingraft.data.tokenizer.tokenizer",
@@ -32,7 +32,7 @@ _TRAINS = (
 _CHOOSE = (
     *(f"lingraft/jobs/{module}.py" for module in ("job", "data", "training", "evaluation")),
     "pipelines/build.py",
-    "benchmarks/demo_check.py",
+    "benchmarks/scratch_check.py",
     "benchmarks/demo_compare.py",
 )
 """Files that decide what is trained and what is checked, but import much that decides neither."""
@@ -55,7 +55,7 @@ class Record(NamedTuple):
             LingraftError: there is none.
         """
         if not file.exists():
-            raise LingraftError(f"there is no {file}. Run `make demo demo-compare demo-record`.")
+            raise LingraftError(f"there is no {file}. Run `make demo-compare demo-record`.")
         return cls(**read_record(file))
 
     def write(self, file: Path = RECORD) -> None:
@@ -114,7 +114,7 @@ def require_current(recipe: Path = RECIPE, file: Path = RECORD) -> Record:
     if record.fingerprint != fingerprint(recipe):
         raise LingraftError(
             f"the demo's recipe or the code that trains has changed since {file} was written. "
-            "Run `make demo demo-compare demo-record`."
+            "Run `make demo-compare demo-record`."
         )
     return record
 

@@ -80,17 +80,22 @@ def train_tokenizer(
     run: dsl.Input[dsl.Artifact],
     text: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Output[dsl.Artifact],
+    source: dsl.Input[dsl.Model] = None,
     isolated: bool = False,
 ):
-    """Train one language's SentencePiece tokenizer."""
+    """Train one language's SentencePiece tokenizer, which borrows pieces of a source if one is given."""
     from pathlib import Path
 
     from lingraft.jobs.data import TokenizerJob
     from lingraft.steps.launch import launcher
 
-    launcher.run(
-        TokenizerJob(recipe=Path(recipe.path).read_text(), text=text.path, out=tokenizer.path), run.path, isolated
+    job = TokenizerJob(
+        recipe=Path(recipe.path).read_text(),
+        text=text.path,
+        out=tokenizer.path,
+        source=next((given.path for given in filter(None, [source])), None),
     )
+    launcher.run(job, run.path, isolated)
 
 
 @step

@@ -1,10 +1,27 @@
-"""Components that run once for each primary: pretraining, step 1b, finetuning, evaluation, registration."""
+"""Components that run once for each primary: import or pretraining, step 1b, finetuning, evaluation, registration."""
 
 from typing import List  # noqa: UP035  kfp reads typing.List for lists of artifacts
 
 from kfp import dsl
 
 from components.step import step
+
+
+@step
+def import_model(
+    recipe: dsl.Input[dsl.Artifact],
+    run: dsl.Input[dsl.Artifact],
+    primary: dsl.Output[dsl.Model],
+    task: dsl.Output[dsl.Model],
+):
+    """Make the primary from the recipe's pretrained model; an embedding model brings a task, too."""
+    from pathlib import Path
+
+    from lingraft.steps import source
+
+    source.import_model(
+        recipe=Path(recipe.path).read_text(), run=Path(run.path), primary=Path(primary.path), task=Path(task.path)
+    )
 
 
 @step
@@ -102,8 +119,9 @@ def evaluate_source(
     metrics: dsl.Output[dsl.Metrics],
     confusion: dsl.Output[dsl.ClassificationMetrics],
     tasks: dsl.Input[List[dsl.Model]] = None,  # noqa: UP006
+    imported: dsl.Input[dsl.Model] = None,
 ):
-    """Judge the primary and its finetuned tasks on the source language's test split."""
+    """Judge the primary, its finetuned tasks and an imported one on the source language's test split."""
     from pathlib import Path
 
     from lingraft.jobs.evaluation import SourceEvaluationJob
@@ -112,7 +130,7 @@ def evaluate_source(
     job = SourceEvaluationJob(
         recipe=Path(recipe.path).read_text(),
         primary=primary.path,
-        tasks=[task.path for task in tasks or ()],
+        tasks=[task.path for task in (*(tasks or ()), *filter(None, [imported]))],
         text=text.path,
         blocks=blocks.path,
         out=evaluation.path,
@@ -129,6 +147,7 @@ def register_source(
     primary: dsl.Input[dsl.Model],
     evaluation: dsl.Input[dsl.Artifact],
     tasks: dsl.Input[List[dsl.Model]] = None,  # noqa: UP006
+    imported: dsl.Input[dsl.Model] = None,
     vectors: dsl.Input[dsl.Artifact] = None,
 ):
     """Register the primary, its tasks and static vectors, and close the pipeline's tracking run."""
@@ -143,6 +162,7 @@ def register_source(
         tasks=[Path(task.path) for task in tasks or ()],
         evaluation=Path(evaluation.path),
         vectors=[Path(each.path) for each in filter(None, [vectors])],
+        imported=next((Path(each.path) for each in filter(None, [imported])), None),
     )
 
 

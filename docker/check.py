@@ -1,6 +1,6 @@
 """Build both images and use them.
 
-    python docker/check.py --demo .demo --work .images-check
+    python docker/check.py --demo .demo-scratch --work .images-check
 
 - A Debian with its own Python 3.11, made by debootstrap, stands in for the base image, so that no registry is asked.
   It is made once, and stays in buildah's storage; so do the images `localhost/lingraft-{train,serve}:check`.
@@ -12,7 +12,7 @@
 Containers run by the image's user, in its environment, with a read-only root but for /tmp, as on the cluster, but in
 the network of this machine. They are removed in the end, also when this is interrupted.
 
-For Linux and root, with Debian's buildah and debootstrap, and what `make demo` has made.
+For Linux and root, with Debian's buildah and debootstrap, and what `make demo-scratch` has made.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def artifact_of(demo: Path, kind: Kind, language: str) -> Path:
         found = read_manifest(manifest.parent)
         if (found.kind, found.language) == (kind, language):
             return manifest.parent
-    sys.exit(f"no {kind} of {language!r} in {demo}: run 'make demo' first")
+    sys.exit(f"no {kind} of {language!r} in {demo}: run 'make demo-scratch' first")
 
 
 def shortened(recipe: str, steps: int) -> str:
@@ -104,7 +104,7 @@ def shortened(recipe: str, steps: int) -> str:
 
 def train(image: str, demo: Path, work: Path, steps: int | None) -> None:
     """Do the demo's pretraining in the train image."""
-    text = (ROOT / "recipes" / "demo.toml").read_text(encoding="utf-8")
+    text = (ROOT / "recipes" / "demo-scratch.toml").read_text(encoding="utf-8")
     (work / "recipe.toml").write_text(shortened(text, steps) if steps else text, encoding="utf-8")
     source = Recipe.load(work / "recipe.toml").source.language
     folders = {f"/{kind}": artifact_of(demo, kind, source) for kind in (Kind.BLOCKS, Kind.TOKENIZER)}

@@ -19,38 +19,46 @@ from pipelines.opening import describe, opened
 from pipelines.settable import settable
 
 
-class _TextSteps(NamedTuple):
-    text: dsl.PipelineTask
-    tokenizer: dsl.PipelineTask
-    blocks: dsl.PipelineTask
+class _Lane(NamedTuple):
+    """A language's text, tokenizer and blocks, as outputs of steps."""
+
+    text: Any
+    tokenizer: Any
+    blocks: Any
 
 
 def source_pipeline(settings: Recipe, file: str = "") -> base_component.BaseComponent:
-    """Text to a registered primary, and tasks finetuned from it, in the source language: once per primary."""
+    """Text or a model to a registered primary, and tasks finetuned from it in the source language, once per primary."""
     cluster = settings.cluster
 
     @dsl.pipeline(name=f"{settings.name}-source", description=describe(source_pipeline.__doc__, settings, file))
     @settable(cluster, *_source_stages(settings), language=Source.model_fields["language"].description)
     def pipeline(step_settings: StepSettings, language: str = settings.source.language) -> None:
         with opened(settings, file, "source", step_settings, languages=[]) as (recipe, run):
-            text_steps = _text_steps(recipe, run, language, step_settings)
-            blocks = text_steps.blocks.outputs["blocks"]
-            text = text_steps.text.outputs["text"]
-            pretrained = source.pretrain(
-                recipe=recipe, run=run, blocks=blocks, tokenizer=text_steps.tokenizer.outputs["tokenizer"]
-            )
-            configure_training(pretrained, step_settings, "pretraining")
-            common = {"recipe": recipe, "run": run, "primary": pretrained.outputs["primary"]}
+            given = {"recipe": recipe, "run": run}
+            if settings.pretraining:
+                lane = _lane(**given, target=language, step_settings=step_settings)
+                pretrained = source.pretrain(**given, blocks=lane.blocks, tokenizer=lane.tokenizer)
+                primary = configure_training(pretrained, step_settings, "pretraining").outputs["primary"]
+                own, judged_own = {}, {}
+            else:
+                brought = configure_data(source.import_model(**given), step_settings).outputs
+                primary, own = brought["primary"], {"imported": brought["task"]}
+                lane = _lane(**given, target=language, step_settings=step_settings, tokenizer=primary)
+                judged_own = own if any(task.is_imported for task in settings.tasks) else {}
+            common = given | {"primary": primary}
             built = (
-                [configure_training(source.build_mini(**common, blocks=blocks), step_settings, "mini")]
+                [configure_training(source.build_mini(**common, blocks=lane.blocks), step_settings, "mini")]
                 if settings.builds_mini
                 else []
             )
-            vectors = _vectors(settings, recipe, run, text_steps, step_settings)
-            finetuned = _finetunings(settings, common, text, step_settings)
-            judged = source.evaluate_source(**common, text=text, blocks=blocks, **_collected(finetuned))
+            vectors = _vectors(settings, recipe, run, lane, step_settings)
+            finetuned = _finetunings(settings, common, lane.text, step_settings)
+            judged = source.evaluate_source(
+                **common, text=lane.text, blocks=lane.blocks, **_collected(finetuned), **judged_own
+            )
             configure_training(judged, step_settings, "judging")
-            more = {"evaluation": judged.outputs["evaluation"], **vectors, **_collected(finetuned)}
+            more = {"evaluation": judged.outputs["evaluation"], **vectors, **_collected(finetuned), **own}
             registered = source.register_source(**common, **more)
             configure_light(registered, step_settings).after(*built)  # this step promotes the mini-model too
 
@@ -58,18 +66,19 @@ def source_pipeline(settings: Recipe, file: str = "") -> base_component.BaseComp
 
 
 def _source_stages(settings: Recipe) -> tuple[StageName, ...]:
-    mini: tuple[StageName, ...] = ("mini",) if settings.builds_mini else ()
-    finetuning: tuple[StageName, ...] = ("finetuning",) if settings.tasks else ()
-    return "pretraining", *mini, *finetuning, "judging"
+    wanted: dict[StageName, object] = {
+        "pretraining": settings.pretraining,
+        "mini": settings.builds_mini,
+        "finetuning": finetuning_ids(settings.tasks),
+    }
+    return *(stage for stage, has in wanted.items() if has), "judging"
 
 
-def _vectors(
-    settings: Recipe, recipe: Any, run: Any, text_steps: _TextSteps, step_settings: StepSettings
-) -> dict[str, Any]:
+def _vectors(settings: Recipe, recipe: Any, run: Any, lane: _Lane, step_settings: StepSettings) -> dict[str, Any]:
     """Compute static vectors of the source if new languages are aligned with them; else return no inputs."""
-    if not settings.adaptation.initialisation.needs_text:
+    if not any(map(settings.needs_vectors, settings.targets)):
         return {}
-    inputs = {"blocks": text_steps.blocks.outputs["blocks"], "tokenizer": text_steps.tokenizer.outputs["tokenizer"]}
+    inputs = {"blocks": lane.blocks, "tokenizer": lane.tokenizer}
     built = configure_data(source.build_vectors(recipe=recipe, run=run, **inputs), step_settings)
     return {"vectors": built.outputs["vectors"]}
 
@@ -77,10 +86,10 @@ def _vectors(
 def _finetunings(
     settings: Recipe, common: dict[str, Any], text: Any, step_settings: StepSettings
 ) -> dsl.PipelineTask | None:
-    """Finetune each task with each seed, in parallel; None without tasks."""
-    if not settings.tasks:
+    """Finetune each task with each seed, in parallel; None without tasks to finetune."""
+    if not (jobs := finetuning_ids(settings.tasks)):
         return None
-    with dsl.ParallelFor(finetuning_ids(settings.tasks), parallelism=step_settings.cluster.parallel_languages) as job:
+    with dsl.ParallelFor(jobs, parallelism=step_settings.cluster.parallel_languages) as job:
         return configure_training(source.finetune(**common, job=job, text=text), step_settings, "finetuning")
 
 
@@ -101,20 +110,24 @@ def depth_search_pipeline(settings: Recipe, file: str = "") -> base_component.Ba
     def pipeline(step_settings: StepSettings, target: str = wanted.language) -> None:
         with opened(settings, file, "depth-search", step_settings, languages=[target]) as (recipe, run):
             fetched = configure_light(source.fetch_source(recipe=recipe, run=run), step_settings)
-            text_steps = _text_steps(recipe, run, target, step_settings)
+            given, primary = {"recipe": recipe, "run": run}, fetched.outputs["primary"]
+            lender = {"source": primary} if settings.tokenizer.borrow else {}
+            own = {} if settings.pretraining else {"tokenizer": primary}
+            lane = _lane(**given, target=target, step_settings=step_settings, **lender)
             mini_builders = (
-                _text_steps(recipe, run, settings.source.language, step_settings) if settings.builds_mini else None
+                _lane(**given, target=settings.source.language, step_settings=step_settings, **own)
+                if settings.builds_mini
+                else None
             )
             common = {
-                "recipe": recipe,
-                "run": run,
-                "primary": fetched.outputs["primary"],
-                "blocks": text_steps.blocks.outputs["blocks"],
-                "tokenizer": text_steps.tokenizer.outputs["tokenizer"],
-                "source_blocks": mini_builders.blocks.outputs["blocks"] if mini_builders else fetched.outputs["mini"],
-                "initial": _initial(recipe, run, fetched, text_steps, step_settings),
+                **given,
+                "primary": primary,
+                "blocks": lane.blocks,
+                "tokenizer": lane.tokenizer,
+                "source_blocks": mini_builders.blocks if mini_builders else fetched.outputs["mini"],
+                "initial": _initial(recipe, run, fetched, lane, step_settings),
                 "source_evaluation": fetched.outputs["evaluation"],
-                "text": text_steps.text.outputs["text"],
+                "text": lane.text,
             }
             with dsl.ParallelFor(workers, parallelism=wanted.workers) as worker:
                 tried = configure_training(search.try_depths(**common, worker=worker), step_settings, "search")
@@ -160,27 +173,28 @@ def language_pipeline(settings: Recipe, file: str = "") -> base_component.BaseCo
             fetched = configure_light(source.fetch_source(recipe=recipe, run=run), step_settings)
             common = {"recipe": recipe, "run": run, "primary": fetched.outputs["primary"]}
             mini = {"mini": fetched.outputs["mini"]}
+            lender = {"source": fetched.outputs["primary"]} if settings.tokenizer.borrow else {}
             with dsl.ParallelFor(languages, parallelism=cluster.parallel_languages) as target:
-                text_steps = _text_steps(recipe, run, target, step_settings, isolated=True)
+                lane = _lane(
+                    recipe=recipe, run=run, target=target, step_settings=step_settings, isolated=True, **lender
+                )
                 folders = {
-                    "blocks": text_steps.blocks.outputs["blocks"],
-                    "initial": _initial(recipe, run, fetched, text_steps, step_settings, isolated=True),
+                    "blocks": lane.blocks,
+                    "initial": _initial(recipe, run, fetched, lane, step_settings, isolated=True),
                 }
                 depths = configure_light(
                     language.depths_of(recipe=recipe, language=target, compare=compare), step_settings
                 )
                 with dsl.ParallelFor(depths.outputs["Output"], parallelism=cluster.parallel_languages) as depth:
                     chosen = {"depth": depth, "depths": depths.outputs["depths"]}
-                    adapted = language.adapt(
-                        **common, **mini, **chosen, tokenizer=text_steps.tokenizer.outputs["tokenizer"], **folders
-                    )
+                    adapted = language.adapt(**common, **mini, **chosen, tokenizer=lane.tokenizer, **folders)
                     configure_training(adapted, step_settings, "adaptation")
                     judged = language.evaluate_language(
                         **common,
                         **mini,
                         tasks=fetched.outputs["tasks"],
                         embeddings=adapted.outputs["embeddings"],
-                        text=text_steps.text.outputs["text"],
+                        text=lane.text,
                         source_evaluation=fetched.outputs["evaluation"],
                         **folders,
                     )
@@ -225,24 +239,36 @@ def _help_of(option: Any) -> str:
     return str(option.__metadata__[0].help)
 
 
-def _text_steps(recipe: Any, run: Any, target: str, step_settings: StepSettings, isolated: bool = False) -> _TextSteps:
-    text = configure_data(data.prepare_text(recipe=recipe, run=run, language=target, isolated=isolated), step_settings)
-    made = {"recipe": recipe, "run": run, "text": text.outputs["text"], "isolated": isolated}
-    tokenizer = configure_data(data.train_tokenizer(**made), step_settings)
-    blocks = configure_data(data.build_blocks(**made, tokenizer=tokenizer.outputs["tokenizer"]), step_settings)
-    return _TextSteps(text, tokenizer, blocks)
+def _lane(
+    recipe: Any,
+    run: Any,
+    target: str,
+    step_settings: StepSettings,
+    tokenizer: Any = None,
+    source: Any = None,
+    isolated: bool = False,
+) -> _Lane:
+    """Prepare a language's text, with a tokenizer at hand, or with one that is trained and borrows from a source."""
+    read = data.prepare_text(recipe=recipe, run=run, language=target, isolated=isolated)
+    made = {"recipe": recipe, "run": run, "isolated": isolated}
+    made |= {"text": configure_data(read, step_settings).outputs["text"]}
+    if tokenizer is None:
+        trained = data.train_tokenizer(**made, **({"source": source} if source else {}))
+        tokenizer = configure_data(trained, step_settings).outputs["tokenizer"]
+    built = configure_data(data.build_blocks(**made, tokenizer=tokenizer), step_settings)
+    return _Lane(made["text"], tokenizer, built.outputs["blocks"])
 
 
 def _initial(
     recipe: Any,
     run: Any,
     fetched: dsl.PipelineTask,
-    text_steps: _TextSteps,
+    lane: _Lane,
     step_settings: StepSettings,
     isolated: bool = False,
 ) -> Any:
     """Initialise a language's embeddings, by one step for every kind of initialisation."""
     inputs = {"primary": fetched.outputs["primary"], "vectors": fetched.outputs["vectors"]}
-    inputs |= {"tokenizer": text_steps.tokenizer.outputs["tokenizer"], "blocks": text_steps.blocks.outputs["blocks"]}
+    inputs |= {"tokenizer": lane.tokenizer, "blocks": lane.blocks}
     made = configure_data(language.initialise(recipe=recipe, run=run, **inputs, isolated=isolated), step_settings)
     return made.outputs["initial"]

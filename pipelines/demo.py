@@ -22,9 +22,10 @@ from lingraft.reports.run.note import REPORT
 from lingraft.reports.run.page import PAGE_FILE, write
 from lingraft.reports.run.records import RunRecords, SampleAnswer
 from lingraft.reports.run.table import brief_table
-from lingraft.serving.client import Query, query_server, run_server
+from lingraft.serving.client import Query, embed, query_server, run_server
 from lingraft.tracking.promotion.renewal import require_droppable
 from pipelines import build, local
+from pipelines.page_index import PageIndex, search_table, searches
 from pipelines.plan import planned_steps
 
 TIME_FILE = "time.json"
@@ -61,6 +62,7 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     progress = TotalProgress(plan)
     for pipeline in before:
         local.run(pipeline, out, progress)
+    indices = {task.name: PageIndex.of(recipe, task, out / "search") for task in searches(recipe)}
     # A whole run makes a new primary and new tasks on purpose.
     allowed = {"new_primary": whole, "new_labels": whole, "drop_languages": [*drop_languages]}
     first_report = local.run(language, out, progress, compare=compare, **allowed)
@@ -68,8 +70,14 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     records = RunRecords.load(first_report)
     print(f"\n{brief_table(records)}\n")
     bundles = _fetch_bundles(recipe, out / "bundle")
-    tasks = [task for task in recipe.tasks if task.name in bundles]
-    answers = [answered for task in tasks for answered in ask_examples(recipe, task, bundles[task.name])]
+    answers = []
+    for task in (task for task in recipe.tasks if task.name in bundles):
+        index = indices.get(task.name)
+        if index:
+            print(*search_table(records, task.name), "", sep="\n")
+        elif task.kind == "retrieval":
+            continue  # there is nothing to search in
+        answers += ask_examples(recipe, task, bundles[task.name], index)
     records = records.model_copy(update={"answers": tuple(answers)})
     report = write_report(records, out / "report")
     if bundles:
@@ -102,6 +110,8 @@ def announcement(
     if "pretrain" in numbers:
         tasks = f", finetune it on {', '.join(task.name for task in recipe.tasks)}" if recipe.tasks else ""
         lines.append(f"  - {source}: pretrain {recipe.primary_shape.layers} layers{tasks}")
+    if "import-model" in numbers:
+        lines.append(f"  - {source}: import {recipe.source.model}")
     if "try-depths" in numbers:
         lines.append(f"  - {name_and_tag(recipe.require_search().language)}: search the mini-model's depth")
     lines += [
@@ -157,30 +167,41 @@ def _fetch_bundles(recipe: Recipe, out: Path) -> dict[str, Path]:
     return fetched
 
 
-def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> list[SampleAnswer]:
+def ask_examples(recipe: Recipe, task: Task, bundle: Path, index: PageIndex | None = None) -> list[SampleAnswer]:
     """Serve a task's bundle, query it with the recipe's example of every language, and print and return the answers.
+
+    A retrieval task turns questions into vectors, by which an index is asked.
 
     A question that the endpoint refuses, such as one that is too long, is printed with the reason, and left out.
     """
-    questions = [Query(language, task.asked(language)) for language in task.examples]
     print(f"{task.name}:")
     if unasked := sorted(set(recipe.languages) - set(task.examples)):
         print(f"Not asked, for want of a text in [tasks.examples]: {', '.join(unasked)}")
     answers = []
     with run_server([bundle]) as server:
-        for question in questions:
-            language, texts = question
+        for language in task.examples:
+            texts = task.asked(language)
             print(f"{name_and_tag(language)}: {' | '.join(texts.values())}")
             try:
-                [(_, found)] = query_server(server.url, [question])
+                found = _answered(server.url, Query(language, texts), task, index)
             except RequestError as error:
                 print(f"    -> no answer: {error}")
                 continue
             said = ", ".join(f"{task.named(what)} ({probability:.0%})" for what, probability in found) or "nothing"
             print(f"    -> {said}")
             answers.append(SampleAnswer(task=task.name, language=language, texts=dict(texts), found=found))
+    if index:
+        index.require_unchanged()
+        print(f"{index.file}: sha256 {index.sha256}, as it was before a language was learned")
     print()
     return answers
+
+
+def _answered(url: str, question: Query, task: Task, index: PageIndex | None) -> tuple[tuple[str, float], ...]:
+    if index:
+        return index.nearest(embed(url, [*question.texts.values()], question.language, task.name, "query"))
+    [(_, found)] = query_server(url, [question])
+    return found
 
 
 def write_report(records: RunRecords, out: Path) -> Path:

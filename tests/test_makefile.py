@@ -69,6 +69,14 @@ def test_clean_refuses_what_is_not_ours(project: Path) -> None:
     assert (project / "precious.txt").exists()
 
 
+def test_clean_removes_the_results_of_both_demos(project: Path) -> None:
+    for name in ("one", "two"):
+        (project / name).mkdir()
+        (project / name / ".lingraft").touch()
+    assert make("clean", "DEMO=one", "SCRATCH=two", folder=project).returncode == 0
+    assert not {"one", "two"} & {path.name for path in project.iterdir()}
+
+
 def test_clean_is_content_with_nothing_and_with_an_empty_folder(project: Path) -> None:
     (project / "empty").mkdir()
     for name in ("absent", "empty"):

@@ -68,8 +68,10 @@ def test_make_alone_prints_every_target_and_setting() -> None:
 
 
 def test_make_passes_its_settings_to_the_demo() -> None:
-    commands = make("--dry-run", "demo-compare", "TEXT=/texts", "DEMO=out", "RECIPE=mine.toml").stdout
-    assert "-m pipelines demo --recipe 'mine.toml' --out 'out' --text '/texts' --compare" in commands
+    commands = make("--dry-run", "demo", "TEXT=/texts", "DEMO=out", "RECIPE=mine.toml").stdout
+    assert "-m pipelines demo --recipe 'mine.toml' --out 'out' --text '/texts'" in commands
+    commands = make("--dry-run", "demo-compare", "SCRATCH=out").stdout
+    assert "-m pipelines demo --recipe recipes/demo-scratch.toml --out 'out' --compare" in commands
 
 
 def test_make_refuses_an_accelerator_that_it_does_not_know() -> None:

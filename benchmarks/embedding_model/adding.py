@@ -1,7 +1,7 @@
 """A language that is added to an index of vectors: what it takes, against embedding the index anew.
 
 The added language is the first one in other letters, with equal rows, so that it is known which passage a query is a
-translation of. How well a language is learned is measured elsewhere (`benchmarks.demo_search`).
+translation of. How well a language is learned is measured elsewhere (`benchmarks.page_search`).
 
 Legend: N texts, E width of a vector.
 """
@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.demo_search import ask, write_index
 from benchmarks.embedding_model.made import ADDED, TASK, Models, added_text
+from benchmarks.page_search import ask, write_index
 from benchmarks.serving import words
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import sha256_of

@@ -52,7 +52,7 @@ def _adding(one: Mapping[str, Any]) -> list[str]:
     return [
         "## A new language in an index",
         f"{count:,} passages of {shortest} to {longest} tokens are embedded by the endpoint's body, in batches of like "
-        "lengths, and stored in an index of FAISS, as `make demo-search` does. Then a language is added to the running "
+        "lengths, and stored in an index of FAISS. Then a language is added to the running "
         "endpoint: its files are checked, its self-test runs, and a first query is embedded. The index's file "
         f"{same} after {one['queries']:,} queries in that language (SHA-256 `{after[:12]}`). The language is the first "
         f"one in other letters with equal rows, so that each query has one right passage: {percent(one['found'])} of "

@@ -41,7 +41,7 @@ from lingraft.data.text import load_text
 from lingraft.errors import LingraftError, RecipeError
 from lingraft.jobs.data import LanguageDirs, language_jobs
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
+RECIPE = Path(__file__).parents[2] / "recipes" / "demo-scratch.toml"
 STARTS = (Start.OVERLAP, Start.TEXT, Start.DICTIONARY, Start.PAIRS)
 _FINETUNING_SEEDS = 1
 """Seeds of finetuning per seed of pretraining, over which tables take means: evaluations are most of the time."""
@@ -109,7 +109,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of everything that is made")
-    parser.add_argument("--recipe", type=Path, default=RECIPE, help="sizes and text; recipes/demo.toml if absent")
+    parser.add_argument(
+        "--recipe", type=Path, default=RECIPE, help="sizes and text; recipes/demo-scratch.toml if absent"
+    )
     parser.add_argument(
         "--set",
         nargs="+",

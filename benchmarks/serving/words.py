@@ -14,7 +14,7 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 
 _CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiou"
 _EACH_WORD, _LINE_WORDS = 4, 20
-_RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
+_RECIPE = Path(__file__).parents[2] / "recipes" / "demo-scratch.toml"
 
 
 def words(count: int) -> list[str]:

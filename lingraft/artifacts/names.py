@@ -61,4 +61,4 @@ def bundle_kinds(recipe: Recipe) -> tuple[str, ...]:
 
 def task_folders(recipe: Recipe, tasks: Path) -> list[Path]:
     """Return a folder for each task and finetuning seed; without tasks none, and `tasks` need not exist."""
-    return [tasks / task.name / f"{SEED}{seed}" for task in recipe.tasks for seed in task.finetuning.seeds]
+    return [tasks / task.name / f"{SEED}{seed}" for task in recipe.tasks for seed in task.seeds]

@@ -132,6 +132,11 @@ class Cluster(Section):
     storage_secret: str | None = Field(
         None, description="Secret whose AWS_* keys open the object storage of results, where pods have no such right."
     )
+    hub_secret: str | None = Field(
+        None,
+        exclude_if=is_none,
+        description="Secret whose key HF_TOKEN opens private and gated models and datasets of the Hugging Face hub.",
+    )
     service_account: str | None = Field(
         None, description="Service account of launched pods, where it gives rights to object storage."
     )

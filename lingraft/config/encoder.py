@@ -175,6 +175,10 @@ class EncoderShape(Section):
         fits = self.block_tokens <= primary.block_tokens and {*self.mlm_heads} <= {*primary.mlm_heads}
         return fits and primary.model_copy(update=chosen) == self
 
+    def within(self, block_tokens: int) -> Self:
+        """Return the shape for inputs of at most so many tokens."""
+        return self.model_copy(update={"block_tokens": min(self.block_tokens, block_tokens)})
+
     def cut(self, layers: int, heads: tuple[int, ...]) -> Self:
         """Return the shape with other layers and heads."""
         return self.model_copy(update={"layers": layers, "mlm_heads": heads})

@@ -62,7 +62,8 @@ class Recipe(Section):
     test_blocks: PositiveInt | None = Field(
         None,
         exclude_if=is_none,
-        description="Test blocks in which evaluations predict masked tokens, spread evenly over all; absent: all.",
+        description="Test blocks in which evaluations predict masked tokens, spread evenly over all; absent: all. The "
+        "source's evaluation prepares the measure of alignment by as much text.",
     )
     pretraining: Pretraining | None = Field(
         None, exclude_if=is_none, description="Pretraining of the primary; absent where source.model names one."
@@ -180,20 +181,23 @@ class Recipe(Section):
 
     def _require_pairs(self) -> None:
         without = [language for language in self.targets if language not in self.alignment.parallel]
-        if self.adaptation.pairs and without:
+        # An encoder without a head has nothing else to learn by: a language without pairs keeps its initial rows.
+        has_head = bool(self.encoder.mlm_heads or self.mini)
+        if self.adaptation.pairs and without and has_head and not self.mines(without[0]):
             raise ValueError(
                 f"adaptation.pairs needs sentences with their translations, of which {without} have none. Add them to "
-                "[alignment] parallel, or leave adaptation.pairs out"
+                "[alignment] parallel, mine them (mined = true, with adaptation.initialisation = 'aligned'), or leave "
+                "adaptation.pairs out"
             )
         by_masked = {
             "search.metric": self.search and self.search.metric is Metric.MASKED,
             "gate.metric": self.gate.metric == MASKED_METRIC,
         }
         names = [name for name, is_masked in by_masked.items() if is_masked]
-        if names and not self.adaptation.learns_masked_tokens:
+        if names and self.adaptation.pairs:
             raise ValueError(
-                f"{' and '.join(names)} 'masked' is not what adaptation.pairs with masked_weight 0 learns: set it to "
-                "'alignment', or set masked_weight"
+                f"{' and '.join(names)} 'masked' is not what adaptation.pairs learns: set it to 'alignment', or leave "
+                "adaptation.pairs out"
             )
 
     def _require_unlearned_tests(self) -> None:
@@ -341,7 +345,7 @@ class Recipe(Section):
             RecipeError: no such file, not TOML, an unknown key or an impossible value.
         """
         try:
-            raw = tomllib.loads(path.read_text(encoding="utf-8"))
+            raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise RecipeError(f"cannot read recipe {path}: {error.strerror}. We ship some in recipes/.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -387,7 +391,8 @@ class Recipe(Section):
                         f"task {given['name']!r} names {surplus} in '{key}', which are not among "
                         f"{list(self.languages)}: ignored. Add them to 'targets', or remove them there."
                     )
-        for key, given in raw.get("alignment", {}).items():
+        by_language = ((key, given) for key, given in raw.get("alignment", {}).items() if isinstance(given, dict))
+        for key, given in by_language:
             if surplus := sorted({*given} - {*self.targets}):
                 yield (
                     f"alignment.{key} names {surplus}, which are not among the targets {list(self.targets)}: ignored. "
@@ -411,6 +416,15 @@ class Recipe(Section):
     def _aligns_rows(self) -> bool:
         ways = {self.adaptation.initialisation, *(self.search.initialisations if self.search else ())}
         return any(way.needs_text for way in ways)
+
+    def mines(self, language: str) -> bool:
+        """Whether pairs are mined for a language's rows: it has no parallel text, and rows are aligned."""
+        return self.alignment.mined and self._aligns_rows and language not in self.alignment.parallel
+
+    def needs_vectors(self, language: str) -> bool:
+        """Whether a language's rows are aligned by static vectors: translations are enough without an MLM head."""
+        translated = self.mines(language) or language in {*self.alignment.parallel, *self.alignment.dictionary}
+        return self.adaptation.initialisation.needs_text and not (translated and not self.encoder.mlm_heads)
 
     def learned_pairs(self, language: str) -> ParallelText | None:
         """Files of the sentence pairs that a language learns from; pairs that only measure alignment do not count."""
@@ -483,7 +497,8 @@ class Recipe(Section):
 
     def judges(self, task: Task, language: str) -> bool:
         """Whether a task, of the recipe or to be added to it, is judged in a language."""
-        return task.covers(language) and not (task.tests_translation and language == self.source.language)
+        has_test = task.reads_text or task.test is not None
+        return has_test and task.covers(language) and not (task.tests_translation and language == self.source.language)
 
     def with_folder(self, path: Path) -> Self:
         """Return the recipe with the user's own text (`--text DIR`), cleaned in the same way."""

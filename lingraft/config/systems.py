@@ -39,6 +39,7 @@ class TrainedPart(StrEnum):
     FRESH_LAYERS = "fresh layers"
     EMBEDDINGS = "token table and output bias"
     BODY = "body and task head"
+    HEAD = "task head"
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ INPUTS: dict[TaskKindName, tuple[str, ...]] = {
     "retrieval": ("text",),
 }
 """Texts that a task is asked about at once, by the names that the endpoint has for them."""
+IMPORTED_SEED = 1
+"""Seed of a task that comes with a model, and is not finetuned."""
 
 
 class Finetuning(OptimizerSettings):
@@ -39,6 +41,11 @@ class Finetuning(OptimizerSettings):
         exclude_if=operator.not_,
         description="Draw examples of like length for an update, so that little of it is padding: less time where "
         "lengths differ. Batches are no longer wholly at random.",
+    )
+    frozen_body: bool = Field(
+        False,
+        exclude_if=operator.not_,
+        description="Train the task's head alone, over the body as it is: a third of the time, for lower scores.",
     )
     learning_rate: PositiveFloat = Field(1e-5, description="Peak of the schedule: linear warm-up, then decay to 0.")
     warmup_ratio: float = Field(0.06, ge=0.0, lt=1.0, description="Share of the updates that warm up.")
@@ -184,10 +191,15 @@ class ParallelLines(Section):
 
 
 class ParallelDocuments(Section):
-    """Parallel documents of the recipe's [text], for tasks of kind 'retrieval': a paragraph of the test split is the
-    query for the source's paragraph."""
+    """Parallel documents of the recipe's [text], for tasks of kind 'retrieval': those of the test split."""
 
     kind: Literal["documents"] = Field(description="Says that examples come from here.")
+    queries: Literal["paragraphs", "titles"] = Field(
+        "paragraphs",
+        exclude_if=lambda queries: queries == "paragraphs",
+        description="paragraphs: one is the query for the source's paragraph that it translates; titles: a document's "
+        "first line is the query for the source's document of the same name, in the source language, too.",
+    )
 
 
 class BeirFolder(Section):
@@ -263,8 +275,7 @@ class Task(Section):
         given = [name for name in ("train", "dev", "test") if getattr(self, name)]
         if self.reads_text and given:
             raise ValueError(f"{given} cannot be set with kind 'documents', whose examples are the recipe's [text]")
-        is_imported = self.kind == "retrieval" and not self.train and not self.dev
-        if not self.reads_text and len(given) < 3 and not is_imported:
+        if not self.reads_text and len(given) < 3 and not self.is_imported:
             raise ValueError(f"kind {self.kind!r} needs train, dev and test, but has only {given}")
         if self.kind == "retrieval" and self.finetuning.micro_batch_examples:
             raise ValueError(
@@ -311,6 +322,16 @@ class Task(Section):
         return self.kind == "documents"
 
     @property
+    def is_imported(self) -> bool:
+        """Whether the task comes with the model that the primary is made from: nothing to finetune it on is named."""
+        return self.kind == "retrieval" and not self.train and not self.dev
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of its bodies: those of finetuning, or the one of an imported task."""
+        return (IMPORTED_SEED,) if self.is_imported else self.finetuning.seeds
+
+    @property
     def has_labels(self) -> bool:
         """Whether answers are labels, not parts of a text or passages."""
         return self.kind not in ("questions", "retrieval")
@@ -337,7 +358,9 @@ class Task(Section):
     @property
     def tests_translation(self) -> bool:
         """Whether test examples are translations of the source's, so that there are none in the source language."""
-        return isinstance(self.test, ParallelLines | ParallelDocuments)
+        if isinstance(self.test, ParallelDocuments):
+            return self.test.queries == "paragraphs"
+        return isinstance(self.test, ParallelLines)
 
     def covers(self, language: str) -> bool:
         """Whether the task has test examples in a language."""
@@ -345,5 +368,5 @@ class Task(Section):
 
 
 def finetuning_ids(tasks: Iterable[Task]) -> list[str]:
-    """Every task with every seed, as one word each (`<task>/<seed>`), to be finetuned side by side."""
-    return [f"{task.name}/{seed}" for task in tasks for seed in task.finetuning.seeds]
+    """Every task with every seed, as one word each (`<task>/<seed>`), to be finetuned side by side; no imported one."""
+    return [f"{task.name}/{seed}" for task in tasks if not task.is_imported for seed in task.seeds]

@@ -8,6 +8,7 @@ from lingraft.artifacts.failures import format_error
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
+from lingraft.errors import NoStoreError
 from lingraft.jobs.data import TextJob
 from lingraft.tracking.promotion.renewal import require_droppable
 
@@ -69,7 +70,11 @@ def close_run(project: str, kfp_run: str) -> None:
         project: name of the recipe.
         kfp_run: id of the pipeline's run in Kubeflow Pipelines.
     """
-    for ended in tracking.close_abandoned(project, kfp_run):
+    try:
+        abandoned = tracking.close_abandoned(project, kfp_run)
+    except NoStoreError:  # the pipeline ended before it had one
+        return
+    for ended in abandoned:
         say(f"Tracking run {ended} is marked as killed: its pipeline run ended without it.")
 
 

@@ -1,16 +1,19 @@
-"""Steps that run once for each primary: evaluation, registration, and the way back from the registry."""
+"""Steps that run once for each primary: import, evaluation, registration, and the way back from the registry."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.manifest import Kind
+from lingraft.artifacts.cache import shared_result, shared_results
+from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.artifacts.names import SEED, mini_name, primary_name, task_name
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.data.languages import language_name, name_and_tag, quoted
+from lingraft.errors import RecipeError
 from lingraft.jobs.evaluation import SourceDirs, SourceEvaluationJob
+from lingraft.source_model import open_model
 from lingraft.stages.results import SourceResult, load_source
 from lingraft.steps.run_job import (
     Scores,
@@ -24,6 +27,38 @@ from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
 from lingraft.tracking.promotion.promote import languages_to_readapt
 from lingraft.tracking.promotion.registered_source import VECTORS, VECTORS_RUN, download_source
 from lingraft.tracking.versions import versions_of
+
+
+def import_model(recipe: str, run: Path, primary: Path, task: Path) -> None:
+    """Make the primary from the recipe's model; the folder `task` stays empty unless it is an embedding model.
+
+    Raises:
+        RecipeError: the recipe has a task that is neither finetuned nor the model's own.
+        LingraftError: the model cannot be had; see `open_model`.
+    """
+    settings = Recipe.parse(recipe)
+    with tracking.stage(run.read_text(), "import-model") as stage:
+        found = open_model(settings.source)
+        made = Artifact.load(found.primary, Kind.PRIMARY)
+        brought = [Artifact.load(folder, Kind.TASK) for folder in filter(None, [found.task])]
+        _require_own([each.manifest.detail("task", str) for each in brought], settings)
+        made.copy_to(primary)
+        if where := shared_results():  # which have all else that a run makes, and a pretrained primary, too
+            with shared_result(where, Kind.PRIMARY, {"imported": made.fingerprint}) as (result, kept):
+                if kept is None:
+                    made.copy_to(result)
+        for each in brought:
+            each.copy_to(task)
+        stage.record(made, {})
+
+
+def _require_own(brought: Sequence[str], recipe: Recipe) -> None:
+    wanted = [task.name for task in recipe.tasks if task.is_imported]
+    if unknown := sorted({*wanted} - {*brought}):
+        raise RecipeError(
+            f"tasks {unknown} of kind 'retrieval' have no train and dev, and {recipe.source.model} has no such task, "
+            f"but {[*brought]}. Name them so, or add train and dev."
+        )
 
 
 def evaluate_source(job: SourceEvaluationJob, run: Path) -> ScoresAndConfusion:
@@ -46,13 +81,20 @@ def _masked_scores(result: SourceResult) -> Scores:
 
 
 def register_source(
-    recipe: str, run: Path, primary: Path, tasks: Sequence[Path], evaluation: Path, vectors: Sequence[Path] = ()
+    recipe: str,
+    run: Path,
+    primary: Path,
+    tasks: Sequence[Path],
+    evaluation: Path,
+    vectors: Sequence[Path] = (),
+    imported: Path | None = None,
 ) -> None:
-    """Register the primary and its finetuned tasks, each seed under its own alias, and make the new ones champions.
+    """Register the primary and its tasks, each seed under its own alias, and make the new ones champions.
 
-    The run stores the evaluation and, if `vectors` names a folder, the source's static vectors; tags of the primary
-    name the run. The best seed on dev is the champion of a task. A message names the languages that were adapted to
-    another primary, and must be adapted again.
+    So is the task that `imported` holds, if the primary's model has brought one. The run stores the evaluation and, if
+    `vectors` names a folder, the source's static vectors; tags of the primary name the run. The best
+    seed on dev is the champion of a task. A message names the languages that were adapted to another primary, and must
+    be adapted again.
     """
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "register-source") as stage:
@@ -66,7 +108,8 @@ def register_source(
         champions = {
             primary_name(settings): tracking.register(primary_name(settings), primary, Kind.PRIMARY, stage, evidence)
         }
-        made = [Artifact.load(folder, Kind.TASK) for folder in tasks]
+        own = [imported] if imported and (imported / MANIFEST).is_file() else []
+        made = [Artifact.load(folder, Kind.TASK) for folder in (*tasks, *own)]
         for each in sorted(made, key=lambda task: dev_score_and_seed(task.manifest.details)):
             (score, seed) = dev_score_and_seed(each.manifest.details)
             facts = {"seed": seed, "dev_score": score, **common}

@@ -16,6 +16,8 @@ from lingraft.tables import markdown_table
 PARITY = "parity."
 """Prefix of the tags for parity, the largest difference of a logit between ONNX Runtime and PyTorch: by language for
 bundles, by task for embeddings."""
+ORIGIN = "origin."
+"""Prefix of the tags for the model that a primary was made from: its name, revision, hash (`sha`) and licence."""
 CARD_CHARACTERS = 5000
 """Largest number of characters of a description in MLflow's database."""
 _FIRST_SCORES = 4
@@ -61,10 +63,12 @@ def mlflow_tags(made: Artifact) -> dict[str, str]:
 
 
 def recorded_tags(manifest: Manifest) -> dict[str, str]:
-    """Return the tags that the fingerprint does not cover: library version, cost and parity of this copy."""
+    """Return the tags that the fingerprint does not cover: library version, cost, parity and origin of this copy."""
     parity = parity_of(manifest) if manifest.kind is Kind.BUNDLE else {}
+    origin = manifest.record.get("origin", {}) if manifest.kind is Kind.PRIMARY else {}
     facts = {
         "library_version": manifest.library_version,
+        **{f"{ORIGIN}{name}": value for name, value in origin.items() if value is not None},
         **cost_tags(manifest),
         **{f"{PARITY}{language}": difference for language, difference in parity.items()},
     }

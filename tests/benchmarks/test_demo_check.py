@@ -1,200 +1,80 @@
 """The demo's check passes good results, and fails each kind of bad one."""
 
-import json
-import sys
-from pathlib import Path
-
 import pytest
 
-from benchmarks import demo_check
-from benchmarks.demo_check import answer_checks, checks, only_task
-from benchmarks.pages import RECORD_SUFFIX
-from lingraft.artifacts import artifact
-from lingraft.artifacts.manifest import Cost, Kind
-from lingraft.config.recipe import Recipe
+from benchmarks.demo_check import answer_checks, checks
+from lingraft.artifacts.manifest import Cost
 from lingraft.errors import LingraftError
-from lingraft.reports.run.records import RECORDS_FILE, RunRecords, SampleAnswer
-from lingraft.stages.results import LanguageResult, MaskedScores, SeedScores, SourceResult, TaskScores
+from lingraft.reports.run.records import RunRecords, SampleAnswer
+from lingraft.stages.results import SOURCE_TOKENIZER, LanguageResult, SeedScores, TaskScores
+from pipelines.page_index import IN_TEN
 
 
 def _seeds(score: float) -> SeedScores:
-    return SeedScores(by_seed={1: score - 0.01, 2: score, 3: score + 0.01})
+    return SeedScores(by_seed={1: score})
 
 
-def _scores(name: str, score: SeedScores, examples: int) -> TaskScores:
+def _task(name: str, first: float, ten: float = 0.0, as_is: float = 0.1, before: float = 0.7) -> TaskScores:
     return TaskScores(
         name=name,
         metric="accuracy",
-        labels=["a", "b"],
-        examples=examples,
+        labels=[],
+        examples=499,
         truncated=0,
-        baseline=0.33,
-        score=score,
+        baseline=0.34,
+        score=_seeds(first),
+        others={IN_TEN: _seeds(ten)},
         initial=_seeds(0.3),
-        confusion=[[1, 0], [0, 1]],
+        initial_others={IN_TEN: _seeds(before)},
+        baselines={SOURCE_TOKENIZER: _seeds(as_is)},
     )
 
 
-def _row(
-    depth: int, topic: float = 0.61, primary: float = 0.13, flops: float = 1e12, documents: int = 450
-) -> LanguageResult:
-    return LanguageResult(
+def _records(**search: float) -> RunRecords:
+    scores = {"first": 0.5, "ten": 0.8, "topic": 0.6} | search
+    topic = _task("help-topic", scores.pop("topic"))
+    result = LanguageResult(
         language="de",
         primary="p",
-        embeddings=f"e{depth}",
-        system="MINIJOINT",
-        depth=depth,
+        embeddings="e",
+        system="MINIPOST",
+        depth=2,
         layers=6,
         vocabulary=100,
         overlap=10,
-        masked=MaskedScores(mini=0.13, primary=primary, mini_initial=0.07, primary_initial=0.07),
-        tasks=(_scores("other", _seeds(0.01), documents), _scores("topic", _seeds(topic), documents)),
-        cost=Cost(steps=10, tokens=100, flops=flops, elapsed_s=10.0),
+        tasks=(_task("retrieval", **scores), topic),
+        cost=Cost(steps=10, tokens=100, flops=1e12, elapsed_s=10.0),
         whole_flops=3e12,
         history=[],
-        precision="bf16",
+        precision="fp32",
     )
-
-
-STANDARD = _row(6, topic=0.62, primary=0.135, flops=3e12)
-
-
-def _failed(mini: LanguageResult) -> list[str]:
-    return [check.what for check in checks([mini, STANDARD], ["de"], 2, "topic") if not check.holds]
-
-
-def test_good_results_pass() -> None:
-    assert _failed(_row(2)) == []
+    return RunRecords.model_construct(languages=(result,))
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("scores", "failed"),
     [
-        (
-            {"topic": 0.56},
-            ["2 layers: zero-shot accuracy", "mean zero-shot accuracy", "beside standard adaptation"],
-        ),
-        ({"primary": 0.09}, ["masked accuracy of the primary", "mean masked accuracy"]),
-        ({"primary": 0.11}, ["mean masked accuracy"]),
-        ({"flops": 2.2e12}, ["mean FLOPs"]),
-        ({"documents": 399}, ["test pages"]),
+        ({}, []),
+        ({"first": 0.39}, ["de: first"]),
+        ({"ten": 0.69, "before": 0.6}, ["de: among ten"]),
+        ({"as_is": 0.21}, ["mean first, beside the language as the model reads it"]),
+        ({"before": 0.83}, ["mean among ten, beside that before learning"]),
+        ({"topic": 0.53}, ["de: topics"]),
     ],
 )
-def test_each_shortfall_fails_its_own_checks(changes: dict[str, float], words: list[str]) -> None:
-    failed = _failed(_row(2, **changes))
-    assert len(failed) == len(words)
-    for word, what in zip(words, failed, strict=True):
-        assert word in what
+def test_each_shortfall_fails_its_own_check(scores: dict[str, float], failed: list[str]) -> None:
+    assert [each.what for each in checks(_records(**scores), ["de"]) if not each.holds] == failed
 
 
-def test_a_demo_by_itself_is_checked_but_for_the_comparison() -> None:
-    alone = [check.what for check in checks([_row(2)], ["de"], 2, "topic", compared=False)]
-    both = [check.what for check in checks([_row(2), STANDARD], ["de"], 2, "topic")]
-    assert alone == both[: len(alone)]
-    assert all("standard" in what for what in both[len(alone) :])
-    assert len(both) - len(alone) == 3
+def test_a_language_without_scores_is_named() -> None:
+    with pytest.raises(LingraftError, match=r"no scores on 'retrieval' for 'tr'"):
+        [*checks(_records(), ["tr"])]
 
 
-def test_a_language_searched_over_all_layers_is_no_comparison() -> None:
-    rows = [_row(2), STANDARD, _row(2).model_copy(update={"language": "tr"})]
-    assert not demo_check.is_compared(rows, ["de", "tr"])
-    assert demo_check.is_compared([*rows, STANDARD.model_copy(update={"language": "tr"})], ["de", "tr"])
+def test_a_question_has_to_find_what_it_finds_in_english() -> None:
+    def answer(task: str, language: str, said: str) -> SampleAnswer:
+        return SampleAnswer(task=task, language=language, texts={"text": "?"}, found=((said, 0.6),))
 
-
-def test_a_task_without_scores_is_named() -> None:
-    with pytest.raises(LingraftError, match=r"no scores on 'help-topic' for 'de'.*Give the recipe"):
-        list(checks([_row(2), STANDARD], ["de"], 2, "help-topic"))
-
-
-def test_the_task_is_that_of_the_recipe() -> None:
-    recipe = Recipe.load(Path(__file__).parents[2] / "recipes" / "demo.toml")
-    assert only_task(recipe) == "help-topic"
-    with pytest.raises(LingraftError, match=r"of one task, but recipe 'lingraft-demo' has \[\]"):
-        only_task(recipe.model_copy(update={"tasks": ()}))
-
-
-def _answer(language: str, label: str) -> SampleAnswer:
-    return SampleAnswer(task="topic", language=language, texts={"text": "?"}, found=((label, 0.6),))
-
-
-def test_a_wrong_answer_and_a_missing_one_fail() -> None:
-    answers = [_answer("en", "scalc"), _answer("de", "smath")]
-    found = {check.what: check.holds for check in answer_checks(answers, ["en", "de", "tr"], "topic")}
-    assert found == {
-        "en: answer is scalc (60%)": True,
-        "de: answer is smath (60%)": False,
-        "tr: answer is no answer (0%)": False,
-    }
-
-
-def test_a_demo_is_checked_without_a_comparison_of_any_kind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made_up_report: Path
-) -> None:
-    def no_record(recipe: Path) -> None:
-        raise LingraftError("the demo's recipe has changed")
-
-    monkeypatch.setattr(demo_check.demo_record, "require_current", no_record)
-    monkeypatch.setattr(sys, "argv", ["demo_check", "--out", str(made_up_report)])
-    demo_check.main()
-    said = capsys.readouterr().out
-    assert "mean zero-shot accuracy" in said
-    assert said.splitlines()[-1] == "not compared with standard adaptation: the demo's recipe has changed"
-
-
-def test_what_a_comparison_found_is_recorded_with_its_checks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_up_comparison: Path
-) -> None:
-    record = tmp_path / f"record{RECORD_SUFFIX}"
-    monkeypatch.setattr(demo_check.demo_record.Record.write, "__defaults__", (record,))
-    monkeypatch.setattr(sys, "argv", ["demo_check", "--out", str(made_up_comparison), "--record"])
-    with pytest.raises(SystemExit, match=r"there is no .*compare\.json\. Run `make demo-compare` first"):
-        demo_check.main()
-    table = {"aligned, MINIJOINT": {"de": {"topic": 0.61}}}
-    (made_up_comparison / demo_check.TABLE_FILE).write_text(json.dumps(table), encoding="utf-8")
-    demo_check.main()
-    written = demo_check.demo_record.Record.load(record)
-    assert written.table == table
-    assert any("beside standard adaptation" in check for check in written.checks)
-
-
-@pytest.fixture
-def made_up_report(tmp_path: Path) -> Path:
-    """Results of a demo that passes, without standard adaptation."""
-    return _reported(tmp_path, [2])
-
-
-@pytest.fixture
-def made_up_comparison(tmp_path: Path) -> Path:
-    """Results of a demo that passes, beside standard adaptation."""
-    return _reported(tmp_path, [2, 6])
-
-
-def _reported(out: Path, depths: list[int]) -> Path:
-    """Write the report of a demo whose languages are learned over these layers."""
-    cost = Cost(steps=10, tokens=100, flops=3e12, elapsed_s=10.0)
-    source = SourceResult(
-        language="en",
-        primary="p",
-        layers=6,
-        vocabulary=100,
-        masked_by_depth={6: 0.2},
-        tasks=(_scores("help-topic", _seeds(0.7), 450),),
-        pretraining=cost,
-        finetuning={},
-        pretraining_history=[],
-        finetuning_history={},
-        precision="bf16",
-    )
-    rows = [
-        _row(depth, flops=1e12 if depth == 2 else 3e12).model_copy(
-            update={"language": each, "tasks": (_scores("help-topic", _seeds(0.61), 450),)}
-        )
-        for each in ("de", "tr", "el")
-        for depth in depths
-    ]
-    answers = [_answer(each, "scalc").model_copy(update={"task": "help-topic"}) for each in ("en", "de", "tr", "el")]
-    records = RunRecords.of(source, rows).model_copy(update={"answers": tuple(answers)})
-    with artifact.create(out / "report", Kind.REPORT) as draft:
-        (draft.folder / RECORDS_FILE).write_text(records.model_dump_json(), encoding="utf-8")
-        draft.facts = {"language": "en", "aligned_with": "p"}
-    return out
+    answers = [answer("retrieval", "en", "Sorting"), answer("retrieval", "de", "Sorting")]
+    answers += [answer("help-topic", "en", "scalc"), answer("help-topic", "de", "swriter")]
+    assert [each.holds for each in answer_checks(answers, "en", ["de", "tr"])] == [True, False, False, False]

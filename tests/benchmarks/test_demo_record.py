@@ -35,7 +35,7 @@ def of(tree: Path, changes: dict[str, str]) -> str:
         ("lingraft/training/loop.py", "import sys\n", True),
         ("constraints.txt", "ruff==1\ntorch==2\n", True),
         ("pipelines/build.py", "HIGHEST = 3\n", True),
-        ("benchmarks/demo_check.py", "HIGHEST  = 2  # a comment\n", False),
+        ("benchmarks/scratch_check.py", "HIGHEST  = 2  # a comment\n", False),
         ("lingraft/reports/page.py", "import sys\n", False),
         ("constraints.txt", "ruff==2\ntorch==1\n", False),
     ],
@@ -58,8 +58,8 @@ def test_a_record_is_taken_only_while_it_is_of_the_tree_as_it_is(
 ) -> None:
     monkeypatch.setattr(demo_record, "_TRAINS", ())
     file, recipe = tmp_path / f"record{RECORD_SUFFIX}", tmp_path / "demo.toml"
-    shutil.copy(ROOT / "recipes" / "demo.toml", recipe)
-    with pytest.raises(LingraftError, match=r"no .*record\.json.*make demo demo-compare demo-record"):
+    shutil.copy(ROOT / "recipes" / "demo-scratch.toml", recipe)
+    with pytest.raises(LingraftError, match=r"no .*record\.json.*make demo-compare demo-record"):
         require_current(recipe, file)
     Record(fingerprint(recipe), ["a check ok"], {}).write(file)
     assert require_current(recipe, file).checks == ["a check ok"]

@@ -127,7 +127,7 @@ def test_labels_of_a_language_give_a_ceiling_and_examples_that_are_cut_are_count
 
 
 def test_minijoint_at_further_depths_has_primaries_with_lower_heads_there() -> None:
-    recipe = Recipe.load(_RECIPES / "demo.toml")
+    recipe = Recipe.load(_RECIPES / "demo-scratch.toml")
     systems, depth = ("BL_BASE", "MINIJOINT"), recipe.adaptation.depth
     made = compared(recipe, [Start.OVERLAP], systems, [1], {}, depths=[1, 3])
     found = {system_of(arm, made): (arm.recipe.encoder.mlm_heads, arm.depth) for arm in made.arms}

@@ -13,6 +13,7 @@ from lingraft.config.encoder import Family
 from lingraft.config.recipe import Recipe
 from lingraft.config.section import Section
 from lingraft.errors import RecipeError
+from lingraft.source_model import load_recipe
 
 ROOT = Path(__file__).parents[2]
 TINY = tomllib.loads((ROOT / "tests/tiny.toml").read_text())
@@ -49,12 +50,12 @@ FIELDS = sorted({(section, name) for section in sections() for name in section.m
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_every_recipe_we_ship_is_valid(path: Path) -> None:
-    assert Recipe.load(path).targets
+    assert load_recipe(path).targets
 
 
 @pytest.mark.parametrize("path", [*SHIPPED, ROOT / "tests/tiny.toml"], ids=lambda path: path.name)
 def test_a_recipe_survives_the_way_through_json(path: Path) -> None:
-    recipe = Recipe.load(path)
+    recipe = load_recipe(path)
     again = Recipe.parse(recipe.to_json())
     assert again == recipe
     assert again.digest() == recipe.digest() != again.model_copy(update={"name": "other"}).digest()
@@ -70,7 +71,7 @@ def test_every_field_says_what_it_means() -> None:
     ("path", "suggestion", "allowed"),
     [
         ("tragets", "targets", "adaptation, alignment, cluster, encoder"),
-        ("text.pth", "path", "cleaning, kind, licence, path"),
+        ("text.pth", "path", "cleaning, column, kind, licence, path"),
         (
             "tasks.0.finetune",
             "finetuning",
@@ -90,7 +91,8 @@ def test_an_unknown_key_inside_a_list_is_named_with_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "allowed"), [("folder", "cleaning, kind, licence, path"), ("libreoffice-help", "cleaning, kind, licence")]
+    ("kind", "allowed"),
+    [("folder", "cleaning, column, kind, licence, path"), ("libreoffice-help", "cleaning, kind, licence")],
 )
 def test_a_kind_of_text_written_as_a_key_is_an_unknown_key_of_that_kind(kind: str, allowed: str) -> None:
     text = {"kind": kind, "folder": "texts"} | ({"path": "texts"} if kind == "folder" else {})
@@ -158,15 +160,16 @@ def test_every_mistake_is_listed_at_once() -> None:
             {"alignment.parallel": {"de": ["a", "a"]}},
             ["alignment.parallel.de:", "two different files", "given: ['a', 'a']"],
         ),
-        ({"alignment.pairs": {}}, ["alignment.pairs: unknown key", "dictionary, judged, parallel"]),
+        ({"alignment.pairs": {}}, ["alignment.pairs: unknown key", "dictionary, judged, mined, parallel"]),
         (
             {"alignment": {"parallel": {"de": "de.tsv"}, "judged": {"de": "de.tsv"}}},
             ["judged names the files of parallel for ['de'], from which languages learn"],
         ),
         ({"adaptation.pairs": {}}, ["adaptation.pairs needs sentences", "['de', 'tr'] have none"]),
+        ({"adaptation.pairs": {}, "alignment.mined": True}, ["initialisation = 'aligned'"]),
         (
             {"adaptation.pairs": {}, "adaptation.judge_every_steps": 5},
-            ["judge_every_steps would judge by masked tokens", "masked_weight 0", "set masked_weight"],
+            ["judge_every_steps would judge by masked tokens", "leave one of them out"],
         ),
         (
             {"adaptation.pairs": {}, "alignment.parallel": {"de": "de.tsv", "tr": "tr.tsv"}},
@@ -268,7 +271,7 @@ def test_resources_of_languages_that_are_no_targets_are_left_out_with_a_note(
 
 def test_sections_of_a_task_that_was_removed_are_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(_without_section((ROOT / "recipes/demo.toml").read_text(), "tasks"))
+    path.write_text(_without_section((ROOT / "recipes/demo-scratch.toml").read_text(), "tasks"))
     with pytest.raises(RecipeError) as caught:
         Recipe.load(path)
     [line] = str(caught.value).splitlines()[1:]
@@ -302,3 +305,26 @@ def test_a_section_with_pre_norm_begins_with_moderns_settings() -> None:
     for table in ("segments", "position_offset"):
         with pytest.raises(ValidationError, match=rf"{table}.* 2.*has tables of neither"):
             Family.model_validate({"pre_norm": {}, table: 2})
+
+
+def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text((ROOT / "tests/tiny.toml").read_text(), encoding="utf-8-sig")
+    assert Recipe.load(tmp_path / "recipe.toml") == Recipe.load(ROOT / "tests/tiny.toml")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "more", "needs"),
+    [
+        ("demo-scratch", {}, {"de": True, "el": True}),
+        ("demo-scratch", {"dictionary": {"de": "en-de.txt"}}, {"de": True, "el": True}),
+        ("demo", {}, {"de": False, "el": False}),
+        ("demo", {"mined": False}, {"de": True, "el": False}),
+        ("demo", {"mined": False, "parallel": {"de": "en-de.tsv"}}, {"de": False, "el": False}),
+    ],
+)
+def test_static_vectors_are_needed_where_no_translations_are_or_a_head_judges(
+    recipe: str, more: dict[str, Any], needs: dict[str, bool]
+) -> None:
+    loaded = load_recipe(ROOT / f"recipes/{recipe}.toml")
+    changed = loaded.model_copy(update={"alignment": loaded.alignment.model_copy(update=more)})
+    assert {language: changed.needs_vectors(language) for language in needs} == needs

@@ -162,11 +162,12 @@ def test_finetuning_is_the_papers_where_a_task_says_nothing() -> None:
 def test_the_pairs_that_a_language_learns_from_are_no_test() -> None:
     """Pairs that only measure alignment may be tested on; so may those of a language that is not judged."""
     lines = task("search", "retrieval", test={"kind": "parallel", "files": "en-{language}.tsv"})
-    learns = {"pairs": {"masked_weight": 1.0}} | TINY["adaptation"]
+    learns = {"pairs": {}} | TINY["adaptation"]
 
     def parse(wanted: dict[str, Any], adaptation: dict[str, Any], file: str) -> Recipe:
         alignment = {"parallel": {"de": file, "tr": "other.tsv"}}
-        return Recipe.parse(TINY | {"tasks": [wanted], "alignment": alignment, "adaptation": adaptation})
+        judged = {"gate": {"metric": "alignment"}, "search": None}
+        return Recipe.parse(TINY | {"tasks": [wanted], "alignment": alignment, "adaptation": adaptation} | judged)
 
     message = r"task 'search' has test\.files 'en-de\.tsv' in 'de', from which the language learns"
     for adaptation in (learns, TINY["adaptation"] | {"initialisation": "aligned"}):

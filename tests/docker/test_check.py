@@ -13,7 +13,7 @@ import pytest
 from lingraft.config.recipe import Recipe
 from tests.docker.scripts import FOLDER, script
 
-DEMO = FOLDER.parent / "recipes" / "demo.toml"
+DEMO = FOLDER.parent / "recipes" / "demo-scratch.toml"
 TOLD = """#!/bin/sh
 echo "$*" >> "$TOLD"
 case "$*" in *" mount "*) echo /root-of-it ;; esac

@@ -137,7 +137,7 @@ def test_probes_need_no_password_and_everything_else_does(port: int) -> None:
 def test_a_guessed_password_is_refused_and_the_one_user_is_the_secrets(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = tracking.open_run(Recipe.load(ROOT / "recipes" / "demo.toml"), "language")
+    run = tracking.open_run(Recipe.load(ROOT / "recipes" / "demo-scratch.toml"), "language")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "guessed")
     with pytest.raises((TrackingError, MlflowException), match="401"):
         tracking.close_run(run)
@@ -156,7 +156,7 @@ def test_a_stage_and_its_registered_artifact_are_kept_in_the_database(
 ) -> None:
     name = "house-embeddings-tr"
 
-    parent = tracking.open_run(Recipe.load(ROOT / "recipes" / "demo.toml"), "language")
+    parent = tracking.open_run(Recipe.load(ROOT / "recipes" / "demo-scratch.toml"), "language")
     with tracking.stage(parent, "adapt-tr") as run:
         run.watch(TrainingMetrics(step=5, tokens=640, flops=2e9, elapsed_s=0.5, loss=3.25, learning_rate=1e-3))
         run.record(embeddings, {"masked_accuracy": 0.125})
@@ -177,7 +177,7 @@ def test_a_stage_and_its_registered_artifact_are_kept_in_the_database(
 def test_a_dump_that_is_restored_has_what_was_registered(
     postgresql: PostgreSql, database: str, embeddings: Artifact
 ) -> None:
-    run = tracking.open_run(Recipe.load(ROOT / "recipes" / "demo.toml"), "language")
+    run = tracking.open_run(Recipe.load(ROOT / "recipes" / "demo-scratch.toml"), "language")
     with tracking.stage(run, "adapt-tr") as stage:
         tracking.register("kept-embeddings-tr", embeddings.folder, Kind.EMBEDDINGS, stage, {"depth": 2})
     tracking.close_run(run)

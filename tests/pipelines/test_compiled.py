@@ -29,15 +29,25 @@ from pipelines.catalogue import PIPELINES
 from tests.pipelines.compiled import ROOT, Document, compiled, mismatches, read, shipped, stand_in
 
 DOCKERFILE = ROOT / "docker" / "train.Dockerfile"
-GOLDEN = ROOT / "tests" / "golden" / "demo"
+GOLDEN = ROOT / "tests" / "golden"
 OF_DEMO = sorted(PIPELINES.keys() - {"paper"})
 """The comparison of systems is the base recipe's only."""
+OF_DEMOS = {"demo": ["language", "source"], "demo-scratch": OF_DEMO}
+"""Pipelines that begin with a model, and such that pretrain and search a depth."""
 _PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['pipelinechannel--(\w+)'\]\}\}")
 TRAINING_STEPS = {
     *("pretrain", "build-mini", "finetune", "evaluate-source", "try-depths", "search-depth", "adapt"),
     *("evaluate-language", "adapt-over-mini", "judge-source", "judge-language"),
 }
-DATA_STEPS = {"prepare-text", "train-tokenizer", "build-blocks", "build-vectors", "initialise", "prepare-language"}
+DATA_STEPS = {
+    "import-model",
+    "prepare-text",
+    "train-tokenizer",
+    "build-blocks",
+    "build-vectors",
+    "initialise",
+    "prepare-language",
+}
 """Steps that read all text of a language."""
 
 
@@ -82,7 +92,7 @@ def _profile(cluster: Cluster, step: str) -> Profile:
 
 @pytest.fixture(scope="module")
 def demo() -> Recipe:
-    return Recipe.load(ROOT / "recipes/demo.toml")
+    return Recipe.load(ROOT / "recipes/demo-scratch.toml")
 
 
 @pytest.fixture(scope="module")
@@ -109,10 +119,11 @@ def _lasting(yaml_file: Path) -> str:
     return "".join(lasting)
 
 
-def test_the_demos_pipelines_are_the_golden_ones() -> None:
-    golden = {path.name: _lasting(path) for path in GOLDEN.iterdir()}
-    made = {path.name: _lasting(path) for path in shipped("demo").iterdir()}
-    assert made.keys() == golden.keys() == {f"{pipeline}.yaml" for pipeline in OF_DEMO}
+@pytest.mark.parametrize("recipe", OF_DEMOS)
+def test_the_demos_pipelines_are_the_golden_ones(recipe: str) -> None:
+    golden = {path.name: _lasting(path) for path in (GOLDEN / recipe).iterdir()}
+    made = {path.name: _lasting(path) for path in shipped(recipe).iterdir()}
+    assert made.keys() == golden.keys() == {f"{pipeline}.yaml" for pipeline in OF_DEMOS[recipe]}
     for file, text in made.items():
         assert text == golden[file], f"{file} changed; if that is wanted, run `make golden`"
 
@@ -123,7 +134,7 @@ def test_every_task_is_given_the_types_that_it_takes(recipe: str) -> None:
 
 
 def test_a_task_that_is_given_another_type_is_found(demo: Recipe) -> None:
-    [specification, _] = read(shipped("demo") / "language.yaml")
+    [specification, _] = read(shipped("demo-scratch") / "language.yaml")
     text = json.dumps(specification)
     item = '"pipelinechannel--depths-of-Output-loop-item": {"parameterType": "'
     assert f"{item}NUMBER_INTEGER" in text
@@ -328,7 +339,7 @@ def test_without_a_task_nothing_is_finetuned_or_served(demo: Recipe, tmp_path: P
     assert demo.tasks
     without = compiled(demo.model_copy(update={"tasks": ()}), tmp_path, "source", "language")
     for name, gone in (("source", "finetune"), ("language", "export-bundle")):
-        assert _steps(read(shipped("demo") / f"{name}.yaml")).keys() - _steps(without[name]).keys() == {gone}
+        assert _steps(read(shipped("demo-scratch") / f"{name}.yaml")).keys() - _steps(without[name]).keys() == {gone}
 
 
 def test_every_task_is_finetuned_with_every_seed_and_bundled_like_a_primary_that_is_to_be(
@@ -336,11 +347,12 @@ def test_every_task_is_finetuned_with_every_seed_and_bundled_like_a_primary_that
 ) -> None:
     files = {split: TaskFile(kind="file", path=f"{split}.tsv") for split in ("train", "dev", "test")}
     mood = Task(name="mood", kind="texts", **files)
-    cluster = demo.cluster.model_copy(update={"tracking_secret": "theirs", "storage_claim": "big"})
+    cluster = demo.cluster.model_copy(update={"tracking_secret": "theirs", "hub_secret": "hub", "storage_claim": "big"})
     changes = {"tasks": (*demo.tasks, mood), "serve_primary": True, "cluster": cluster}
     made = compiled(demo.model_copy(update=changes), tmp_path, "source", "language")
     for _, place in _steps(made["source"]).values():
         assert (place["secretAsEnv"][0]["secretName"], place["pvcMount"][0]["constant"]) == ("theirs", "big")
+        assert place["secretAsEnv"][-1]["keyToEnv"] == [{"envVar": "HF_TOKEN", "secretKey": "HF_TOKEN"}]
     (loop,) = (
         task["parameterIterator"]["items"]["raw"]
         for task in _body(made["source"][0])["dag"]["tasks"].values()
@@ -360,7 +372,7 @@ def test_only_minipost_has_a_step_that_builds_a_mini_model(demo: Recipe, tmp_pat
     building = MiniBuilding(steps=10, batch_blocks=8, learning_rate=1e-3)
     post = demo.model_copy(update={"mini": building}).for_system(System.MINIPOST)
     built = compiled(post, tmp_path, "source", "language")
-    joint = {name: _steps(read(shipped("demo") / f"{name}.yaml")) for name in built}
+    joint = {name: _steps(read(shipped("demo-scratch") / f"{name}.yaml")) for name in built}
     assert _steps(built["source"]).keys() - joint["source"].keys() == {"build-mini"}
     (container, _), profile = _steps(built["source"])["build-mini"], post.cluster.training
     assert container["resources"]["resourceCpuLimit"] == profile.cpu
@@ -447,7 +459,7 @@ def test_pipelines_that_only_another_recipe_had_do_not_stay(
     compile_all(ROOT / "recipes/base.toml", tmp_path)
     (tmp_path / "mine.yaml").write_text("mine")
     capsys.readouterr()
-    compile_all(ROOT / "recipes/demo.toml", tmp_path)
+    compile_all(ROOT / "recipes/demo-scratch.toml", tmp_path)
     assert {path.stem for path in tmp_path.iterdir()} == {*OF_DEMO, "mine"}
     printed = capsys.readouterr()
     gone = [tmp_path / f"{name}.yaml" for name in PIPELINES if name not in OF_DEMO]
@@ -459,4 +471,4 @@ def test_pipelines_that_only_another_recipe_had_do_not_stay(
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ArtifactError, match=r"cannot write .*file/compiled"):
-        compile_all(ROOT / "recipes/demo.toml", tmp_path / "file" / "compiled")
+        compile_all(ROOT / "recipes/demo-scratch.toml", tmp_path / "file" / "compiled")

@@ -33,7 +33,7 @@ def test_a_misspelt_language_to_drop_is_refused_before_the_first_pipeline(tmp_pa
 
 
 def test_the_first_screen_says_what_is_done_for_whom_how_long_and_where(tmp_path: Path) -> None:
-    recipe = Recipe.load(Path("recipes/demo.toml"))
+    recipe = Recipe.load(Path("recipes/demo-scratch.toml"))
     pipelines = [build.source_pipeline(recipe), build.depth_search_pipeline(recipe), build.language_pipeline(recipe)]
     plan = [step for pipeline in pipelines for step in planned_steps(pipeline, {})]
     lines = demo.announcement(recipe, pipelines, plan, tmp_path)

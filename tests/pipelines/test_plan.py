@@ -14,7 +14,7 @@ from pipelines.plan import planned_steps
 from tests.pipelines.compiled import ROOT
 from tests.workshop import changed
 
-DEMO = Recipe.load(ROOT / "recipes" / "demo.toml")
+DEMO = Recipe.load(ROOT / "recipes" / "demo-scratch.toml")
 _LANE = ("prepare-text", "train-tokenizer", "build-blocks")
 
 

@@ -9,11 +9,11 @@ from mlflow import MlflowClient
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
-from lingraft.artifacts.names import mini_name, primary_name, task_name
+from lingraft.artifacts.names import mini_name, primary_name, task_folders, task_name
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
-from lingraft.config.tasks import finetuning_ids
+from lingraft.config.tasks import Task, finetuning_ids
 from lingraft.config.training import MiniBuilding
 from lingraft.errors import NotRegisteredError, RecipeError
 from lingraft.jobs.evaluation import SourceEvaluationJob
@@ -50,6 +50,14 @@ def test_every_task_is_finetuned_with_every_seed(workshop: Workshop) -> None:
     recipe = workshop.recipe.model_copy(update={"tasks": (topic, mood)})
     assert finetuning_ids(recipe.tasks) == ["topic/1", "topic/2", "mood/3", "mood/1"]
     assert finetuning_ids(()) == []
+
+
+def test_an_imported_task_is_not_finetuned_and_has_one_seed(workshop: Workshop, tmp_path: Path) -> None:
+    imported = Task(name="retrieval", kind="retrieval")
+    recipe = workshop.recipe.model_copy(update={"tasks": (imported,)})
+    assert finetuning_ids(recipe.tasks) == []
+    assert task_folders(recipe, tmp_path) == [tmp_path / "retrieval" / "seed-1"]
+    assert not recipe.judges(imported, "de")  # nothing to test it on is named
 
 
 def test_a_job_is_a_task_and_its_seed(registered: Registered, tmp_path: Path) -> None:

@@ -203,6 +203,7 @@ def _finetuning(recipe: Recipe, step: Step, task: Task, examples: int) -> Billed
         raise CostError(f"task {task.name!r} cannot be finetuned on {examples} examples. Give 1 or more.")
     settings = task.finetuning
     updates = max(1, round(settings.epochs * examples / settings.batch_examples))
+    step = replace(step, trained=TrainedPart.HEAD) if settings.frozen_body else step
     return BilledRun(
         f"{step.stage} on {task.name}",
         step,

@@ -16,6 +16,7 @@ TRACKING_KEYS = ("MLFLOW_TRACKING_URI",)
 CREDENTIAL_KEYS = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", SEARCH_STORAGE)
 """Keys that the same Secret may have."""
 STORAGE_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION")
+HUB_KEYS = ("HF_TOKEN",)
 CACHES = {"LINGRAFT_CACHE": "lingraft", "HF_HOME": "huggingface"}
 """Cache folders on the claim by environment variable, so that downloads outlive the pods."""
 CONTAINER = "step"
@@ -141,7 +142,9 @@ def environment(cluster: Cluster, profile: Profile) -> list[Manifest]:
 def secrets(cluster: Cluster) -> Sequence[tuple[str, Sequence[str], bool]]:
     """Return the Secrets of every step: name, keys, and whether they are optional."""
     tracking = (cluster.tracking_secret, TRACKING_KEYS, False), (cluster.tracking_secret, CREDENTIAL_KEYS, True)
-    return (*tracking, (cluster.storage_secret, STORAGE_KEYS, True)) if cluster.storage_secret else tracking
+    storage = ((cluster.storage_secret, STORAGE_KEYS, True),) if cluster.storage_secret else ()
+    hub = ((cluster.hub_secret, HUB_KEYS, False),) if cluster.hub_secret else ()
+    return *tracking, *storage, *hub
 
 
 def volumes(cluster: Cluster, profile: Profile) -> list[Manifest]:

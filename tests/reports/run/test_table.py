@@ -172,7 +172,7 @@ def test_the_table_has_a_line_on_the_alignment_of_each_language_that_was_aligned
         "German (de): alignment with English succeeded",
         "Greek (el): alignment with English failed",
     ]
-    assert "rows fitted, but for 0 from translations, 730 of 966 shared ones copied." in lines[1]
+    assert "rows from the source's pieces, but for 0 from translations, 730 of 966 shared ones copied." in lines[1]
 
 
 def test_the_brief_table_fits_a_small_terminal_and_leaves_recall_and_reasons_to_the_report(

@@ -33,7 +33,7 @@ ASKED = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "20Gi", "nvidia.com/g
 def launched(kind: str, profile: Profile, folder: Path) -> dict[str, Any]:
     handover = Handover(folder, small_steps.Waits(recipe=Recipe.load(TINY)), None)
     metadata = {"name": "one", "labels": {LABEL: handover.key, **STEP}, "annotations": {"lingraft.io/attempt": "1"}}
-    cluster = Cluster(storage_secret="bucket", service_account="trainer")
+    cluster = Cluster(storage_secret="bucket", hub_secret="hub", service_account="trainer")
     return MANIFESTS[kind](metadata, cluster, profile, handover.attempt())
 
 
@@ -94,5 +94,6 @@ def test_all_of_a_profile_reaches_the_pods(job: dict[str, Any], train_job: dict[
     assert container["resources"] == trainer["resourcesPerNode"] == {"requests": ASKED, "limits": ASKED}
     assert (trainer["numNodes"], trainer["numProcPerNode"]) == (2, 4)
     for environment in (container["env"], trainer["env"]):
-        [key] = [each for each in environment if each["name"] == "AWS_SECRET_ACCESS_KEY"]
-        assert key["valueFrom"]["secretKeyRef"]["name"] == "bucket"
+        keys = {each["name"]: each["valueFrom"]["secretKeyRef"] for each in environment if "valueFrom" in each}
+        assert keys["AWS_SECRET_ACCESS_KEY"]["name"] == "bucket"
+        assert keys["HF_TOKEN"] == {"name": "hub", "key": "HF_TOKEN", "optional": False}
