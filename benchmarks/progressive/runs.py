@@ -22,7 +22,7 @@ from lingraft.jobs.data import LanguageDirs, language_jobs
 from lingraft.jobs.job import Job
 from lingraft.jobs.training import AdaptationJob, PretrainingJob
 from lingraft.model.flops import UpdateShape
-from lingraft.model.loading import Primary, load_embeddings, load_primary
+from lingraft.model.loading import LoadedPrimary, load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.training import masked_lm, precision
 from lingraft.training.schedule import read_curve
@@ -141,7 +141,7 @@ def _spent(arm: Arm, made: Artifact) -> dict[str, Any]:
     }
 
 
-def _accuracy(primary: Primary, embeddings: Path, blocks_NT: Tensor) -> float:
+def _accuracy(primary: LoadedPrimary, embeddings: Path, blocks_NT: Tensor) -> float:
     swap(primary.encoder, load_embeddings(embeddings).vocabulary)
     top = primary.encoder.shape.layers
     return masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (top,))[top]
