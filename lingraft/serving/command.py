@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pydantic
 
+from lingraft.artifacts.manifest import MANIFEST
 from lingraft.config.section import explain_problem
 from lingraft.errors import MissingExtraError, ServingError
 from lingraft.serving import logs
@@ -40,7 +41,8 @@ def run(arguments: Sequence[str], program: str) -> None:
 
 def _run(arguments: Sequence[str], program: str) -> None:
     options = vars(_parser(program).parse_args(arguments))
-    bundles = [*options.pop("bundles"), *(options.pop("bundle") or [])]
+    given = [*options.pop("bundles"), *(options.pop("bundle") or [])]
+    bundles = [bundle for folder in given for bundle in bundles_in(folder)]
     settings = _settings(options)
     for port in filter(None, (settings.port, settings.grpc_port)):
         require_port(settings.host, port)
@@ -54,6 +56,12 @@ def _run(arguments: Sequence[str], program: str) -> None:
     from lingraft.serving.server import serve
 
     serve(served, settings, token)
+
+
+def bundles_in(folder: Path) -> list[Path]:
+    """Return a bundle's folder itself, or the bundles that lie in a folder, as `make demo` leaves one a task."""
+    inner = sorted(manifest.parent for manifest in folder.glob(f"*/{MANIFEST}"))
+    return inner if inner and not (folder / MANIFEST).exists() else [folder]
 
 
 def require_port(host: str, port: int) -> None:
@@ -82,7 +90,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=44, width=120),
     )
-    parser.add_argument("bundles", type=Path, nargs="*", metavar="BUNDLE", help="folder of a bundle")
+    parser.add_argument("bundles", type=Path, nargs="*", metavar="BUNDLE", help="folder of a bundle, or of several")
     parser.add_argument(
         "--bundle",
         type=Path,

@@ -110,7 +110,7 @@ def test_the_example_in_python_is_that_of_the_readme_which_other_tests_run() -> 
         re.findall(r"^```python\n.*?^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
         for page in (ROOT / "README.md", DOCS / "reference" / "python.md")
     )
-    assert of_readme == of_reference
+    assert of_readme == of_reference[:1]
 
 
 def test_the_python_reference_names_objects_that_there_are() -> None:
