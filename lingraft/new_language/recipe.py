@@ -13,6 +13,7 @@ import torch
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind, Manifest
+from lingraft.artifacts.remote import uri_of
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.gate import ALIGNMENT_METRIC
 from lingraft.config.initialisation import Initialisation
@@ -225,7 +226,7 @@ class LanguageRecipe:
 
 def _absolute(name: Path | str) -> str:
     """The place of a file from any working directory; a URI as it is."""
-    return str(name) if "://" in str(name) else str(Path(name).resolve())
+    return uri_of(name) or str(Path(name).resolve())
 
 
 def shown(recipe: Recipe, blocks: int, pieces: int, pair_tokens: int = 0) -> str:

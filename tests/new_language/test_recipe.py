@@ -9,7 +9,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.text import Cleaning, Files
 from lingraft.errors import DepthError, LingraftError, RecipeError
-from lingraft.new_language.recipe import Basis, LanguageRecipe, Wanted, shown
+from lingraft.new_language.recipe import Basis, LanguageRecipe, Resources, Wanted, shown
 
 RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
 RAW = RECIPE.model_dump(mode="json")
@@ -119,3 +119,9 @@ def test_the_vocabulary_is_the_primarys_up_to_the_papers_unless_asked_for() -> N
     for lane in (settled(vocabulary=99), settled(recipe=RECIPE, vocabulary=99)):
         assert (lane.recipe.tokenizer.vocabulary, lane.may_shrink_vocabulary) == (99, False)
     assert not settled(recipe=RECIPE).may_shrink_vocabulary
+
+
+def test_resources_are_absolute_and_uris_stay_though_a_path_loses_a_slash(tmp_path: Path) -> None:
+    found = Resources.of([Path("s3://bucket/en-de.tsv")], tmp_path / "en-de.txt")
+    assert found.pairs == "s3://bucket/en-de.tsv"
+    assert found.dictionary == str(tmp_path / "en-de.txt")
