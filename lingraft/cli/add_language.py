@@ -175,11 +175,10 @@ def _require_one_model(places: dict[str, object]) -> None:
 
 def _from_model(model: str, language: str, revision: str | None, given: dict[str, Any]) -> dict[str, Any]:
     """Primary and tasks of a model, which is imported if that was not done before."""
-    from lingraft.config.source import Source
-    from lingraft.source_model import open_model
+    from lingraft.api import Primary
 
-    found = open_model(Source(language=language, model=model, revision=revision))
-    return {"primary": found.primary, "tasks": [*([found.task] if found.task else []), *given["tasks"]]}
+    found = Primary.from_pretrained(model, language, revision, given["tasks"])
+    return {"primary": found.folder, "tasks": found.tasks}
 
 
 def _from_results(results: Path, project: str | None, out: Path, given: dict[str, Any]) -> dict[str, Any]:

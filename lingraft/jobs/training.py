@@ -190,8 +190,10 @@ class InitialisationJob(LanguageJob, frozen=True):
     @override
     def settings(self) -> Mapping[str, Any]:
         adaptation = self.recipe.adaptation.model_dump(mode="json", include={"initialisation", "seed", "depth"})
-        mined = self.recipe.model_dump(mode="json", include={"text", "split"}) if self.recipe.mines(self.tag) else {}
-        return {**adaptation, **super().settings, **({"mined": mined} if mined else {})}
+        found = {**adaptation, **super().settings}
+        if self.recipe.mines(self.tag):
+            found["mined"] = self.recipe.model_dump(mode="json", include={"text", "split"})
+        return found
 
     @property
     @override

@@ -89,7 +89,7 @@ def adapt(
     source = load_primary(primary, recipe.primary_shape)
     pieces = Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-    lacks_pairs = _lacks_pairs(recipe, source, pieces.language, minis, initial)
+    lacks_pairs = not (source.encoder.depths or minis or has_pairs(recipe, pieces.language, initial))
     if lacks_pairs:
         say(f"{pieces.language!r} keeps its initial rows: the primary has no MLM head, and there are no sentence pairs")
         kept = recipe.adaptation.model_copy(update={"steps": 0, "warmup_steps": 0})
@@ -330,13 +330,6 @@ def _adaptation_over(recipe: Recipe, depth: int) -> Step:
             f"{step.layers}, or set system = 'MINIJOINT'."
         )
     return step
-
-
-def _lacks_pairs(
-    recipe: Recipe, primary: LoadedPrimary, language: str, minis: Sequence[Path], initial: Path | None
-) -> bool:
-    """Whether there is nothing to learn by."""
-    return not (primary.encoder.depths or minis or has_pairs(recipe, language, initial))
 
 
 def _minis_of(recipe: Recipe, primary: LoadedPrimary, steps: Sequence[Step], folders: Sequence[Path]) -> list[Encoder]:
