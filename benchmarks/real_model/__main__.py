@@ -2,8 +2,9 @@
 
 It makes one table a language: how well questions of it find their paragraph among English ones, with lingraft and with
 what a user would do today, from the same pairs in the same seconds. Seconds of learning are those of the processors,
-over the threads, as of a machine that does nothing else; a copy is distilled with each learning rate up to the last but
-one of --seconds, and with the best of them, chosen by the scores themselves, to the last. Every cell is a process, and
+over the threads, as of a machine that does nothing else; a copy is distilled with each learning rate, and rows by
+FOCUS and WECHSEL are learned, up to the last but one of --seconds; the best copy, chosen by the scores themselves, and
+lingraft learn to the last. Every cell is a process, and
 leaves a record; a run that is stopped goes on, and what is not installed is left out, and named.
 """
 

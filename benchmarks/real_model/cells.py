@@ -89,7 +89,7 @@ class Given:
     def distilled(self, learning_rate: float, seconds: Sequence[int] = ()) -> Found:
         """A whole copy learns, up to the last mark but one."""
         student = self._model()
-        marks = Marks(seconds or self.seconds[:-1] or self.seconds, lambda: self._scores(student.encode))
+        marks = Marks(seconds or self._short, lambda: self._scores(student.encode))
         learn(student, self._model(), self._pairs, learning_rate, marks, both_sides=True)
         return {"learning_rate": learning_rate, "marks": marks.found}
 
@@ -100,7 +100,7 @@ class Given:
         return self.distilled(best["learning_rate"], self.seconds)
 
     def other_rows(self, kind: str) -> Found:
-        """Rows by another way, then learned by the pairs over the bottom layers."""
+        """Rows by another way, then learned by the pairs over the bottom layers, up to the last mark but one."""
         began_s = processor_s()
         whole = with_rows(self._model(), kind, Material(self.text, self.english, self.dictionary))
         start_s = processor_s() - began_s
@@ -109,7 +109,7 @@ class Given:
         student[0].auto_model.embeddings = whole[0].auto_model.embeddings
         student.requires_grad_(False)
         whole[0].auto_model.get_input_embeddings().weight.requires_grad_()
-        marks = Marks(self.seconds, lambda: self._scores(whole.encode))
+        marks = Marks(self._short, lambda: self._scores(whole.encode))
         learn(student, teacher, self._pairs, _ROW_RATE, marks, both_sides=False)
         return {"start_s": start_s, "marks": [start, *marks.found]}
 
@@ -148,6 +148,11 @@ class Given:
         # Of the learning itself only the elapsed time is known, which the load of the machine lengthens.
         own_share = (processor_s() - began_processor_s) / (time.perf_counter() - began_s)
         return language, language.added.scores.cost.elapsed_s * own_share
+
+    @property
+    def _short(self) -> tuple[int, ...]:
+        """Seconds of learning up to the last but one, for what has several settings or starts."""
+        return self.seconds[:-1] or self.seconds
 
     def _model(self) -> Any:
         from sentence_transformers import SentenceTransformer
