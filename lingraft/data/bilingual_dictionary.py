@@ -99,6 +99,18 @@ def parallel_hashes(recipe: Recipe, language: str) -> dict[str, str]:
     return {} if sentences is None else hash_parallel(sentences)
 
 
+def learned_hashes(recipe: Recipe, language: str) -> dict[str, str]:
+    """Hash the sentences that a language's tokenizer, rows or adaptation learn from.
+
+    Returns:
+        The SHA-256 of their files' contents under "translations"; an empty dict if there are none.
+
+    Raises:
+        TextError: a file is missing or cannot be read.
+    """
+    return parallel_hashes(recipe, language) if recipe.learned_pairs(language) else {}
+
+
 def judged_hashes(recipe: Recipe, language: str) -> dict[str, str]:
     """Hash the sentences of [alignment] that a language's alignment is measured over.
 

@@ -9,6 +9,7 @@ from typing_extensions import override
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
+from lingraft.data.bilingual_dictionary import learned_hashes
 from lingraft.jobs.job import Job, LanguageJob
 from lingraft.jobs.launchable import Input, OptionalInput
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
@@ -62,6 +63,10 @@ class TokenizerJob(LanguageJob, frozen=True):
     text: Input
     source: OptionalInput = None
     """Primary or tokenizer of the source language, whose pieces are borrowed."""
+
+    @override
+    def outside(self) -> Mapping[str, Any]:
+        return learned_hashes(self.recipe, self.tag)
 
     @override
     def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:

@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +22,8 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import sha256_of
 from lingraft.artifacts.manifest import Kind, read_manifest
 from lingraft.config.recipe import Recipe
+from lingraft.data.bilingual_dictionary import learned_hashes
+from lingraft.data.parallel_text import is_held_out, read_pairs
 from lingraft.data.tokenizer.borrowed_pieces import choose_borrowed, lower_cases
 from lingraft.data.tokenizer.normalisation import lower_case_rules
 from lingraft.data.tokenizer.pieces import OwnPieces, PieceSpans, SpecialIds, SpecialPieces, Surface, marked_surface
@@ -204,10 +207,11 @@ class Tokenizer:
 
 
 def train_tokenizer(recipe: Recipe, text: Path, out: Path, source: Path | None = None) -> Artifact:
-    """Train a language's tokenizer on a sample of the training split of its text.
+    """Train a language's tokenizer on a sample of the training split of its text, and on sentences that it learns from.
 
-    The text is read twice, line by line: to find its size and script, and to sample from it. A new language's tokenizer
-    borrows pieces of the source's if the recipe says so, and lower-cases if the source's does.
+    The text is read twice, line by line: to find its size and script, and to sample from it. Of sentence pairs, the
+    language's sides count as lines of the text, so that words with a known translation become pieces. A new language's
+    tokenizer borrows pieces of the source's if the recipe says so, and lower-cases if the source's does.
 
     Args:
         recipe: recipe, of which [tokenizer] counts.
@@ -223,12 +227,13 @@ def train_tokenizer(recipe: Recipe, text: Path, out: Path, source: Path | None =
     """
     read = Artifact.load(text, Kind.TEXT)
     settings = recipe.tokenizer
-    lender = _lender(recipe, str(read.manifest.language), source)
+    language = str(read.manifest.language)
+    lender = _lender(recipe, language, source)
     profile = CorpusProfile.of(read)
     coverage = settings.character_coverage or profile.character_coverage
     sampled = profile.sample_size(settings.sample_lines)
     lower_case = lender is not None and lower_cases(lender)
-    lines = sample_lines(training_lines(read), profile.lines, sampled)
+    lines = chain(sample_lines(training_lines(read), profile.lines, sampled), _translated_lines(recipe, language))
     model = train_sentencepiece(lines, settings.vocabulary, coverage, lower_case)
     details: dict[str, Any] = {}
     if lender:
@@ -240,7 +245,11 @@ def train_tokenizer(recipe: Recipe, text: Path, out: Path, source: Path | None =
         draft.facts = {
             "language": read.manifest.language,
             "tokenizer_hash": sha256_of(draft.folder / _MODEL),
-            "data_hashes": {"text": read.fingerprint, **({"source_tokenizer": lender.hash} if lender else {})},
+            "data_hashes": {
+                "text": read.fingerprint,
+                **({"source_tokenizer": lender.hash} if lender else {}),
+                **learned_hashes(recipe, language),
+            },
             "recipe": settings.model_dump(mode="json"),
             "details": {
                 "special_ids": DEFAULT_SPECIAL_IDS._asdict(),
@@ -250,6 +259,13 @@ def train_tokenizer(recipe: Recipe, text: Path, out: Path, source: Path | None =
             },
         }
     return Artifact.load(out, Kind.TOKENIZER)
+
+
+def _translated_lines(recipe: Recipe, language: str) -> Iterator[str]:
+    """Yield the language's sides of the sentence pairs that it learns from."""
+    if files := recipe.learned_pairs(language):
+        pairs = read_pairs(files, (recipe.source.language, language))
+        yield from (pair.target for pair in pairs if not is_held_out(pair))
 
 
 def _lender(recipe: Recipe, language: str, source: Path | None) -> Tokenizer | None:

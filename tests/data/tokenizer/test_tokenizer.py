@@ -9,6 +9,8 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
+from lingraft.data.bilingual_dictionary import learned_hashes
+from lingraft.data.parallel_text import is_held_out, read_pairs
 from lingraft.data.text import load_split
 from lingraft.data.tokenizer import tokenizer
 from lingraft.data.tokenizer.sentencepiece_model import SCORE_STEP, pieces
@@ -85,6 +87,27 @@ def test_a_tokenizer_is_trained_on_training_text_only(workshop: Workshop, tmp_pa
     alphabet = set("".join(Tokenizer.load(tmp_path / "out").pieces()[len(SPECIAL_PIECES) :]))
     assert "q" in alphabet
     assert alphabet & {"x", "j"} == set()
+
+
+def test_translations_that_are_learned_from_are_text_and_those_held_out_are_not(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    written = [f"a {letter}\tba {letter * n}\n" for letter in "qxj" for n in range(1, 60)]
+    (tmp_path / "pairs.tsv").write_text("".join(written))
+    pairs = [*read_pairs(str(tmp_path / "pairs.tsv"), ("en", "de"))]
+    kept = tmp_path / "kept.tsv"
+    # Of all pairs with x, only those that are held out.
+    kept.write_text("".join(f"{p.source}\t{p.target}\n" for p in pairs if "x" not in p.target or is_held_out(p)))
+    raw = workshop.recipe.model_dump(mode="json")
+    raw |= {"alignment": {"parallel": {"de": str(kept)}}}
+    raw["adaptation"] |= {"initialisation": "aligned"}
+    raw["tokenizer"] |= {"vocabulary": 30}
+    recipe = Recipe.parse(raw, "the test")
+    made = tokenizer.train_tokenizer(recipe, workshop.texts["de"], tmp_path / "out")
+    alphabet = set("".join(Tokenizer.load(tmp_path / "out").pieces()[len(SPECIAL_PIECES) :]))
+    assert {"q", "j"} <= alphabet
+    assert "x" not in alphabet
+    assert made.manifest.data_hashes["translations"] == learned_hashes(recipe, "de")["translations"]
 
 
 def test_the_same_text_gives_the_same_tokenizer(workshop: Workshop, tmp_path: Path) -> None:
