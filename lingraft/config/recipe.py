@@ -182,8 +182,7 @@ class Recipe(Section):
     def _require_pairs(self) -> None:
         without = [language for language in self.targets if language not in self.alignment.parallel]
         # An encoder without a head has nothing else to learn by: a language without pairs keeps its initial rows.
-        has_head = bool(self.encoder.mlm_heads or self.mini)
-        if self.adaptation.pairs and without and has_head and not self.mines(without[0]):
+        if self.adaptation.pairs and without and self.has_masked_tokens and not self.mines(without[0]):
             raise ValueError(
                 f"adaptation.pairs needs sentences with their translations, of which {without} have none. Add them to "
                 "[alignment] parallel, mine them (mined = true, with adaptation.initialisation = 'aligned'), or leave "
@@ -448,6 +447,11 @@ class Recipe(Section):
         if self.search is None:
             raise RecipeError("the recipe has no [search], which this needs. Add one, with the language to search for.")
         return self.search
+
+    @property
+    def has_masked_tokens(self) -> bool:
+        """Whether there is an MLM head to predict masked tokens with: a primary's, or a mini-model's."""
+        return bool(self.encoder.mlm_heads or self.mini)
 
     @property
     def builds_mini(self) -> bool:

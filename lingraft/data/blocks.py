@@ -48,7 +48,7 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: i
         counts, left_out = {}, {}
         for name in SPLITS:
             writer = BlockWriter(draft, name, length, len(pieces), shard_bytes)
-            left_out[name] = _write(_documents(source, name), pieces, writer, recipe.threads or None)
+            left_out[name] = _write(_documents(source, name), pieces, writer, recipe)
             if not writer.count:
                 raise TextError(
                     f"the {name} split of {source.manifest.language!r} is shorter than a block: {length}. "
@@ -75,11 +75,18 @@ def _documents(text: Artifact, split: SplitName) -> Iterator[Document]:
     return with_progress(read_split(text, split), f"blocks {text.manifest.language} {split}", "document", total)
 
 
-def _write(documents: Iterator[Document], pieces: Tokenizer, writer: BlockWriter, workers: int | None) -> int:
-    """Write a split, and return how many of its tokens fill no block."""
+def _write(documents: Iterator[Document], pieces: Tokenizer, writer: BlockWriter, recipe: Recipe) -> int:
+    """Write a split, and return how many of its tokens fill no block.
+
+    Where no masked tokens are predicted, words are only looked up in blocks: a short split is repeated to fill one.
+    """
     rest = np.empty(0, writer.dtype)
-    for stream in token_stream(documents, pieces, writer.dtype, workers):
+    for stream in token_stream(documents, pieces, writer.dtype, recipe.threads or None):
         blocks_NT, rest = pack_blocks(np.concatenate([rest, stream]), writer.block_tokens, pieces.special.begin)
+        writer.add(blocks_NT)
+    if not writer.count and not recipe.has_masked_tokens:
+        filling = np.resize([*rest, pieces.special.end], writer.block_tokens - 1)
+        blocks_NT, rest = pack_blocks(filling, writer.block_tokens, pieces.special.begin)
         writer.add(blocks_NT)
     writer.close()
     return len(rest)

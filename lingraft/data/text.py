@@ -258,7 +258,8 @@ def _require_every_split(census: _TextStats, language: str, recipe: Recipe) -> N
 
 def empty_splits_error(documents: Mapping[SplitName, int] | Counter[str], language: str, recipe: Recipe) -> str | None:
     """Return an error message if the numbers of documents leave a split empty; else None."""
-    missing = [split for split in SPLITS if not documents[split]]
+    needed = SPLITS if recipe.has_masked_tokens else SPLITS[:1]  # text without masked tokens is only trained on
+    missing = [split for split in needed if not documents[split]]
     if not missing:
         return None
     count = sum(documents.values())

@@ -78,7 +78,7 @@ def _of_blocks(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) -> 
     except TokenizerError as error:
         yield f"{sample.language}: {error}"
         return
-    for split in SPLITS:
+    for split in SPLITS if recipe.has_masked_tokens else ():
         # A document is followed by an end token, a block begins with one of its own.
         tokens = sum(len(ids) + 1 for ids in pieces.encode(sample.texts[split]))
         if tokens < recipe.encoder.block_tokens - 1:

@@ -107,6 +107,19 @@ def test_without_pairs_rows_stay_as_they_begin(
     )
 
 
+@pytest.mark.parametrize("resource", ["pairs", "source text"])
+def test_a_text_of_a_few_lines_is_enough(given: Given, tmp_path: Path, resource: str) -> None:
+    """It is shorter than an input, and no document of it is held out."""
+    text = plain_text(tmp_path, "de", 2)
+    found: dict[str, Path] = {"pairs": given.pairs} if resource == "pairs" else {"source_text": given.text}
+    german = Primary.from_pretrained(given.model).learn_language(
+        text, "de", tmp_path / "de", wanted=Wanted(steps=2), **found
+    )
+    documents = Artifact.load(out_of(german.added) / "text", Kind.TEXT).manifest.detail("documents", dict[str, int])
+    assert documents == {"train": 2, "dev": 0, "test": 0}
+    assert german.similarity(["ein Satz"], ["a sentence"]).isfinite().all()
+
+
 @pytest.mark.integration
 def test_the_readmes_python_teaches_a_real_model_a_language(
     given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
