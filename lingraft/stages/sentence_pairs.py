@@ -10,6 +10,7 @@ import itertools
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -26,7 +27,9 @@ from lingraft.artifacts.manifest import Kind, json_fingerprint
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Step
 from lingraft.config.training import Adaptation, Pooling
+from lingraft.config.translations import ParallelText
 from lingraft.console import say, with_progress
+from lingraft.data.bilingual_dictionary import hash_parallel
 from lingraft.data.parallel_text import Pair, file_names, is_held_out, read_pairs
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, RecipeError, TextError
@@ -61,7 +64,7 @@ def has_pairs(recipe: Recipe, language: str, initial: Path | None = None) -> boo
     return language in recipe.alignment.parallel or mined_pairs_of(initial) is not None
 
 
-def learned_pairs(recipe: Recipe, language: str, initial: Path | None = None) -> list[Pair]:
+def learned_pairs(recipe: Recipe, language: str, initial: Path | None = None) -> tuple[Pair, ...]:
     """Read the sentence pairs that a language learns from; those that alignment is measured over are left out.
 
     Args:
@@ -80,9 +83,14 @@ def learned_pairs(recipe: Recipe, language: str, initial: Path | None = None) ->
             f"some in {sorted(recipe.alignment.parallel)} only, and none were mined. Add them, or leave "
             "adaptation.pairs out."
         )
-    languages = recipe.source.language, language
+    return _checked_pairs(files, (recipe.source.language, language), hash_parallel(files)["translations"])
+
+
+@lru_cache(maxsize=1)
+def _checked_pairs(files: ParallelText, languages: tuple[str, str], content: str) -> tuple[Pair, ...]:
+    """Pairs of files with a hash of their content: whoever has counted them need not read them again to learn."""
     looked = PairScan(file_names(files))
-    pairs = [pair for pair in looked.sampled(read_pairs(files, languages)) if not is_held_out(pair)]
+    pairs = tuple(pair for pair in looked.sampled(read_pairs(files, languages)) if not is_held_out(pair))
     require_languages(looked, languages)
     if not pairs:
         raise TextError(f"{file_names(files)}: all pairs are held out to measure alignment. Give more pairs.")

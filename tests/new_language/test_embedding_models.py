@@ -2,7 +2,9 @@
 
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +14,10 @@ from lingraft import Primary, Wanted, preflight
 from lingraft.api import Language
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind, artifact_fingerprint
+from lingraft.data.parallel_text import Pair, read_pairs
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
-from lingraft.stages import initialise
+from lingraft.stages import initialise, sentence_pairs
 from lingraft.stages.results import SOURCE_TOKENIZER
 from tests import made_up
 from tests.huggingface.embedding_models import make_embedding_model
@@ -108,15 +111,25 @@ def test_without_pairs_rows_stay_as_they_begin(
 
 
 @pytest.mark.parametrize("resource", ["pairs", "source text"])
-def test_a_text_of_a_few_lines_is_enough(given: Given, tmp_path: Path, resource: str) -> None:
-    """It is shorter than an input, and no document of it is held out."""
-    text = plain_text(tmp_path, "de", 2)
-    found: dict[str, Path] = {"pairs": given.pairs} if resource == "pairs" else {"source_text": given.text}
+def test_a_text_of_a_few_lines_is_enough(
+    given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resource: str
+) -> None:
+    """It is shorter than an input, and no document of it is held out; pairs that are learned by are read once."""
+    read: list[object] = []
+
+    def counting(*asked: Any) -> Iterator[Pair]:
+        read.append(asked)
+        return read_pairs(*asked)
+
+    monkeypatch.setattr(sentence_pairs, "read_pairs", counting)
+    text, pairs = plain_text(tmp_path, "de", 2), Path(shutil.copy(given.pairs, tmp_path))
+    found: dict[str, Path] = {"pairs": pairs} if resource == "pairs" else {"source_text": given.text}
     german = Primary.from_pretrained(given.model).learn_language(
         text, "de", tmp_path / "de", wanted=Wanted(steps=2), **found
     )
     documents = Artifact.load(out_of(german.added) / "text", Kind.TEXT).manifest.detail("documents", dict[str, int])
     assert documents == {"train": 2, "dev": 0, "test": 0}
+    assert len(read) == ("pairs" in found)
     assert german.similarity(["ein Satz"], ["a sentence"]).isfinite().all()
 
 
