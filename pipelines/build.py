@@ -76,7 +76,7 @@ def _source_stages(settings: Recipe) -> tuple[StageName, ...]:
 
 def _vectors(settings: Recipe, recipe: Any, run: Any, lane: _Lane, step_settings: StepSettings) -> dict[str, Any]:
     """Compute static vectors of the source if new languages are aligned with them; else return no inputs."""
-    if not any(map(settings.needs_vectors, settings.targets)):
+    if not settings.needs_vectors:
         return {}
     inputs = {"blocks": lane.blocks, "tokenizer": lane.tokenizer}
     built = configure_data(source.build_vectors(recipe=recipe, run=run, **inputs), step_settings)

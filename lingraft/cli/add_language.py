@@ -206,7 +206,7 @@ def _from_results(results: Path, project: str | None, out: Path, given: dict[str
         "primary": folders.primary,
         "tasks": task_folders(own, folders.tasks),
         "mini": folders.mini if own.builds_mini else None,
-        "vectors": folders.vectors if own.adaptation.initialisation.needs_text else None,
+        "vectors": folders.vectors if own.needs_vectors else None,
         "source_evaluation": folders.evaluation,
         "recipe": given["recipe"] or own,
     }

@@ -44,9 +44,9 @@ def initialise(
     """Write one language's embeddings at update 0, as the recipe's adaptation.initialisation says.
 
     overlap, fitted and random need the primary and the language's tokenizer alone. aligned also needs the language's
-    blocks and the source's static vectors, unless the primary has no MLM head and [alignment] names pairs, a dictionary
-    or mined = true. The result is an embeddings artifact: `lingraft adapt --initial` starts
-    from it, `evaluate --initial` takes the scores before training from it, and `export onnx` serves it as it is.
+    blocks and the source's static vectors, unless the primary has no MLM head. The result is an embeddings artifact:
+    `lingraft adapt --initial` starts from it, `evaluate --initial` takes the scores before training from it, and
+    `export onnx` serves it as it is.
     """
     from lingraft.jobs.training import InitialisationJob
 

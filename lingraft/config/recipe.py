@@ -420,10 +420,10 @@ class Recipe(Section):
         """Whether pairs are mined for a language's rows: it has no parallel text, and rows are aligned."""
         return self.alignment.mined and self._aligns_rows and language not in self.alignment.parallel
 
-    def needs_vectors(self, language: str) -> bool:
-        """Whether a language's rows are aligned by static vectors: translations are enough without an MLM head."""
-        translated = self.mines(language) or language in {*self.alignment.parallel, *self.alignment.dictionary}
-        return self.adaptation.initialisation.needs_text and not (translated and not self.encoder.mlm_heads)
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether initial rows are aligned by static vectors, which takes the primary's MLM head to judge them."""
+        return self.adaptation.initialisation.needs_text and bool(self.encoder.mlm_heads)
 
     def learned_pairs(self, language: str) -> ParallelText | None:
         """Files of the sentence pairs that a language learns from; pairs that only measure alignment do not count."""

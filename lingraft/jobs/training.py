@@ -230,7 +230,7 @@ class InitialisationJob(LanguageJob, frozen=True):
     @contextlib.contextmanager
     def _shared_vectors(self) -> Iterator[Path | None]:
         """Yield a copy of the language's shared static vectors, made if missing; None without shared results."""
-        if self.blocks is None or not self.recipe.needs_vectors(self.tag) or not shared_results():
+        if self.blocks is None or not self.recipe.needs_vectors or not shared_results():
             yield None
             return
         with tempfile.TemporaryDirectory() as folder:

@@ -319,7 +319,7 @@ def defaults(basis: Basis) -> dict[str, Any]:
         found["tokenizer"] |= {"vocabulary": min(basis.vocabulary, _PAIR_VOCABULARY)}
         found["adaptation"] |= {"learning_rate": _PAIR_LEARNING_RATE}
         by_pairs = {"depth": math.ceil(layers / _BOTTOM_SHARE), "initialisation": Initialisation.ALIGNED, "pairs": {}}
-        found |= {"system": System.MINIPOST, "gate": {"metric": ALIGNMENT_METRIC}}
+        found |= {"system": System.MINIPOST, "gate": {"metric": ALIGNMENT_METRIC}, "alignment": {"mined": True}}
         found["encoder"] |= {"dropout": 0.0}  # vectors are learned as they will be asked for
         found["adaptation"] |= by_pairs
     return found

@@ -102,10 +102,16 @@ def add_language(
         recipe=base,
         resources=resources,
     )
+    if settled.recipe.needs_vectors and not vectors:
+        raise RecipeError(
+            f"the recipe's adaptation.initialisation is '{settled.recipe.adaptation.initialisation}', which compares "
+            "the language with the source's static vectors. Give the results that have them (--results), or compute "
+            "them (`lingraft vectors`, from the source's blocks) and give their folder (--vectors)."
+        )
     run = _AddedLanguageRun(
         primary=Path(primary),
         mini=Path(mini) if mini else None,
-        vectors=_vectors_for(settled.recipe, vectors),
+        vectors=Path(vectors) if vectors else None,
         source_evaluation=evaluation,
         paths=paths,
         language=language,
@@ -326,18 +332,3 @@ class _AddedLanguageRun:
             out=self.out / "initial",
         )
         return self.stages.run(job, _INITIAL).folder
-
-
-def _vectors_for(recipe: Recipe, vectors: PathLike | None) -> Path | None:
-    how = recipe.adaptation.initialisation
-    if not how.needs_text:
-        return None
-    if vectors is None and not recipe.encoder.mlm_heads and not recipe.builds_mini:
-        return None  # sentence pairs and dictionaries do without
-    if vectors is None:
-        raise RecipeError(
-            f"the recipe's adaptation.initialisation is '{how}', which compares the language with the source's static "
-            "vectors. Give the results that have them (--results), or compute them (`lingraft vectors`, from the "
-            "source's blocks) and give their folder (--vectors)."
-        )
-    return Path(vectors)

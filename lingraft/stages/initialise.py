@@ -6,7 +6,7 @@ Legend: V vocabulary, D width.
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,8 +69,8 @@ def initialise(
         tokenizer: tokenizer of the language.
         out: folder of the embeddings.
         blocks: blocks of the language, from which an initialisation from text computes static vectors.
-        source_vectors: static vectors of the source language, from `lingraft vectors`; read only with blocks. Where the
-            primary has no MLM head and pairs or a dictionary are known, neither is needed.
+        source_vectors: static vectors of the source language, from `lingraft vectors`; read only with blocks. Both are
+            needed where the recipe says so (`Recipe.needs_vectors`).
         target_vectors: static vectors of the language, from the same blocks; computed if absent.
 
     Raises:
@@ -160,7 +160,12 @@ def _from_text(
     from lingraft.model.initialisation.mixed_rows import RowMixer
 
     language, has_head, seed = pieces.language, bool(primary.encoder.depths), recipe.adaptation.seed
-    _require_inputs(recipe, language, has_head, {"--blocks": blocks, "--vectors": source_vectors})
+    if recipe.needs_vectors and not (blocks and source_vectors):
+        raise RecipeError(
+            f"initialisation '{recipe.adaptation.initialisation}' of {language!r} needs the language's blocks "
+            "(`lingraft blocks`, --blocks) and the source's static vectors (`lingraft vectors`, --vectors), but got "
+            f"{blocks} and {source_vectors}. Give both. Only a primary without an MLM head does without."
+        )
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens) if blocks else None
     train = open_split(data, "train", sequential=True) if data else None
     data_hashes = (input_hashes(data) if data else {}) | translation_hashes(recipe, language)
@@ -190,18 +195,6 @@ def _from_text(
     say(f"alignment of {language!r}: {found.quality.summary}")
     found = replace(found, rows=replace(found.rows, borrowed=borrowed))
     return found, data_hashes | resource.data_hashes, resource.mined
-
-
-def _require_inputs(recipe: Recipe, language: str, has_head: bool, given: Mapping[str, Path | None]) -> None:
-    """Refuse to begin without vectors, unless translations suffice: masked tokens judge nothing without a head."""
-    missing = ", ".join(option for option, folder in given.items() if folder is None)
-    if missing and has_head:
-        raise RecipeError(
-            f"initialisation '{recipe.adaptation.initialisation}' of {language!r} needs the language's blocks "
-            "(`lingraft blocks`) and the source's static vectors (`lingraft vectors`), but "
-            f"{missing} is missing. Give both. For a primary without an MLM head, translations are enough: "
-            "parallel, dictionary or mined in [alignment]."
-        )
 
 
 def _mine(recipe: Recipe, primary: LoadedPrimary, pieces: Tokenizer, mixer: "RowMixer", known: _Resource) -> _Resource:

@@ -139,7 +139,7 @@ def test_rows_that_need_text_name_the_inputs_that_are_missing(
     workshop: Workshop, short: Recipe, tmp_path: Path
 ) -> None:
     aligned = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
-    with pytest.raises(RecipeError, match="but --blocks, --vectors is missing"):
+    with pytest.raises(RecipeError, match=r"but got None and None\. Give both"):
         initialise(aligned, workshop.primary, workshop.tokenizers["de"], tmp_path / "out")
     with pytest.raises(RecipeError, match=r"Run `lingraft initialise` for 'de' first, .*\(--initial\)"):
         learned(workshop, aligned, tmp_path / "out", None)

@@ -43,7 +43,7 @@ def download_source(client: RetryingClient, recipe: Recipe, out: SourceDirs) -> 
         download(client, _version_of_primary(client, name, mark, folder.name, seed=seed), Kind.TASK, folder)
     if recipe.builds_mini:
         download(client, _version_of_primary(client, mini_name(recipe), mark, CHAMPION), Kind.MINI, out.mini)
-    if any(map(recipe.needs_vectors, recipe.targets)):
+    if recipe.needs_vectors:
         _download_vectors(client, champion, recipe, out.vectors)
 
 
