@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, groupby
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from lingraft.artifacts.storage import TextPath, list_files, list_names
@@ -141,7 +141,7 @@ def sample_documents(
         yield found
 
 
-def text_files(path: Path) -> list[Path]:
+def text_files(path: TextPath) -> list[TextPath]:
     """Return the files that a path is read from, in order: itself, or those of a folder that hold text by their names.
 
     Raises:

@@ -8,13 +8,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.files import sha256_of
 from lingraft.artifacts.manifest import Kind
-from lingraft.artifacts.storage import TextPath, expand_paths, parse_path
+from lingraft.artifacts.storage import TextPath, expand_paths, explain_read_errors, parse_path
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.config.text import Files, Folder, HuggingFace, TextSource
@@ -29,6 +30,7 @@ from lingraft.data.documents import (
     documents_or_errors,
     find_language,
     sample_documents,
+    text_files,
 )
 from lingraft.data.huggingface import dataset_documents
 from lingraft.data.libreoffice import help_documents
@@ -160,10 +162,7 @@ def read_source(
         characters: number to read, or a little more; everything if None.
     """
     try:
-        if isinstance(source, Folder):
-            place = find_language(parse_path(source.path), language)
-            yield from documents_or_errors([place], notes, characters, source.column)
-        elif isinstance(source, Files):
+        if isinstance(source, Folder | Files):
             paths = _paths(source, language)
             share = characters and -(-characters // len(paths))
             yield from documents_or_errors(paths, notes, share, source.column)
@@ -195,7 +194,24 @@ def read_training_lines(recipe: Recipe, language: str) -> Iterator[str]:
                 yield from text.split("\n")
 
 
-def _paths(source: Files, language: str) -> list[TextPath]:
+def content_hashes(source: TextSource, language: str) -> dict[str, str]:
+    """Return the SHA-256 of each file that a language's text is read from, wherever they lie; none of a dataset.
+
+    Raises:
+        TextError: a file is missing or cannot be read.
+    """
+    places = _paths(source, language) if isinstance(source, Folder | Files) else []
+    found = {}
+    for place, path in enumerate(places, start=1):
+        for number, file in enumerate(text_files(path), start=1):
+            with explain_read_errors(file):
+                found[f"{place}-{number} {PurePosixPath(str(file)).name}"] = sha256_of(file)
+    return found
+
+
+def _paths(source: Folder | Files, language: str) -> list[TextPath]:
+    if isinstance(source, Folder):
+        return [find_language(parse_path(source.path), language)]
     if language not in source.paths:
         raise TextError(f"[text] names files for {sorted(source.paths)}, but none for {language!r}. Add it to 'paths'.")
     found = [place for name in source.paths[language] for place in expand_paths(name)]

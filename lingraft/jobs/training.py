@@ -15,6 +15,7 @@ from lingraft.artifacts.names import mini_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.bilingual_dictionary import pair_hashes, translation_hashes
+from lingraft.data.text import content_hashes
 from lingraft.jobs.job import OF_TRAINING, Job, LanguageJob
 from lingraft.jobs.launchable import Input, InputList, OptionalInput
 from lingraft.tasks.fingerprints import marks_of
@@ -192,7 +193,8 @@ class InitialisationJob(LanguageJob, frozen=True):
         adaptation = self.recipe.adaptation.model_dump(mode="json", include={"initialisation", "seed", "depth"})
         found = {**adaptation, **super().settings}
         if self.recipe.mines(self.tag):
-            found["mined"] = self.recipe.model_dump(mode="json", include={"text", "split"})
+            paths = {"text": {"path", "paths"}}  # files count by their content
+            found["mined"] = self.recipe.model_dump(mode="json", include={"text", "split"}, exclude=paths)
         return found
 
     @property
@@ -210,7 +212,9 @@ class InitialisationJob(LanguageJob, frozen=True):
 
     @override
     def outside(self) -> Mapping[str, Any]:
-        return translation_hashes(self.recipe, self.tag)
+        languages = (self.recipe.source.language, self.tag) if self.recipe.mines(self.tag) else ()
+        texts = {f"text {language}": content_hashes(self.recipe.text, language) for language in languages}
+        return {**translation_hashes(self.recipe, self.tag), **texts}
 
     @override
     def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:

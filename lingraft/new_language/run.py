@@ -14,12 +14,11 @@ from typing_extensions import override
 
 from lingraft import preflight
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.files import sha256_of
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.console import PlannedStep, TotalProgress, never_silent, say
-from lingraft.data.documents import text_files
 from lingraft.data.splits import SplitName
+from lingraft.data.text import content_hashes
 from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train_tokenizer
 from lingraft.errors import RecipeError
 from lingraft.huggingface import require_transformers
@@ -131,16 +130,10 @@ def add_language(
 class _FilesPreparation(TextJob, frozen=True):
     """Reads text whose provenance is the content of its files, wherever they lie."""
 
-    paths: tuple[Path, ...]
-
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        files = {
-            f"{place + 1}-{number + 1} {file.name}": sha256_of(file)
-            for place, path in enumerate(self.paths)
-            for number, file in enumerate(text_files(path))
-        }
+        files = content_hashes(self.recipe.text, self.tag)
         cleaning = self.recipe.text.cleaning
         cleaned = {"cleaning": cleaning.model_dump()} if cleaning else {}
         column = self.recipe.text.model_dump(include={"column"})
@@ -286,7 +279,7 @@ class _AddedLanguageRun:
 
     def _prepared(self) -> tuple[Artifact, Artifact, Artifact]:
         common: dict[str, Any] = {"recipe": self.settled.recipe, "language": self.language}
-        text = self.stages.run(_FilesPreparation(paths=tuple(self.paths), out=self.out / "text", **common))
+        text = self.stages.run(_FilesPreparation(out=self.out / "text", **common))
         pieces = self.stages.run(
             _FittingTokenizer(
                 text=text.folder,

@@ -187,7 +187,8 @@ def _characters(found: FoundText, sample: TextSample) -> float:
     if sample.whole or not read:
         return read
     encoded = sum(len(text.encode()) for texts in sample.texts.values() for text in texts)
-    files = [path for place in found.paths[sample.language] for path in text_files(place)]
+    places = [path for place in found.paths[sample.language] for path in text_files(place)]
+    files = [path for path in places if isinstance(path, Path)]
     records = [path for path in files if ".jsonl" in path.suffixes]
     shares = dict.fromkeys(records, _text_share(records))
     size = sum(path.stat().st_size * _EXPANSION.get(path.suffix, 1.0) * shares.get(path, 1.0) for path in files)

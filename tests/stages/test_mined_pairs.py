@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -209,11 +210,15 @@ def test_without_a_head_or_translations_rows_are_the_sources_reading(project: Pr
     assert (quality.resource, quality.translated) == (AlignmentResource.TEXT, 0)
 
 
-def test_text_is_part_of_what_mined_rows_are_made_from(project: Project, tmp_path: Path) -> None:
-    def settings(recipe: Recipe) -> dict[str, Any]:
+def test_the_texts_content_is_part_of_what_mined_rows_are_made_from(project: Project, tmp_path: Path) -> None:
+    def provenance(recipe: Recipe) -> dict[str, Any]:
         folders = {"primary": project.folder / "primary", "tokenizer": project.folder / "tokenizer"}
-        return dict(InitialisationJob(recipe=recipe, out=tmp_path / "out", **folders).settings)
+        job = InitialisationJob(recipe=recipe, out=tmp_path / "out", **folders)
+        return {**job.settings, **job.outside()}
 
-    here = settings(project.recipe)
-    assert here["mined"]["text"]["path"] == str(project.folder / "text")
-    assert "mined" not in settings(project.recipe_with())
+    copy = project.recipe.with_folder(shutil.copytree(project.folder / "text", tmp_path / "text"))
+    assert provenance(copy) == provenance(project.recipe)
+    write_pages(tmp_path / "text", "en", seed=2)
+    changed, before = provenance(copy), provenance(project.recipe)
+    assert [name for name, value in changed.items() if value != before[name]] == ["text en"]
+    assert {"mined", "text en", "text de"} == before.keys() - provenance(project.recipe_with()).keys()
