@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.source import Source
+from lingraft.config.tasks import Task
 from lingraft.errors import RecipeError
 from lingraft.new_language.recipe import Resources, Wanted
 from lingraft.new_language.run import NOTHING_WANTED, PathLike, add_language
@@ -108,28 +109,31 @@ class Language:
     """Its scores, and the models that were exported with it."""
 
     def similarity(self, texts: Sequence[str], source_texts: Sequence[str]) -> "Tensor":
-        """Return cosines (N, M) of N texts in the language and M texts in the source's, by the embedding model.
+        """Return cosines (N, M) of N queries in the language and M passages in the source's, by the embedding model.
+
+        The model's prefixes of queries and of passages stand before them.
 
         Raises:
             RecipeError: the primary is no embedding model.
         """
         import torch
 
-        from lingraft.data.tokenizer.tokenizer import Tokenizer
         from lingraft.model.loading import Embeddings, LoadedPrimary, load_embeddings, load_primary
         from lingraft.tasks.finetuned import load_task
         from lingraft.tasks.retrieval import TokenizedTexts, embed
 
-        task = load_task(self._embedding_task())
+        task = load_task(self._embedding_task()[1])
         source, learned = load_primary(self.primary.folder), load_embeddings(self.added.embeddings)
         source.lend_to(learned)
 
-        def vectors(given: Sequence[str], tokenizer: Tokenizer, vocabulary: "LoadedPrimary | Embeddings") -> "Tensor":
+        def vectors(given: Sequence[str], prefix: str, vocabulary: "LoadedPrimary | Embeddings") -> "Tensor":
             task.swap_in(vocabulary)
-            return torch.nn.functional.normalize(embed(task.net, TokenizedTexts.of(given, "", tokenizer, task.shape)))
+            tokens = TokenizedTexts.of(given, prefix, vocabulary.tokenizer, task.shape)
+            return torch.nn.functional.normalize(embed(task.net, tokens))
 
-        known = vectors(source_texts, source.tokenizer, source)
-        return vectors(texts, learned.tokenizer, learned) @ known.T
+        settings = task.net.settings
+        known = vectors(source_texts, settings.passage_prefix, source)
+        return vectors(texts, settings.query_prefix, learned) @ known.T
 
     def to_sentence_transformer(self) -> "SentenceTransformer":
         """Return the embedding model in this language, as sentence-transformers loads it.
@@ -139,13 +143,16 @@ class Language:
         """
         from sentence_transformers import SentenceTransformer
 
-        self._embedding_task()
-        return SentenceTransformer(str(self.added.hf["retrieval"]), device="cpu")
+        name, _ = self._embedding_task()
+        return SentenceTransformer(str(self.added.hf[name]), device="cpu")
 
-    def _embedding_task(self) -> Path:
-        if "retrieval" not in self.added.hf:
-            raise RecipeError(
-                f"{self.primary.folder} is no embedding model: it was exported for {sorted(self.added.hf)}. Load one "
-                f"of {[*map(str, self.added.hf.values())]} with transformers."
-            )
-        return self.primary.tasks[0]
+    def _embedding_task(self) -> tuple[str, Path]:
+        """Name and folder of the primary's task of kind 'retrieval'."""
+        for folder in self.primary.tasks:
+            settings: Task = Artifact.load(folder, Kind.TASK).manifest.detail("settings", Task)
+            if settings.kind == "retrieval":
+                return settings.name, folder
+        raise RecipeError(
+            f"{self.primary.folder} is no embedding model: it was exported for {sorted(self.added.hf)}. Load one "
+            f"of {[*map(str, self.added.hf.values())]} with transformers."
+        )

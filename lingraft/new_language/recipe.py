@@ -19,6 +19,7 @@ from lingraft.config.gate import ALIGNMENT_METRIC
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Precision, Recipe
 from lingraft.config.systems import Stage, System
+from lingraft.config.tasks import Retrieval
 from lingraft.config.translations import ParallelText
 from lingraft.errors import DepthError, RecipeError
 from lingraft.model.loading import FreshLayers, LoadedPrimary, require_shape
@@ -179,11 +180,13 @@ class LanguageRecipe:
         wanted: Wanted,
         recipe: Recipe | None,
         resources: Resources = Resources(),
+        retrieval: Retrieval | None = None,
     ) -> "LanguageRecipe":
         """Return the recipe as far as it is known before the text is read.
 
         Args:
             recipe: recipe of the primary; brings tokenizer, adaptation, split and precision.
+            retrieval: how the primary's embedding task makes vectors, as which sentence pairs are learned.
 
         Raises:
             RecipeError: a value is impossible, or the recipe is not one for this primary, mini-model or language.
@@ -194,6 +197,9 @@ class LanguageRecipe:
         if language == basis.language:
             raise RecipeError(f"{language!r} is the primary's own language. Give the text and tag of another one.")
         raw = _from_recipe(recipe, basis, wanted) if recipe else _from_primary(basis, wanted)
+        if retrieval and not recipe and "pairs" in raw["adaptation"]:
+            prefixes = retrieval.query_prefix, retrieval.passage_prefix
+            raw["adaptation"]["pairs"] = {"pooling": retrieval.pooling, "prefixes": prefixes if any(prefixes) else ()}
         if given := resources.section(language):
             raw["alignment"] = given
             raw["adaptation"] |= {"initialisation": Initialisation.ALIGNED}

@@ -16,6 +16,7 @@ from lingraft import preflight
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import Retrieval
 from lingraft.console import PlannedStep, TotalProgress, never_silent, say
 from lingraft.data.splits import SplitName
 from lingraft.data.text import content_hashes
@@ -93,6 +94,8 @@ def add_language(
     if evaluation:
         Reference.load(evaluation, source)  # refuses that of another primary
     base = Recipe.load(Path(recipe)) if isinstance(recipe, Path | str) else recipe
+    judged = open_tasks([Path(task) for task in tasks], source.fingerprint, base.tasks if base else (), resources.pairs)
+    searches = (task.settings.retrieval or Retrieval() for task in judged.values() if task.settings.kind == "retrieval")
     settled = LanguageRecipe.of(
         language=language,
         text=paths,
@@ -100,6 +103,7 @@ def add_language(
         wanted=wanted,
         recipe=base,
         resources=resources,
+        retrieval=next(searches, None),
     )
     if settled.recipe.needs_vectors and not vectors:
         raise RecipeError(
@@ -112,13 +116,10 @@ def add_language(
         mini=Path(mini) if mini else None,
         vectors=Path(vectors) if vectors else None,
         source_evaluation=evaluation,
-        paths=paths,
         language=language,
         out=Path(out),
         settled=settled,
-        tasks=open_tasks(
-            [Path(task) for task in tasks], source.fingerprint, base.tasks if base else (), resources.pairs
-        ),
+        tasks=judged,
         stages=Stages(),
     )
     with never_silent("check the text"):
@@ -184,7 +185,6 @@ class _AddedLanguageRun:
     vectors: Path | None
     """Static vectors of the source; None where rows need none."""
     source_evaluation: Path | None
-    paths: Sequence[Path]
     language: str
     out: Path
     settled: LanguageRecipe

@@ -1,8 +1,10 @@
 """An embedding model as on the hub, and a language that it learns: the whole way, from Python and by the command."""
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ from sentence_transformers import SentenceTransformer
 from lingraft import Primary, Wanted, preflight
 from lingraft.api import Language
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.manifest import Kind, artifact_fingerprint
+from lingraft.artifacts.manifest import MANIFEST, Kind, artifact_fingerprint
 from lingraft.data.parallel_text import Pair, read_pairs
+from lingraft.errors import RecipeError
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
 from lingraft.stages import initialise, sentence_pairs
@@ -31,7 +34,8 @@ class Given:
     """An embedding model, and text, sentence pairs and a dictionary of German."""
 
     def __init__(self, folder: Path) -> None:
-        make_embedding_model(folder / "embedding")
+        prompts = {"query": "ba ", "document": "ki lo "}
+        make_embedding_model(folder / "embedding", pooling="cls", prompts=prompts)
         self.model = folder / "embedding" / "model"
         self.text = plain_text(folder, "de")
         sides = (
@@ -73,14 +77,27 @@ def test_what_is_exported_and_served_is_what_was_learned(given: Given, german: L
     """Vectors of the exported model beside the unchanged one's are the cosines that the library computes."""
     texts = [page["text"].split("\n")[0] for page in made_up.documents("de", 3)]
     sources = [page["text"].split("\n")[0] for page in made_up.documents("en", 3)]
-    index = SentenceTransformer(str(given.model), device="cpu").encode(
+    index = SentenceTransformer(str(given.model), device="cpu").encode_document(
         sources, convert_to_tensor=True, normalize_embeddings=True
     )
-    asked = german.to_sentence_transformer().encode(texts, convert_to_tensor=True, normalize_embeddings=True)
+    asked = german.to_sentence_transformer().encode_query(texts, convert_to_tensor=True, normalize_embeddings=True)
     torch.testing.assert_close(asked @ index.T, german.similarity(texts, sources), rtol=0, atol=1e-5)
     bundle = Bundle.load(german.added.bundles["retrieval"])
     assert [*bundle.languages] == ["en", "de"]
     bundle.run_self_test()
+
+
+def test_the_embedding_task_is_known_by_its_kind(german: Language, tmp_path: Path) -> None:
+    task = Path(shutil.copytree(german.primary.tasks[0], tmp_path / "task"))
+    manifest = json.loads((task / MANIFEST).read_text(encoding="utf-8"))
+    manifest["details"]["settings"]["name"] = "search"
+    (task / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    added = replace(german.added, hf={"search": german.added.hf["retrieval"]})
+    named = Language(Primary(german.primary.folder, (task,)), added)
+    assert torch.equal(named.similarity(["fo gy"], ["ba de"]), german.similarity(["fo gy"], ["ba de"]))
+    assert named.to_sentence_transformer().encode(["fo gy"]).shape == (1, 32)
+    with pytest.raises(RecipeError, match=r"is no embedding model: it was exported for \['search'\]"):
+        Language(Primary(german.primary.folder, ()), added).to_sentence_transformer()
 
 
 def test_the_summary_has_scores_as_it_is_before_and_after_and_seconds(german: Language) -> None:
