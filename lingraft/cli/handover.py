@@ -19,7 +19,10 @@ def export_onnx(
     embeddings: EmbeddingsOption,
     out: OutOption,
     task: Annotated[
-        Path | None, typer.Option(help="From `lingraft finetune`; the primary itself, for fill-mask, if absent.")
+        Path | None,
+        typer.Option(
+            help="From `lingraft finetune`. Absent: the primary itself: fill-mask, or vectors of an embedding model."
+        ),
     ] = None,
     precision: Annotated[
         list[str] | None, typer.Option(help="Further precision of the body beside fp32: fp16 for GPUs, int8 for CPUs.")

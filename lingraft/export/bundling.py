@@ -39,7 +39,7 @@ from lingraft.export.parity import Parity, compare_languages
 from lingraft.model.encoder import BorrowedRows, Encoder
 from lingraft.model.loading import Embeddings, LoadedPrimary, load_embeddings, load_primary
 from lingraft.model.swap import make_vocabulary
-from lingraft.tasks.finetuned import load_task
+from lingraft.tasks.finetuned import load_task, own_task
 from lingraft.tasks.kinds import kind_of
 
 _SELF_TEST_SLACK: dict[Precision, float] = {"fp32": 2.0, "fp16": 4.0, "int8": 2.0}
@@ -62,6 +62,8 @@ def export_bundle(
 ) -> Artifact:
     """Export a task, or a primary itself, with its source language and all languages of `embeddings`.
 
+    A primary fills masks by its MLM head; one that is an embedding model makes its vectors.
+
     fp32 is always written. The metric of each precision is measured on `examples`: rows of the task, or blocks (N, T)
     for a primary, by language. `prompts` are texts for people who try the endpoint, by language and input; those of the
     task's recipe if None. `ranges` is an `.npy` file of vectors (N, E) of a retrieval task, such as those of an index,
@@ -79,6 +81,8 @@ def export_bundle(
     exported, sources, fingerprints = load_sources(primary, task, embeddings)
     if unknown := sorted(set(examples or {}) - set(sources)):
         raise ExportError(f"there are rows of {unknown} to judge, but the languages are {list(sources)}.")
+    if examples and task is None and exported.task:
+        raise ExportError("an embedding model is judged on examples of a task. Give --task, or leave --judge out.")
     if prompts is None:
         settings = exported.settings
         prompts = {language: settings.asked(language) for language in settings.examples} if settings else {}
@@ -157,13 +161,13 @@ def load_sources(
         source.lend_to(target)
         fingerprints[f"embeddings-{target.language}"] = target.fingerprint
     languages = dict(zip(names, sources, strict=True))
-    if task is None:
-        if not source.encoder.depths:
-            raise ExportError(
-                f"the primary {primary} has no MLM head, and so cannot fill masks. Export a task of it (--task)."
-            )
+    model = load_task(task) if task else own_task(source)
+    if model is None and source.encoder.depths:
         return ExportedModel.of_primary(source), languages, fingerprints
-    model = load_task(task)
+    if model is None:
+        raise ExportError(
+            f"the primary {primary} has no MLM head, and so cannot fill masks. Export a task of it (--task)."
+        )
     model.swap_in(source)
     return ExportedModel.of_task(model), languages, fingerprints | {"task": model.fingerprint}
 

@@ -24,7 +24,7 @@ from lingraft.huggingface.model import encoder_of, hf_class_of, hf_config, hf_te
 from lingraft.huggingface.sentence_transformer import write_modules
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import Embeddings, LoadedPrimary, load_embeddings, load_primary
-from lingraft.tasks.finetuned import TaskModel, load_task
+from lingraft.tasks.finetuned import TaskModel, load_task, own_task
 from lingraft.tasks.pairs import pad, pad_types
 from lingraft.tasks.retrieval import TextEmbedder
 
@@ -55,8 +55,9 @@ def export_hf(
     """Write a folder for transformers' AutoModel classes and AutoTokenizer, with a model card.
 
     sentence-transformers loads that of a task of kind 'retrieval', with pooling, layers and prompts. Without
-    `embeddings` the source's own are written; without `task`, a masked language model with the primary's last head.
-    `evaluation` and `data`, text artifacts and blocks that lead to them, are for the card.
+    `embeddings` the source's own are written; without `task`, a masked language model with the primary's last head, or
+    the embedding model that it is. `evaluation` and `data`, text artifacts and blocks that lead to them, are for the
+    card.
 
     Raises:
         AlignmentError: embeddings, task or evaluation belong to another primary.
@@ -71,7 +72,7 @@ def export_hf(
     brought = load_embeddings(embeddings) if embeddings else source
     if isinstance(brought, Embeddings):
         source.lend_to(brought)
-    finetuned = load_task(task) if task else None
+    finetuned = load_task(task) if task else own_task(source)
     net = _net(source, brought, finetuned)
     origin = source.manifest.record.get("origin")
     shape = encoder_of(net).shape

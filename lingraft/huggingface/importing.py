@@ -14,7 +14,7 @@ from lingraft.artifacts.files import require_new
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.encoder import MIN_BLOCK_TOKENS, EncoderShape
 from lingraft.config.section import Language
-from lingraft.config.tasks import IMPORTED_SEED, Task
+from lingraft.config.tasks import IMPORTED_SEED, Retrieval, Task
 from lingraft.console import say
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
@@ -33,7 +33,7 @@ from lingraft.huggingface.weights import (
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import save_vocabulary
 from lingraft.model.swap import make_vocabulary
-from lingraft.tasks.finetuned import save_task
+from lingraft.tasks.finetuned import RETRIEVAL, save_task
 from lingraft.tasks.kinds import kind_of
 from lingraft.training.schedule import write_curve
 
@@ -118,7 +118,9 @@ def import_hf(
         if block_tokens:
             settings, converted = _shortened(settings, converted, block_tokens)
         weighted = embedding.weighted if embedding else (folder,)
-        primary = _save_primary(out, settings, converted, kept.tokenizer, _origin(found, settings.model_type, weighted))
+        origin = _origin(found, settings.model_type, weighted)
+        vectors = None if embedding is None or embedding.tensors else embedding.settings
+        primary = _save_primary(out, settings, converted, kept.tokenizer, origin=origin, vectors=vectors)
     task = _save_task(task_out, primary, settings.shape, converted, embedding) if embedding else None
     for note in (*settings.notes, *unwrapped, *converted.notes, *kept.notes, *(embedding.notes if embedding else ())):
         say(f"{source}: {note}")
@@ -233,7 +235,12 @@ def _origin(found: HfCheckpoint, model_type: str, weighted: Sequence[Path]) -> d
 
 
 def _save_primary(
-    out: Path, settings: HfConfig, converted: ConvertedWeights, tokenizer: Tokenizer, origin: dict[str, Any]
+    out: Path,
+    settings: HfConfig,
+    converted: ConvertedWeights,
+    tokenizer: Tokenizer,
+    origin: dict[str, Any],
+    vectors: Retrieval | None,
 ) -> Artifact:
     tensors = converted.tensors
     vocabulary = make_vocabulary(tensors["vocabulary.table_VD"], tensors["vocabulary.bias_V"], tokenizer.special)
@@ -244,7 +251,8 @@ def _save_primary(
         draft.facts = {
             "language": tokenizer.language,
             "tokenizer_hash": tokenizer.hash,
-            "details": {"shape": settings.shape.model_dump(mode="json"), "special_ids": tokenizer.special._asdict()},
+            "details": {"shape": settings.shape.model_dump(mode="json"), "special_ids": tokenizer.special._asdict()}
+            | ({RETRIEVAL: vectors.model_dump(mode="json")} if vectors else {}),
             "record": {"precision": "fp32", "device": "cpu", "origin": origin},
         }
     return Artifact.load(out, Kind.PRIMARY)

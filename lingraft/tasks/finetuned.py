@@ -9,13 +9,18 @@ from torch import nn
 from lingraft.artifacts.artifact import Artifact, Draft, require_aligned
 from lingraft.artifacts.manifest import Kind, Manifest
 from lingraft.config.encoder import EncoderShape
-from lingraft.config.tasks import Task
+from lingraft.config.tasks import Retrieval, Task
 from lingraft.errors import ArtifactError
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import Embeddings, LoadedPrimary, load_tensors
 from lingraft.model.swap import swap
 from lingraft.tasks.kinds import kind_of
 from lingraft.tasks.task_kind import TaskKind
+
+RETRIEVAL = "retrieval"
+"""Detail of an imported primary: pooling and layers of the embedding model that it is, unless these have weights."""
+EMBEDDINGS = "embeddings"
+"""Name of the task that an embedding model is by itself."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,25 @@ class TaskModel:
             require_aligned(f"embeddings of {language.language!r}", language.aligned_with, self.aligned_with)
             language.require_whole()
             swap(self.net.encoder, language.vocabulary)
+
+
+def own_task(primary: LoadedPrimary) -> TaskModel | None:
+    """Return the task that an embedding model without an MLM head is by itself; None for other primaries."""
+    manifest = primary.manifest
+    if RETRIEVAL not in manifest.details or primary.encoder.depths:
+        return None
+    settings = Task(name=EMBEDDINGS, kind="retrieval", retrieval=manifest.detail(RETRIEVAL, Retrieval))
+    kind = kind_of(settings)
+    return TaskModel(
+        net=kind.net(primary.encoder, []),
+        settings=settings,
+        kind=kind,
+        labels=[],
+        aligned_with=primary.fingerprint,
+        fingerprint=primary.fingerprint,
+        manifest=manifest,
+        folder=Path(),
+    )
 
 
 def save_task(draft: Draft, net: nn.Module) -> None:

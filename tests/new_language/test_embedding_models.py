@@ -17,9 +17,12 @@ from lingraft.api import Language
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import MANIFEST, Kind, artifact_fingerprint
 from lingraft.data.parallel_text import Pair, read_pairs
-from lingraft.errors import RecipeError
+from lingraft.errors import ExportError, RecipeError
+from lingraft.export import export_bundle
+from lingraft.huggingface.export import export_hf
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
+from lingraft.serving.served_models import served_models
 from lingraft.stages import initialise, sentence_pairs
 from lingraft.stages.results import SOURCE_TOKENIZER
 from tests import made_up
@@ -85,6 +88,22 @@ def test_what_is_exported_and_served_is_what_was_learned(given: Given, german: L
     bundle = Bundle.load(german.added.bundles["retrieval"])
     assert [*bundle.languages] == ["en", "de"]
     bundle.run_self_test()
+
+
+def test_without_a_task_an_embedding_model_is_exported_as_what_it_is(
+    given: Given, german: Language, tmp_path: Path
+) -> None:
+    primary, learned = german.primary.folder, german.added.embeddings
+    bundle = Artifact.load(german.added.bundles["retrieval"], Kind.BUNDLE)
+    made = export_bundle(primary, None, [learned], tmp_path / "bundle")
+    assert made.manifest.fingerprints == bundle.manifest.fingerprints
+    assert [*served_models({"": Bundle.load(made.folder)})] == ["embeddings"]
+    with pytest.raises(ExportError, match=r"judged on examples of a task\. Give --task"):
+        export_bundle(primary, None, [learned], tmp_path / "judged", examples={"de": [1]})
+    export_hf(primary, tmp_path / "hf")
+    text = made_up.documents("en", 1)[0]["text"]
+    again, before = (SentenceTransformer(str(folder), device="cpu") for folder in (tmp_path / "hf", given.model))
+    assert abs(again.encode_query(text) - before.encode_query(text)).max() < 1e-5
 
 
 def test_the_embedding_task_is_known_by_its_kind(german: Language, tmp_path: Path) -> None:
