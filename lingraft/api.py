@@ -152,7 +152,5 @@ class Language:
             settings: Task = Artifact.load(folder, Kind.TASK).manifest.detail("settings", Task)
             if settings.kind == "retrieval":
                 return settings.name, folder
-        raise RecipeError(
-            f"{self.primary.folder} is no embedding model: it was exported for {sorted(self.added.hf)}. Load one "
-            f"of {[*map(str, self.added.hf.values())]} with transformers."
-        )
+        found = [*map(str, self.added.hf.values())]
+        raise RecipeError(f"{self.primary.folder} is no embedding model. Load one of {found} with transformers.")

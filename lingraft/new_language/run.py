@@ -134,11 +134,8 @@ class _FilesPreparation(TextJob, frozen=True):
     @property
     @override
     def settings(self) -> Mapping[str, Any]:
-        files = content_hashes(self.recipe.text, self.tag)
-        cleaning = self.recipe.text.cleaning
-        cleaned = {"cleaning": cleaning.model_dump()} if cleaning else {}
-        column = self.recipe.text.model_dump(include={"column"})
-        return {"language": self.tag, "files": files, "split": self.recipe.split.model_dump(), **cleaned, **column}
+        found = self.recipe.model_dump(mode="json", include={"text", "split"}, exclude={"text": {"paths"}})
+        return {"language": self.tag, "files": content_hashes(self.recipe.text, self.tag), **found}
 
 
 class _FittingTokenizer(TokenizerJob, frozen=True):
