@@ -420,6 +420,11 @@ class Recipe(Section):
         """Whether pairs are mined for a language's rows: it has no parallel text, and rows are aligned."""
         return self.alignment.mined and self._aligns_rows and language not in self.alignment.parallel
 
+    def keeps_tokenizer(self, language: str) -> bool:
+        """Whether a language is read as the source reads it, since nothing shows what pieces of its own would mean."""
+        shown = self.mines(language) or language in {*self.alignment.parallel, *self.alignment.dictionary}
+        return self._aligns_rows and self.tokenizer.borrow and not (shown or self.has_masked_tokens)
+
     @property
     def needs_vectors(self) -> bool:
         """Whether initial rows are aligned by static vectors, which takes the primary's MLM head to judge them."""

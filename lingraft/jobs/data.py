@@ -64,6 +64,11 @@ class TokenizerJob(LanguageJob, frozen=True):
     source: OptionalInput = None
     """Primary or tokenizer of the source language, whose pieces are borrowed."""
 
+    @property
+    @override
+    def settings(self) -> Mapping[str, Any]:
+        return {**super().settings, **({"kept": True} if self.recipe.keeps_tokenizer(self.tag) else {})}
+
     @override
     def outside(self) -> Mapping[str, Any]:
         return learned_hashes(self.recipe, self.tag)

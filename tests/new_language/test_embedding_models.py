@@ -141,6 +141,10 @@ def test_without_pairs_rows_stay_as_they_begin(
     assert added.summary().startswith("alignment with the source language")  # no table, since nothing is judged
     assert "nothing was learned" in added.summary()
     assert "judged on task 'retrieval'" in added.left_out
+    texts = [page["text"].split("\n")[0] for page in made_up.documents("de", 5)]
+    as_it_is = SentenceTransformer(str(given.model), device="cpu").encode_query(texts)
+    own = SentenceTransformer(str(added.hf["retrieval"]), device="cpu").encode_query(texts)
+    assert (abs(own - as_it_is).max() < 1e-5) == (resource == "text alone")
     assert Artifact.load(added.embeddings, Kind.EMBEDDINGS).manifest.aligned_with == artifact_fingerprint(
         primary.folder
     )

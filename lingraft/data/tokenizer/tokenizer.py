@@ -6,6 +6,7 @@ Trained ones have their special tokens at `DEFAULT_SPECIAL_IDS`; an imported one
 import contextlib
 import io
 import re
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import sha256_of
 from lingraft.artifacts.manifest import Kind, read_manifest
 from lingraft.config.recipe import Recipe
+from lingraft.console import say
 from lingraft.data.bilingual_dictionary import learned_hashes
 from lingraft.data.parallel_text import is_held_out, read_pairs
 from lingraft.data.tokenizer.borrowed_pieces import choose_borrowed, lower_cases
@@ -211,7 +213,8 @@ def train_tokenizer(recipe: Recipe, text: Path, out: Path, source: Path | None =
 
     The text is read twice, line by line: to find its size and script, and to sample from it. Of sentence pairs, the
     language's sides count as lines of the text, so that words with a known translation become pieces. A new language's
-    tokenizer borrows pieces of the source's if the recipe says so, and lower-cases if the source's does.
+    tokenizer borrows pieces of the source's if the recipe says so, and lower-cases if the source's does. It is the
+    source's where nothing shows what other pieces would mean.
 
     Args:
         recipe: recipe, of which [tokenizer] counts.
@@ -229,6 +232,8 @@ def train_tokenizer(recipe: Recipe, text: Path, out: Path, source: Path | None =
     settings = recipe.tokenizer
     language = str(read.manifest.language)
     lender = _lender(recipe, language, source)
+    if lender and recipe.keeps_tokenizer(language):
+        return _keep(lender, read, out)
     profile = CorpusProfile.of(read)
     coverage = settings.character_coverage or profile.character_coverage
     sampled = profile.sample_size(settings.sample_lines)
@@ -266,6 +271,24 @@ def _translated_lines(recipe: Recipe, language: str) -> Iterator[str]:
     if files := recipe.learned_pairs(language):
         pairs = read_pairs(files, (recipe.source.language, language))
         yield from (pair.target for pair in pairs if not is_held_out(pair))
+
+
+def _keep(lender: Tokenizer, text: Artifact, out: Path) -> Artifact:
+    """Write the source's tokenizer as that of a language with some text."""
+    language = text.manifest.language
+    say(
+        f"{language!r} keeps the source's tokenizer and rows: nothing shows what its words mean. Give sentence pairs, "
+        "a dictionary, or text of the source about the same things."
+    )
+    with artifact.create(out, Kind.TOKENIZER) as draft:
+        shutil.copyfile(lender.model, draft.folder / lender.model.name)
+        draft.facts = {
+            "language": language,
+            "tokenizer_hash": lender.hash,
+            "data_hashes": {"text": text.fingerprint, "source_tokenizer": lender.hash},
+            "details": {"special_ids": lender.special._asdict()},
+        }
+    return Artifact.load(out, Kind.TOKENIZER)
 
 
 def _lender(recipe: Recipe, language: str, source: Path | None) -> Tokenizer | None:
