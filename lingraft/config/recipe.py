@@ -430,6 +430,19 @@ class Recipe(Section):
         """Whether initial rows are aligned by static vectors, which takes the primary's MLM head to judge them."""
         return self.adaptation.initialisation.needs_text and bool(self.encoder.mlm_heads)
 
+    def require_vectors(self, given: object) -> None:
+        """Refuse to go on without static vectors where rows need them.
+
+        Raises:
+            RecipeError: nothing is given.
+        """
+        if self.needs_vectors and not given:
+            raise RecipeError(
+                "adaptation.initialisation 'aligned' compares blocks of the language (--blocks) with the source's "
+                "static vectors. Give the results that have them (--results), or compute them (`lingraft vectors`) and "
+                "give their folder (--vectors)."
+            )
+
     def learned_pairs(self, language: str) -> ParallelText | None:
         """Files of the sentence pairs that a language learns from; pairs that only measure alignment do not count."""
         learns = self._aligns_rows or self.adaptation.pairs

@@ -21,7 +21,6 @@ from lingraft.console import PlannedStep, TotalProgress, never_silent, say
 from lingraft.data.splits import SplitName
 from lingraft.data.text import content_hashes
 from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train_tokenizer
-from lingraft.errors import RecipeError
 from lingraft.huggingface import require_transformers
 from lingraft.jobs.data import BlocksJob, TextJob, TokenizerJob
 from lingraft.jobs.evaluation import LanguageEvaluationJob
@@ -105,12 +104,7 @@ def add_language(
         resources=resources,
         retrieval=next(searches, None),
     )
-    if settled.recipe.needs_vectors and not vectors:
-        raise RecipeError(
-            f"the recipe's adaptation.initialisation is '{settled.recipe.adaptation.initialisation}', which compares "
-            "the language with the source's static vectors. Give the results that have them (--results), or compute "
-            "them (`lingraft vectors`, from the source's blocks) and give their folder (--vectors)."
-        )
+    settled.recipe.require_vectors(vectors)
     run = _AddedLanguageRun(
         primary=Path(primary),
         mini=Path(mini) if mini else None,

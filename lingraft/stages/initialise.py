@@ -26,7 +26,7 @@ from lingraft.data.parallel_text import HELD_OUT, Pair, file_names, is_held_out,
 from lingraft.data.shards import Blocks
 from lingraft.data.text import read_training_lines
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.errors import RecipeError, TextError
+from lingraft.errors import TextError
 from lingraft.model.encoder import BorrowedRows
 from lingraft.model.initialisation.alignment_quality import AlignmentResource
 from lingraft.model.initialisation.initial_rows import InitialRows
@@ -159,24 +159,19 @@ def _from_text(
     from lingraft.model.initialisation.aligned_rows import align_rows, translate_rows  # lazy: SciPy
     from lingraft.model.initialisation.mixed_rows import RowMixer
 
-    language, has_head, seed = pieces.language, bool(primary.encoder.depths), recipe.adaptation.seed
-    if recipe.needs_vectors and not (blocks and source_vectors):
-        raise RecipeError(
-            f"initialisation '{recipe.adaptation.initialisation}' of {language!r} needs the language's blocks "
-            "(`lingraft blocks`, --blocks) and the source's static vectors (`lingraft vectors`, --vectors), but got "
-            f"{blocks} and {source_vectors}. Give both. Only a primary without an MLM head does without."
-        )
+    language, seed, by_vectors = pieces.language, recipe.adaptation.seed, recipe.needs_vectors
+    recipe.require_vectors(blocks and source_vectors)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens) if blocks else None
     train = open_split(data, "train", sequential=True) if data else None
     data_hashes = (input_hashes(data) if data else {}) | translation_hashes(recipe, language)
     # Borrowed pieces are contexts of the language's own, and translations, but have their rows already.
     own, borrowed = pieces.own, primary.borrowed_rows(pieces)
-    mixer = RowMixer.of(primary.source, primary.tokenizer, own, seed, rescales=not has_head)
+    mixer = RowMixer.of(primary.source, primary.tokenizer, own, seed, rescales=not by_vectors)
     resource = _translations(recipe, primary.tokenizer, pieces, train)
     if recipe.mines(language):
         resource = _mine(recipe, primary, pieces, mixer, resource)
     table = resource.table.first(len(own)) if resource.table else None
-    if data and train and source_vectors:
+    if by_vectors and data and train and source_vectors:
         vectors = load_vectors(target_vectors, pieces) if target_vectors else vectors_of(train, pieces)
         found = align_rows(
             source=primary.source,
@@ -187,7 +182,7 @@ def _from_text(
             seed=seed,
             resource=resource.kind,
             table=table,
-            loss=masked_loss(primary, open_split(data, "dev"), borrowed) if has_head else None,
+            loss=masked_loss(primary, open_split(data, "dev"), borrowed),
         )
         data_hashes |= {"source_vectors": artifact_fingerprint(source_vectors)}
     else:

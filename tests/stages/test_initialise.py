@@ -139,7 +139,7 @@ def test_rows_that_need_text_name_the_inputs_that_are_missing(
     workshop: Workshop, short: Recipe, tmp_path: Path
 ) -> None:
     aligned = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
-    with pytest.raises(RecipeError, match=r"but got None and None\. Give both"):
+    with pytest.raises(RecipeError, match=r"'aligned' compares blocks .*\(--blocks\) with the source's static vectors"):
         initialise(aligned, workshop.primary, workshop.tokenizers["de"], tmp_path / "out")
     with pytest.raises(RecipeError, match=r"Run `lingraft initialise` for 'de' first, .*\(--initial\)"):
         learned(workshop, aligned, tmp_path / "out", None)

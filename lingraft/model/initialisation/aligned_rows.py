@@ -53,9 +53,9 @@ def align_rows(
     source_vectors: StaticVectors,
     target_vectors: StaticVectors,
     seed: int,
+    loss: Callable[[InitialRows], float],
     resource: AlignmentResource = AlignmentResource.TEXT,
     table: TranslationTable | None = None,
-    loss: Callable[[InitialRows], float] | None = None,
 ) -> AlignedRows:
     """Compute a language's rows from static vectors of both languages, and from translations where there are any.
 
@@ -70,20 +70,20 @@ def align_rows(
         source_vectors: static vectors of the source's pieces.
         target_vectors: of the language's pieces.
         seed: decides what is drawn.
+        loss: masked loss in nats of the source's body with some rows, on text of the language that vectors were not
+            computed from.
         resource: what `table` was learned from.
         table: translations of target pieces; absent with text alone.
-        loss: masked loss in nats of the source's body with some rows, on text of the language that vectors were not
-            computed from; absent where the source has no MLM head: then rows are not judged by it, and rescaled.
 
     Raises:
         TokenizerError: the source has not one row a piece, or no piece but special ones.
     """
-    mixer = RowMixer.of(source, source_pieces, target_pieces, seed, rescales=loss is None)
-    fitted_loss = loss(mixer.fitted) if loss else 0.0
+    mixer = RowMixer.of(source, source_pieces, target_pieces, seed, rescales=False)
+    fitted_loss = loss(mixer.fitted)
 
     def loss_added(rows: InitialRows) -> float:
-        """Nats that rows add to the masked loss of fitted ones; 0 if they are not judged by it."""
-        return loss(rows) - fitted_loss if loss else 0.0
+        """Nats that rows add to the masked loss of fitted ones."""
+        return loss(rows) - fitted_loss
 
     rows, mapped = mixer.mix(mixer.nothing), 0
     translations_TS, of_translations = mixer.nothing, 0.0
@@ -136,8 +136,8 @@ def align_rows(
         mapped=mapped,
         copied_of_shared=rows.copied - len(mixer.special),
         shared=len(mixer.shared),
-        added_loss=round(of_neighbours, 4) if loss and alignment.succeeded else None,
-        translations_added_loss=round(of_translations, 4) if loss and translated else None,
+        added_loss=round(of_neighbours, 4) if alignment.succeeded else None,
+        translations_added_loss=round(of_translations, 4) if translated else None,
     )
     return AlignedRows(rows, quality)
 
