@@ -14,7 +14,7 @@ def check_inputs(
     drop_languages: list,
     recipe: dsl.Output[dsl.Artifact],
 ):
-    """Check text, labels, task examples, sizes, outputs and languages to drop before anything is computed.
+    """Check text, labels, task examples, pairs, outputs and languages to drop before anything is computed.
 
     The other steps read the recipe from its output, whose metadata are the recipe's file and digest.
     """

@@ -114,11 +114,7 @@ def _recipe(path: Path, text: Path | None) -> "Recipe":
     from lingraft.source_model import load_recipe
 
     recipe = load_recipe(path)
-    if text is None:
-        return recipe
-    from lingraft import preflight
-
-    return preflight.drop_unlabelled_tasks(recipe.with_folder(text))
+    return recipe.with_folder(text) if text else recipe
 
 
 def _starting(recipe: "Recipe") -> "Recipe":

@@ -14,10 +14,9 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import bundle_kinds, bundle_name, primary_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
-from lingraft.console import PlannedStep, TotalProgress, command_line, format_duration
+from lingraft.console import PlannedStep, TotalProgress, command_line
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import NotRegisteredError, RequestError
-from lingraft.new_recipe.fitting import Machine
 from lingraft.reports.run.note import REPORT
 from lingraft.reports.run.page import PAGE_FILE, write
 from lingraft.reports.run.records import RunRecords, SampleAnswer
@@ -30,10 +29,6 @@ from pipelines.plan import planned_steps
 
 TIME_FILE = "time.json"
 """File in the folder of results with the time of the last run that did everything itself."""
-_SLOWEST_CORES = 5.0
-"""Times that narrow models take on cores with AVX2 alone, relative to the machine's assumed rate."""
-_OTHER_STEP_S = 3.0
-"""Seconds of a step that does not train: of an evaluation more, of a look-up less."""
 
 
 def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] = ()) -> None:
@@ -93,7 +88,7 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
 def announcement(
     recipe: Recipe, pipelines: Sequence[base_component.BaseComponent], plan: Sequence[PlannedStep], out: Path
 ) -> list[str]:
-    """Return lines about what a run will do, and how long it takes roughly on this machine.
+    """Return lines about what a run will do.
 
     Args:
         recipe: recipe to run.
@@ -119,15 +114,9 @@ def announcement(
         f"({settings.initialisation}, {settings.steps:,} updates)",
         f"  - evaluate all of them, export and serve a bundle{asked}",
     ]
-    machine = Machine.here()
-    training_s = sum(each.flops or 0.0 for each in plan) / machine.flops_per_s
-    others_s = _OTHER_STEP_S * sum(not each.flops for each in plan)
-    bounds_s = [training_s] if machine.gpu else [training_s, training_s * _SLOWEST_CORES]
-    roughly = " to ".join(dict.fromkeys(format_duration(each + others_s) for each in bounds_s))
-    where = "a GPU" if machine.gpu else f"{machine.cores} CPU cores"
     return [
         *lines,
-        f"All of it takes roughly {roughly} on {where}, longer with much text; each step then says how much is left.",
+        "Each step says how much is left.",
         f"Results go to {out}. After a stop, run the same again to go on.",
     ]
 

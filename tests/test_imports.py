@@ -21,6 +21,7 @@ ORDER = (
     ("model",),
     ("tasks",),
     ("preflight",),
+    ("new_recipe",),
     ("training",),
     ("stages",),
     ("huggingface",),
@@ -29,7 +30,6 @@ ORDER = (
     ("jobs",),
     ("new_language",),
     ("reports",),
-    ("new_recipe",),
     ("serving",),
     ("search",),
     ("comparison",),
@@ -38,7 +38,6 @@ ORDER = (
     ("api",),
     ("steps",),
     ("deployment",),
-    ("doctor",),
     ("cli",),
     ("", "__main__"),
 )

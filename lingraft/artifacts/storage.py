@@ -9,7 +9,7 @@ from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, cast
 
-from lingraft.errors import LingraftError, MissingExtraError, TextError
+from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, TextError
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -88,6 +88,22 @@ class RemotePath:
     def open(self, mode: str = "rb") -> BufferedReader:
         """Open it to be read from its start, a few megabytes at a time."""
         return cast(BufferedReader, self.system.open(self.path, mode))
+
+    def require_writable(self) -> None:
+        """Write an object in the folder and remove it, as nothing else shows the rights of a bucket.
+
+        Raises:
+            ArtifactError: it cannot be written.
+        """
+        failures: tuple[type[Exception], ...] = (OSError, *self.failures)
+        probe = f"{self.path.rstrip('/')}/.lingraft-write-check"
+        try:
+            self.system.pipe_file(probe, b"")
+            self.system.rm_file(probe)
+        except failures as error:
+            raise ArtifactError(
+                f"cannot write {self}: {error}. Check the URI, and the credentials in the environment."
+            ) from error
 
     @property
     def failures(self) -> tuple[type[Exception], ...]:

@@ -71,7 +71,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "cost": project.cost,
     "verify": verifying.verify,
     "sign": verifying.sign,
-    "doctor": cluster.doctor,
     "prune": cluster.prune,
     "deploy": cluster.deploy,
 }

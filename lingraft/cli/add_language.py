@@ -182,14 +182,7 @@ def _from_model(model: str, language: str, revision: str | None, given: dict[str
 
 
 def _from_results(results: Path, project: str | None, out: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """Inputs that a folder of results brings, downloaded once; a recipe that is given goes before its own.
-
-    Raises:
-        RecipeError: something is given that the results bring.
-        ArtifactError: there are no results in the folder.
-        PromotionError: they are of several projects, and none was named.
-        NotRegisteredError: something that belongs to the primary is missing.
-    """
+    """Inputs that a folder of results brings, downloaded once; a recipe that is given goes before its own."""
     from lingraft.artifacts.names import task_folders
     from lingraft.config.recipe import Recipe
     from lingraft.jobs.evaluation import SOURCE_RECIPE, SourceDirs
@@ -213,11 +206,7 @@ def _from_results(results: Path, project: str | None, out: Path, given: dict[str
 
 
 def _use_registry_of(results: Path) -> None:
-    """Have MLflow look where a local run keeps its registry, unless it kept it where the environment says.
-
-    Raises:
-        ArtifactError: the folder has no registry, and the environment names none.
-    """
+    """Have MLflow look where a local run keeps its registry, unless it kept it where the environment says."""
     from lingraft.artifacts.addresses import sqlite_address
     from lingraft.tracking.environment import LOCAL_STORE, TRACKING
 

@@ -19,45 +19,34 @@ if TYPE_CHECKING:
 def init(
     folder: Annotated[
         Path,
-        typer.Argument(
-            help="Folder of text: a file or folder for each language, named after it, such as en.txt, de.jsonl.gz, "
-            "corpus.sw.txt or tr/."
-        ),
+        typer.Argument(help="Folder of text: a file or folder for each language, named after it: en.txt, sw.jsonl.gz."),
     ],
+    template: Annotated[
+        str, typer.Option(help="scratch: a primary of your own; search: an embedding model that you search with.")
+    ] = "scratch",
     out: Annotated[Path, typer.Option("--out", help="The recipe's file.")] = Path("recipe.toml"),
-    source: Annotated[
-        str | None,
-        typer.Option("--source", help="Source language. Absent: en if it is there, else the one with the most text."),
-    ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="The project's name. Absent: the folder's.")] = None,
-    hours: Annotated[
-        float, typer.Option("--hours", min=0.01, help="About how long training may take on this machine.")
-    ] = 0.5,
+    source: Annotated[str, typer.Option("--source", help="Source language; the others are added.")] = "en",
+    name: Annotated[str, typer.Option("--name", help="The project's name. Absent: the folder's.")] = "",
+    model: Annotated[
+        str, typer.Option("--model", help="Model of template search: a hub id or a folder.")
+    ] = "sentence-transformers/all-MiniLM-L6-v2",
     force: Annotated[bool, typer.Option("--force", help="Replace a recipe that is there.")] = False,
 ) -> None:
-    """Write a recipe for a folder of text: languages, task and sizes by what is there, every line explained.
+    """Write a recipe for a folder of text: a template, every line explained, with the folder's languages filled in.
 
-    Text: .txt (a document a line, or documents between blank lines), .jsonl ({"text": ..., "label": ...} a line), both
-    also as .gz, .xz or .zst, .parquet, or folders of these; sub-folders are labels. With a label for every document,
-    the recipe has a task, learned in the source language and judged in all. Encoder, vocabulary, updates, blocks and
-    batches follow from the amount of text, from this machine and from --hours.
-
-    Text that cannot be read or is too short is listed, with file and line, and no recipe is written.
+    Text is .txt, .md, .html, .jsonl, .csv, .tsv or .parquet, or folders of these; most may be .gz, .xz or .zst. If each
+    document of the source has a label, template scratch has a task that is learned from them.
     """
     from lingraft.artifacts.files import write_text
-    from lingraft.console import command_line, say
+    from lingraft.console import command_line
     from lingraft.errors import ArtifactError
+    from lingraft.new_recipe import new_recipe
 
     if out.exists() and not force:
         raise ArtifactError(f"{out} exists already. Choose another --out, or replace it with --force.")
-    say(f"Looking at {folder}")
-    from lingraft.new_recipe import NewRecipe
-
-    made = NewRecipe.of(folder, source=source, name=name, hours=hours)
-    write_text(out, made.text)
-    print(f"{made.summary()}\nwritten   {out}")
-    demo = command_line(*["python", "-m", "pipelines", "demo", "--recipe"], out, "--out", f"{made.recipe.name}-results")
-    print(f"\nNext:\n  {demo}")
+    write_text(out, new_recipe(folder, template, source, name, model))
+    demo = command_line(*["python", "-m", "pipelines", "demo", "--recipe"], out, "--out", "results")
+    print(f"{out} is written. Read it, then run\n  {demo}")
 
 
 def cost(

@@ -161,11 +161,7 @@ def _await_results(folder: Path, made: "Sequence[Publication]", wait_s: float) -
 
 
 def _registered(bundle: Path) -> list[tuple[str, int]]:
-    """Versions of the registry that are this bundle.
-
-    Raises:
-        PublicationError: there is none.
-    """
+    """Versions of the registry that are this bundle."""
     from lingraft.artifacts.artifact import Artifact
     from lingraft.artifacts.manifest import Kind
     from lingraft.tracking import retrying_client

@@ -285,11 +285,7 @@ def _version(client: "RetryingClient", model: str, number: int | None) -> "Versi
 
 
 def chosen_project(client: "RetryingClient", given: str | None) -> str:
-    """Name of the project that is meant: the one given, or the only one.
-
-    Raises:
-        PromotionError: there is no such project, or several, or none.
-    """
+    """Name of the project that is meant: the one given, or the only one."""
     from lingraft.tracking.versions import projects
 
     known = projects(client)

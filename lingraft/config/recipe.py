@@ -26,7 +26,7 @@ from lingraft.config.systems import Stage, Step, Steps, System, steps_of
 from lingraft.config.tasks import PRIMARY, ParallelLines, Task
 from lingraft.config.text import Folder, Split, TextSource
 from lingraft.config.training import Adaptation, MiniBuilding, Paper, Pretraining, Training, blocks_per_process
-from lingraft.config.translations import Alignment, ParallelText, is_default
+from lingraft.config.translations import Alignment, is_default
 from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
 
@@ -200,12 +200,14 @@ class Recipe(Section):
             )
 
     def _require_unlearned_tests(self) -> None:
-        """Refuse tests on the sentence pairs that a language learns from."""
+        """Refuse tests on the sentence pairs that a language learns from, not those that only measure alignment."""
+        if not (self._aligns_rows or self.adaptation.pairs):
+            return
         for task, language in itertools.product(self.tasks, self.targets):
             if not isinstance(task.test, ParallelLines) or not self.judges(task, language):
                 continue
             tested = task.test.in_language(language)
-            if tested == self.learned_pairs(language) and not task.test.held_out:
+            if tested == self.alignment.parallel.get(language) and not task.test.held_out:
                 raise ValueError(
                     f"task {task.name!r} has test.files {tested!r} in {language!r}, from which the language learns "
                     "([alignment] parallel). Give other pairs for one of the two"
@@ -321,11 +323,7 @@ class Recipe(Section):
         return (self.source.language, *self.targets)
 
     def require_language(self, language: str) -> None:
-        """Refuse a language that the recipe does not name.
-
-        Raises:
-            RecipeError: the message lists the languages that it does name.
-        """
+        """Refuse a language that the recipe does not name."""
         if language not in self.languages:
             raise RecipeError(
                 f"language {language!r} is not in the recipe, which has {list(self.languages)}. Add it to 'targets'."
@@ -339,9 +337,6 @@ class Recipe(Section):
         (`lingraft.source_model.load_recipe`). What names a language that is neither the source nor a target is ignored,
         with a note on standard error, so
         that `targets` can be changed alone.
-
-        Raises:
-            RecipeError: no such file, not TOML, an unknown key or an impossible value.
         """
         try:
             raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -360,9 +355,6 @@ class Recipe(Section):
 
         Examples in [tasks.examples] of other languages than the recipe's are left out, and a search for a language that
         is no target is for the first one.
-
-        Raises:
-            RecipeError: an unknown key or an impossible value; every one is listed with its path.
         """
         try:
             text = raw if isinstance(raw, str) else json.dumps(raw, default=str)
@@ -443,11 +435,6 @@ class Recipe(Section):
                 "give their folder (--vectors)."
             )
 
-    def learned_pairs(self, language: str) -> ParallelText | None:
-        """Files of the sentence pairs that a language learns from; pairs that only measure alignment do not count."""
-        learns = self._aligns_rows or self.adaptation.pairs
-        return self.alignment.parallel.get(language) if learns else None
-
     def to_json(self) -> str:
         """Return the recipe as one canonical line of JSON, which components get, and which is hashed."""
         return self.model_dump_json()
@@ -457,11 +444,7 @@ class Recipe(Section):
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def require_search(self) -> Search:
-        """The depth search.
-
-        Raises:
-            RecipeError: the recipe has none.
-        """
+        """The depth search."""
         if self.search is None:
             raise RecipeError("the recipe has no [search], which this needs. Add one, with the language to search for.")
         return self.search
@@ -477,11 +460,7 @@ class Recipe(Section):
         return Stage.BUILD_MINI in self.steps_over(self.adaptation.depth)
 
     def require_pretraining(self) -> Pretraining:
-        """Return the settings by which the primary is pretrained.
-
-        Raises:
-            RecipeError: the primary is made from a model.
-        """
+        """Return the settings by which the primary is pretrained."""
         if self.pretraining is None:
             raise RecipeError(
                 f"the recipe's primary is made from {self.source.model} (source.model), and is not pretrained. Give "
@@ -490,21 +469,13 @@ class Recipe(Section):
         return self.pretraining
 
     def require_mini(self) -> MiniBuilding:
-        """Return the settings by which MINIPOST's mini-model is built.
-
-        Raises:
-            RecipeError: the recipe's system has none.
-        """
+        """Return the settings by which MINIPOST's mini-model is built."""
         if self.mini is None or self.system is not System.MINIPOST:
             raise RecipeError(f"step 1b is MINIPOST's; the recipe's system is {self.system}. Set system = 'MINIPOST'.")
         return self.mini
 
     def task(self, name: str | None = None) -> Task:
-        """A task by its name, which may be left out where there is only one.
-
-        Raises:
-            RecipeError: the recipe has no such task, or none, or several and no name was given.
-        """
+        """A task by its name, which may be left out where there is only one."""
         found = {task.name: task for task in self.tasks}
         if name is None and len(found) == 1:
             return self.tasks[0]

@@ -60,11 +60,7 @@ Steps = dict[Stage, Step]
 
 
 def steps_of(system: System, layers: int, depth: int, fresh_layers: int = 0, heads: tuple[int, ...] = ()) -> Steps:
-    """The steps of a system.
-
-    Raises:
-        DepthError: the depth is not one that the system can have with so many layers.
-    """
+    """The steps of a system."""
     _require_depth(system, layers, depth, fresh_layers)
     joint = heads or tuple(sorted({depth, layers}))
     mini = depth + fresh_layers

@@ -59,10 +59,6 @@ def read_word_pairs(file: str, languages: Languages, left_out: Counter[str] | No
             .index, .dict or .dict.dz.
         languages: tags of the source and the target, by which a line of column names is known.
         left_out: counts what is left out: pairs by `parallel_text.EMPTY` and `DUPLICATE`, and a line of column names.
-
-    Raises:
-        TextError: a file cannot be read, has none of these layouts, no words, or a line that is no pair; or more than
-            a tenth of the pairs have an empty side.
     """
     counts = Counter[str]() if left_out is None else left_out
     return filter_pairs(raise_errors(word_pairs_or_errors(file, languages, counts)), file, counts)
@@ -73,9 +69,6 @@ def translation_hashes(recipe: Recipe, language: str) -> dict[str, str]:
 
     Returns:
         The SHA-256 of their contents under "translations"; an empty dict if the initialisation uses none.
-
-    Raises:
-        TextError: a file is missing or cannot be read.
     """
     words = recipe.alignment.dictionary.get(language)
     if not recipe.adaptation.initialisation.needs_text:
@@ -91,9 +84,6 @@ def parallel_hashes(recipe: Recipe, language: str) -> dict[str, str]:
 
     Returns:
         The SHA-256 of their files' contents under "translations"; an empty dict if there are none.
-
-    Raises:
-        TextError: a file is missing or cannot be read.
     """
     sentences = recipe.alignment.parallel.get(language)
     return {} if sentences is None else hash_parallel(sentences)
@@ -116,9 +106,6 @@ def judged_hashes(recipe: Recipe, language: str) -> dict[str, str]:
 
     Returns:
         The SHA-256 of their files' contents under "translations"; an empty dict if there are none.
-
-    Raises:
-        TextError: a file is missing or cannot be read.
     """
     judged = recipe.alignment.judged.get(language)
     return parallel_hashes(recipe, language) if judged is None else hash_parallel(judged)
@@ -129,9 +116,6 @@ def pair_hashes(recipe: Recipe, language: str) -> dict[str, str]:
 
     Returns:
         The SHA-256 of their files' contents under "pairs"; an empty dict if the recipe has no [adaptation.pairs].
-
-    Raises:
-        TextError: a file is missing or cannot be read.
     """
     if recipe.adaptation.pairs is None:
         return {}
@@ -143,9 +127,6 @@ def hash_parallel(files: ParallelText) -> dict[str, str]:
 
     Returns:
         The SHA-256 of its files' contents under "translations".
-
-    Raises:
-        TextError: a file is missing or cannot be read.
     """
     return _hash_files([parse_path(name) for name in ([files] if isinstance(files, str) else files)])
 

@@ -82,11 +82,7 @@ def hash_name(text: str) -> str:
 
 
 def find_language(source: TextPath, language: str) -> TextPath:
-    """Return the file `<source>/<language>` of one of `FORMATS`, perhaps compressed, or the folder of that name.
-
-    Raises:
-        TextError: nothing or more than one of these is there.
-    """
+    """Return the file `<source>/<language>` of one of `FORMATS`, perhaps compressed, or the folder of that name."""
     if not source.is_dir():
         wrong = f"{source} is a file, and not a folder" if source.exists() else f"there is no folder {source}"
         raise TextError(f"{wrong} to read text from. {LAYOUT}")
@@ -142,11 +138,7 @@ def sample_documents(
 
 
 def text_files(path: TextPath) -> list[TextPath]:
-    """Return the files that a path is read from, in order: itself, or those of a folder that hold text by their names.
-
-    Raises:
-        TextError: there is nothing, or a folder without text.
-    """
+    """Return the files that a path is read from, in order: itself, or those of a folder that hold text by name."""
     return [path / inner for inner in _paths_inside(path, Counter())] if _require_exists(path).is_dir() else [path]
 
 

@@ -16,10 +16,6 @@ def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
     """Yield a dataset's rows as documents; class labels become their names, missing ones None, a missing text "".
 
     A streaming source yields rows as they arrive and keeps nothing on disk.
-
-    Raises:
-        MissingExtraError: the package `datasets` is not installed.
-        TextError: the dataset or split cannot be loaded, lacks a column, or its text is not text.
     """
     dataset = load_rows(source, language, "[text] section")
     columns = [source.text_column, source.label_column, source.name_column]
@@ -71,10 +67,6 @@ def load_rows(source: HuggingFace | TaskDataset, language: str, place: str) -> A
         source: dataset, configuration, split and revision; '{language}' in the first two is replaced.
         language: language that replaces it, or its name in `source.names`.
         place: where the recipe names the dataset, for errors.
-
-    Raises:
-        MissingExtraError: the package `datasets` is not installed.
-        TextError: the dataset, its configuration, split or revision cannot be loaded, or it is a loading script.
     """
     try:
         import datasets

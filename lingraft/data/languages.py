@@ -108,12 +108,6 @@ def quoted(tags: Iterable[str]) -> str:
     return ", ".join(map(repr, tags))
 
 
-@cache
-def two_letter_codes() -> dict[str, str]:
-    """Return the codes of two letters that the Unicode CLDR knows, with the English names of their languages."""
-    return {code: str(name) for code, name in _english().languages.items() if len(code) == 2}
-
-
 def name_and_tag(tag: str) -> str:
     """Return a language's name with its tag, such as "German (de)"; only the tag of a language without a name."""
     name = language_name(tag)

@@ -58,9 +58,6 @@ def folder_paragraphs(folder: Path) -> Mapping[str, list[str]]:
 
     Pages are parsed once and kept beside the folder: every language is compared with English, and parsing takes
     seconds. A cache that cannot be written is only read.
-
-    Raises:
-        TextError: a page cannot be read or is not UTF-8.
     """
     kept = folder.with_name(f".{folder.name}.paragraphs-{_PARSER}.json")
     if kept.is_file():
@@ -77,9 +74,6 @@ def page_paragraphs(page: Path) -> list[str]:
     """Return the visible paragraphs of a help page, in order, including repetitions.
 
     Program listings are left out: they are the same in every language.
-
-    Raises:
-        TextError: the page cannot be read or is not UTF-8.
     """
     parser = PageText()
     parser.feed("".join(f"{line}\n" for line in read_lines(page)))
@@ -92,9 +86,6 @@ def help_documents(language: str, dropped: Counter[str]) -> Iterator[Document]:
 
     A paragraph that occurred on the page before is left out. So is one that is equal to a paragraph of the English
     page, as it is not translated yet, except for varieties of English.
-
-    Raises:
-        TextError: the pages are not in the cache, and apt cannot download them.
     """
     pages = help_folder(language)
     original = {} if language.split("-")[0] == "en" else folder_paragraphs(help_folder("en"))
@@ -115,10 +106,6 @@ def help_folder(language: str) -> Path:
     """Return the folder of a language's pages in the cache; apt-get downloads them if they are not there yet.
 
     The cache is $LINGRAFT_CACHE, or lingraft/ in the user's cache folder ($XDG_CACHE_HOME or ~/.cache).
-
-    Raises:
-        TextError: no package for the language, no apt-get or dpkg-deb, either of them fails, or the cache
-            cannot be written.
     """
     package = _PACKAGE + _SUFFIXES.get(language.lower(), language.lower())
     try:

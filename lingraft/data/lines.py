@@ -28,9 +28,6 @@ def read_lines(path: TextPath, longest_bytes: int = LONGEST_LINE_BYTES) -> Itera
     Args:
         path: the file.
         longest_bytes: most bytes that a line may have.
-
-    Raises:
-        TextError: the file cannot be read, its compression is damaged or truncated, or a line is too long or not UTF-8.
     """
     for number, raw in enumerate(_split(unpacked(path), longest_bytes), start=1):
         if len(raw) > longest_bytes:
@@ -50,11 +47,7 @@ def read_lines(path: TextPath, longest_bytes: int = LONGEST_LINE_BYTES) -> Itera
 
 
 def read_bytes(path: TextPath, most_bytes: int) -> bytes:
-    """Return a file's content; .gz, .xz and .zst are unpacked on the way.
-
-    Raises:
-        TextError: the file cannot be read, its compression is damaged or truncated, or it has more than `most_bytes`.
-    """
+    """Return a file's content; .gz, .xz and .zst are unpacked on the way."""
     held = bytearray()
     for chunk in unpacked(path):
         held += chunk
@@ -84,11 +77,7 @@ def _split(chunks: Iterator[bytes], longest_bytes: int) -> Iterator[bytes]:
 
 
 def unpacked(path: TextPath) -> Iterator[bytes]:
-    """Yield a file's content in parts of a megabyte; .gz, .xz and .zst are unpacked on the way.
-
-    Raises:
-        TextError: the file cannot be read, or its compression is damaged or truncated.
-    """
+    """Yield a file's content in parts of a megabyte; .gz, .xz and .zst are unpacked on the way."""
     # A file that is no gzip is an OSError too, so damage is looked for within.
     with explain_read_errors(path), path.open("rb") as stream:
         try:

@@ -97,19 +97,12 @@ def html_paragraphs(path: TextPath) -> list[str]:
     """Return the paragraphs of an HTML page of 16 MiB or less.
 
     Its encoding is that of its byte order mark, else what it declares in its first 1,024 bytes, else UTF-8.
-
-    Raises:
-        TextError: the page cannot be read, is too long, or is not in its encoding.
     """
     return _parse(_decode(read_bytes(path, _PAGE_BYTES), path))
 
 
 def markdown_paragraphs(path: TextPath) -> list[str]:
-    """Return the paragraphs of a Markdown page of 16 MiB or less, without front matter and program listings.
-
-    Raises:
-        TextError: the page cannot be read, is too long, or is not UTF-8.
-    """
+    """Return the paragraphs of a Markdown page of 16 MiB or less, without front matter and program listings."""
     from markdown_it import MarkdownIt  # lazy: few texts are Markdown
 
     try:

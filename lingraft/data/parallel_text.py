@@ -65,11 +65,6 @@ def read_pairs(files: ParallelText, languages: Languages, left_out: Counter[str]
         languages: tags of the source and the target.
         left_out: counts what is left out: pairs by `EMPTY` and `DUPLICATE`, a line of column names, and units of TMX
             that lack a language.
-
-    Raises:
-        TextError: a file cannot be read, holds no pairs or a line without exactly two columns; its columns are named
-            in the wrong order; two files differ in their number of lines; or more than a tenth of the pairs have an
-            empty side.
     """
     counts = Counter[str]() if left_out is None else left_out
     return filter_pairs(raise_errors(pairs_or_errors(files, languages, counts)), file_names(files), counts)

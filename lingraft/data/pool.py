@@ -66,11 +66,6 @@ def parallel_map(
             pickled once for each worker, and may keep what it has loaded.
         items: picklable objects, best some 0.1 to 10 MB each.
         workers: number of processes; `available_cores()` if None.
-
-    Raises:
-        WorkerError: a worker ended before its work was done: killed, out of memory, or by a bug, whose traceback is
-            on standard error. A bug that shows before workers start is raised as it is.
-        LingraftError: raised by `function`, as it raised it.
     """
     count = available_cores() if workers is None else workers
     source = iter(items)

@@ -40,10 +40,6 @@ def parquet_rows(path: TextPath, column: str, others: Sequence[str] = ()) -> Ite
         path: the file.
         column: column that must be there.
         others: columns that are read if they are there.
-
-    Raises:
-        MissingExtraError: pyarrow is not installed.
-        TextError: the file cannot be read, is no Parquet, or lacks the column; the message lists those that it has.
     """
     try:
         import pyarrow
@@ -72,9 +68,6 @@ def table_rows(path: TextPath, column: str, others: Sequence[str] = ()) -> Itera
         path: the file.
         column: column that must be there.
         others: columns that are read if they are there; of these, an empty cell is left out.
-
-    Raises:
-        TextError: the file cannot be read, or lacks the column; the message lists those that it has.
     """
     rows = table_cells(path, lambda names: column in map(str.strip, names))
     place, first = next(rows, (str(path), []))
@@ -98,9 +91,6 @@ def table_cells(path: TextPath, is_header: Callable[[list[str]], bool]) -> Itera
 
     TSV is split at tabs and nothing else: quotation marks are text. Cells of CSV may stand in quotation marks; between
     them stand commas, or semicolons or tabs where these make a header of the first line.
-
-    Raises:
-        TextError: the file cannot be read, or its quotation marks make no cells.
     """
     lines = read_lines(path, RECORD_BYTES)
     if suffix_of(path) == ".tsv":

@@ -85,14 +85,7 @@ class _TextStats:
 
 
 def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
-    """Write a language's text artifact: train, dev and test.jsonl, one {name, text, label} a line.
-
-    Raises:
-        RecipeError: the recipe does not name the language.
-        TextError: the text is missing, empty or damaged, a split is left without documents, or a document
-            lacks the label that the recipe's task needs.
-        ArtifactError: `out` holds something, or cannot be written.
-    """
+    """Write a language's text artifact: train, dev and test.jsonl, one {name, text, label} a line."""
     recipe.require_language(language)
     census, cleaning = _TextStats(), recipe.text.cleaning
     found = raise_errors(read_source(recipe.text, language, census.notes, census.dropped))
@@ -118,12 +111,7 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
 
 
 def load_text(folder: Path, language: str) -> Artifact:
-    """Open a text artifact of the given language.
-
-    Raises:
-        ArtifactError: not a text, or damaged.
-        TextError: it is the text of another language.
-    """
+    """Open a text artifact of the given language."""
     found = Artifact.load(folder, Kind.TEXT)
     if found.manifest.language != language:
         raise TextError(
@@ -180,9 +168,6 @@ def read_training_lines(recipe: Recipe, language: str) -> Iterator[str]:
     """Yield the lines of a language's training documents as a text artifact has them, but for duplicates.
 
     Of more than a hundred million characters, those that come first are read.
-
-    Raises:
-        TextError: the text is missing or damaged.
     """
     found = sample_documents(read_source(recipe.text, language, Counter(), Counter()), Counter(), _MOST_CHARACTERS)
     documents = with_progress(raise_errors(found), f"read text {language}", "document")

@@ -30,9 +30,6 @@ def token_stream(
         pieces: the tokenizer.
         dtype: type of the ids.
         workers: number of processes; as many as there are cores if None.
-
-    Raises:
-        WorkerError: a worker process died.
     """
     work = functools.partial(_encode, pieces.model.resolve(), pieces.language, pieces.special, dtype)
     chunks = ([document.text for document in portion] for portion in batch_documents(documents, _CHUNK_CHARACTERS))

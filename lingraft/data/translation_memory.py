@@ -30,12 +30,7 @@ class TranslationUnit:
 
 
 def translation_units(path: TextPath) -> Iterator[TranslationUnit]:
-    """Yield the units of a file, in memory for one of them.
-
-    Raises:
-        TextError: the file cannot be read, is no TMX, is damaged, declares entities, or has a unit of more than 2^20
-            characters.
-    """
+    """Yield the units of a file, in memory for one of them."""
     reader = _Reader(path)
     for chunk in unpacked(path):
         yield from reader.read(chunk, last=False)

@@ -70,12 +70,7 @@ def export_bundle(
     between whose smallest and largest values the endpoint quantises vectors to 8 bits.
 
     Raises:
-        AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two inputs have the same language, the outputs of ONNX Runtime and PyTorch differ, examples are of
-            a language that is not exported, or the vectors of `ranges` are not the task's.
         MissingExtraError: ONNX Runtime is not installed.
-        ServingError: two ONNX Runtimes are installed.
-        ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     installed_runtime()
     exported, sources, fingerprints = load_sources(primary, task, embeddings)
@@ -143,13 +138,7 @@ def _load_ranges(file: Path, exported: ExportedModel) -> Tensor:
 def load_sources(
     primary: Path, task: Path | None, embeddings: Sequence[Path]
 ) -> tuple[ExportedModel, dict[str, LoadedPrimary | Embeddings], dict[str, str]]:
-    """Load the model to export, its languages (the source language first), and the fingerprints of all inputs.
-
-    Raises:
-        AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two inputs have the same language, or neither a task nor an MLM head is there.
-        ArtifactError: an input is not what it should be.
-    """
+    """Load the model to export, its languages (the source language first), and the fingerprints of all inputs."""
     source = load_primary(primary)
     targets = [load_embeddings(folder) for folder in embeddings]
     sources: list[LoadedPrimary | Embeddings] = [source, *targets]
@@ -173,11 +162,7 @@ def load_sources(
 
 
 def sort_precisions(precisions: Sequence[str]) -> list[Precision]:
-    """Return the precisions in canonical order, fp32 first and always included, without duplicates.
-
-    Raises:
-        ExportError: a precision is unknown.
-    """
+    """Return the precisions in canonical order, fp32 first and always included, without duplicates."""
     if unknown := sorted(set(precisions) - set(PRECISIONS)):
         raise ExportError(f"precisions {unknown} are unknown. Choose of {list(PRECISIONS)}.")
     return [precision for precision in PRECISIONS if precision in {"fp32", *precisions}]
@@ -217,13 +202,6 @@ def add_to_bundle(bundle: Path, embeddings: Path, out: Path) -> Artifact:
 
     The new bundle is complete. Its bodies and other languages are hard links to the files of the first one. Since the
     bodies' fingerprints are equal, a server need not open them again.
-
-    Raises:
-        AlignmentError: the embeddings belong to another primary.
-        ExportError: the outputs of ONNX Runtime and PyTorch differ.
-        MissingExtraError: ONNX Runtime is not installed.
-        ServingError: two ONNX Runtimes are installed.
-        ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     installed_runtime()
     source = Artifact.load(bundle, Kind.BUNDLE)

@@ -35,12 +35,6 @@ def measure_parity(task: Path, embeddings: Path) -> float:
     """Return the largest absolute difference of a logit between ONNX Runtime and PyTorch, for a task in one language.
 
     Texts are of the language's own pieces: rows of borrowed ones are the primary's.
-
-    Raises:
-        AlignmentError: the embeddings belong to another primary than the task.
-        MissingExtraError: ONNX Runtime is not installed.
-        ServingError: two ONNX Runtimes are installed.
-        ArtifactError: an input is not what it should be.
     """
     installed_runtime()
     model = load_task(task)
@@ -69,9 +63,6 @@ def compare_languages(
         By language: `difference`, the largest absolute difference of an output from PyTorch with the stored table; and,
         if there are examples, `score`, the metric under ONNX Runtime, and `loss`, by how much PyTorch with the float32
         table is above it, so that the loss includes the cost of the table's format.
-
-    Raises:
-        ExportError: a difference is above the tolerance in fp32, or not finite.
     """
     body = Body.open(folder / body_file(precision))
     parity: Parity = {}
@@ -92,11 +83,6 @@ def evaluation_examples(
 
     Returns:
         Rows of the task, or blocks (N, T) of token ids for a primary, by language.
-
-    Raises:
-        ExportError: texts or blocks do not fit the task, are missing, or two have the same language.
-        TextError: examples cannot be read.
-        ArtifactError: an input is not what it should be.
     """
     blocks_by_language = _by_language(blocks, Kind.BLOCKS)
     if task is None:
@@ -125,11 +111,7 @@ def _by_language(folders: Sequence[Path], kind: Kind) -> dict[str, Artifact]:
 
 
 def require_parity(precision: Precision, differences: Mapping[str, float]) -> None:
-    """Refuse differences (by language) that are above the tolerance in fp32, or not finite.
-
-    Raises:
-        ExportError: a difference is too large; the message lists all of them.
-    """
+    """Refuse differences (by language) that are above the tolerance in fp32, or not finite."""
     limit = PARITY_TOLERANCE if precision == "fp32" else float("inf")
     if not all(difference <= limit and difference < float("inf") for difference in differences.values()):
         shown = ", ".join(f"{tag} {difference:.2g}" for tag, difference in differences.items())

@@ -48,14 +48,6 @@ def export_standalone(
 
     Returns:
         Largest absolute difference of an output from PyTorch, by language.
-
-    Raises:
-        AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two inputs have the same language, the outputs of ONNX Runtime and PyTorch differ, or a primary's
-            tables are not float32.
-        MissingExtraError: ONNX Runtime is not installed.
-        ServingError: two ONNX Runtimes are installed.
-        ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     installed_runtime()
     exported, sources, _ = load_sources(primary, task, embeddings)

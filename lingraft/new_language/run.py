@@ -197,8 +197,7 @@ class _AddedLanguageRun:
     def require_ready(self) -> None:
         """Check text, labels and outputs, all at once, before anything is computed."""
         tasks = [task.settings.model_copy(update={"labels": tuple(task.labels)}) for task in self.tasks.values()]
-        smaller = self.settled.may_shrink_vocabulary
-        preflight.require_addable(self.settled.recipe, self.language, tasks, self.out, smaller)
+        preflight.require_addable(self.settled.recipe, self.language, tasks, self.out)
 
     def run(self) -> AddedLanguage:
         text, pieces, packed = self._prepared()

@@ -17,11 +17,6 @@ def serve(address: str | None, host: str, port: int) -> None:
         address: address of the storage.
         host: address to listen on.
         port: port to listen on.
-
-    Raises:
-        TrackingError: there is no storage, or the address cannot be listened on.
-        StorageError: it cannot be used.
-        MissingExtraError: optuna-dashboard is not installed.
     """
     try:
         from optuna_dashboard import run_server

@@ -20,11 +20,7 @@ class MiniModels:
     """Folder of the mini-models; with `LINGRAFT_RESULTS` they are shared there with searches of other languages."""
 
     def get_or_build(self, depth: int) -> Artifact | None:
-        """Return the mini-model of a depth, and build it if it is absent; None where the system has no step 1b.
-
-        Raises:
-            RecipeError: there is no text of the source language to build it from.
-        """
+        """Return the mini-model of a depth, and build it if it is absent; None where the system has no step 1b."""
         if not self.recipe.builds_mini:
             return None
         if self.source_blocks is None:

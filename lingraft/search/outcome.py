@@ -24,22 +24,13 @@ _FEWEST_FOR_IMPORTANCE = 4
 
 
 def require_plotting() -> None:
-    """Refuse a search before long work if its plots could not be drawn.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """Refuse a search before long work if its plots could not be drawn."""
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingExtraError("matplotlib", "search")
 
 
 def write_result(study: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None, out: Path) -> Artifact:
-    """Write the result of a search whose trials have all ended.
-
-    Raises:
-        TrainingError: no trial could be trained; the message has every trial's reason.
-        ArtifactError: `out` cannot be written.
-    """
+    """Write the result of a search whose trials have all ended."""
     trials = [trial for _, trial in study.records()]
     failures = study.failures()
     if not trials:

@@ -19,11 +19,7 @@ class TrialRow(NamedTuple):
 
 
 def render_files(result: SearchResult) -> dict[str, bytes]:
-    """Return the content of the page and of its plots, by file name.
-
-    Raises:
-        MissingExtraError: matplotlib or jinja2 is not installed.
-    """
+    """Return the content of the page and of its plots, by file name."""
     drawings = search_drawings(result)
     pictures = {drawing.file: drawing.png() for drawing in drawings}
     cells = [_cells(trial, result) for trial in result.trials]

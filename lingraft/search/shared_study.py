@@ -67,11 +67,7 @@ class SharedStudy:
 
     @classmethod
     def open(cls, study: str, address: str | None, goal: Goal, choices: Choices, lost_after_s: float) -> "SharedStudy":
-        """Open a study, or create it.
-
-        Raises:
-            StorageError: the storage cannot be used.
-        """
+        """Open a study, or create it."""
         storage, close = open_storage(address)
         with explain_errors(address):
             directions = _DIRECTIONS[goal]

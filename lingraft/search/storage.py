@@ -80,12 +80,7 @@ class OpenStorage(NamedTuple):
 
 
 def open_storage(address: str | None) -> OpenStorage:
-    """Open the storage at an address; without an address, in memory.
-
-    Raises:
-        StorageError: it cannot be used.
-        TrackingError: `LINGRAFT_STORAGE_WAIT_S` is no number of seconds.
-    """
+    """Open the storage at an address; without an address, in memory."""
     if address is None:
         return OpenStorage(optuna.storages.InMemoryStorage(), lambda: None)
     with explain_errors(address):
@@ -100,11 +95,7 @@ def open_storage(address: str | None) -> OpenStorage:
 
 
 def require_exists(address: str) -> None:
-    """Refuse the address of a file that does not exist, which opening the storage would create.
-
-    Raises:
-        TrackingError: the message names the file.
-    """
+    """Refuse the address of a file that does not exist, which opening the storage would create."""
     is_journal = address.startswith(_JOURNAL)
     file = Path(address.removeprefix(_JOURNAL) if is_journal else sqlite_file(address)).absolute()
     if (is_journal or address.startswith(_SQLITE)) and not file.is_file():
@@ -116,11 +107,7 @@ def require_exists(address: str) -> None:
 
 @contextlib.contextmanager
 def explain_errors(address: str | None) -> Iterator[None]:
-    """Turn errors of a storage into one that names the storage, the reason and what to do.
-
-    Raises:
-        StorageError: it refused meanwhile.
-    """
+    """Turn errors of a storage into one that names the storage, the reason and what to do."""
     is_journal = (address or "").startswith(_JOURNAL)
     name = without_password(address or "in memory")
     try:

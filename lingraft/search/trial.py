@@ -97,13 +97,6 @@ class Trainer:
             inputs: folders that trials are trained from.
             state: folder of checkpoints, unless `LINGRAFT_RESULTS` names one.
             watch: called with every point of each trial.
-
-        Raises:
-            RecipeError: the recipe has no [search], or its [encoder] is not the primary's.
-            DepthError: the primary has no MLM head at one of the depths.
-            TokenizerError: the tokenizer is not the language's, or blocks or initial embeddings were made with another.
-            AlignmentError: the initial embeddings or the source's evaluation are of another primary.
-            ArtifactError: an input is not what it should be.
         """
         self.recipe = recipe
         self.search = recipe.require_search()
@@ -177,7 +170,6 @@ class Trainer:
 
         Raises:
             TrainingError: it cannot be trained.
-            Interruption: the process was asked to stop, and a checkpoint was written.
         """
         params = attempt.params
         length = self.budget.trial_length(attempt.params)

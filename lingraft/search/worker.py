@@ -58,16 +58,6 @@ def search(
         known: best depths of other languages, which order the trials.
         state: folder of checkpoints, unless `LINGRAFT_RESULTS` names one; `<out>.training` if absent.
         watch: called with every point of each trial.
-
-    Raises:
-        RecipeError: the recipe has no [search], or its [encoder] is not the primary's.
-        DepthError: the primary has no MLM head at one of the depths.
-        TokenizerError: the tokenizer is not the language's, or the blocks were made with another.
-        TextError: trials are to be compared by alignment, and there is too little to pair.
-        StorageError: the storage cannot be used.
-        TrainingError: no trial could be trained.
-        Interruption: the process was asked to stop; its trial is free for others, or for the same again.
-        ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
     outcome.require_plotting()
@@ -96,10 +86,6 @@ def work(
         storage: shared with other workers.
         known: best depths of other languages, which order the trials.
         watch: called with every point of each trial of this worker.
-
-    Raises:
-        TrackingError: there is no storage to share.
-        LingraftError: as `search` does.
     """
     if storage is None:
         raise TrackingError(

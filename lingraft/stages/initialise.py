@@ -22,6 +22,7 @@ from lingraft.config.systems import Stage
 from lingraft.console import say
 from lingraft.data.bilingual_dictionary import read_word_pairs, translation_hashes
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
+from lingraft.data.language_checks import PairSample, dictionary_problems, load_detector, require_languages
 from lingraft.data.parallel_text import HELD_OUT, Pair, file_names, is_held_out, read_pairs
 from lingraft.data.shards import Blocks
 from lingraft.data.text import read_training_lines
@@ -32,8 +33,6 @@ from lingraft.model.initialisation.alignment_quality import AlignmentResource
 from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.loading import LoadedPrimary, load_primary, save_vocabulary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.preflight.languages import load_detector
-from lingraft.preflight.resources import PairScan, dictionary_problems, require_languages
 from lingraft.stages.embeddings import ALIGNMENT, INITIALISATION, PAIRS, embeddings_details, initial_rows
 from lingraft.stages.vectors import load_vectors, vectors_of
 from lingraft.training.masked_lm import mean_loss
@@ -219,14 +218,14 @@ def _translations(recipe: Recipe, source: Tokenizer, target: Tokenizer, blocks: 
     files, language, left_out = recipe.alignment, target.language, Counter[str]()
     languages = recipe.source.language, language
     if sentences := files.parallel.get(language):
-        looked = PairScan(file_names(sentences))
+        looked = PairSample(file_names(sentences))
         pairs = looked.sampled(_without_held_out(read_pairs(sentences, languages, left_out), left_out))
         table = parallel_table(pairs, source, target, looked.origin)
         require_languages(looked, languages)
         _report_pairs(looked.origin, table, left_out)
         return _Resource(AlignmentResource.PARALLEL, table)
     if words := files.dictionary.get(language):
-        looked = PairScan(words)
+        looked = PairSample(words)
         table = dictionary_table(looked.sampled(read_word_pairs(words, languages, left_out)), source, target, words)
         text = _text_of(blocks, target) if blocks else ""
         _require_none(dictionary_problems(looked, languages, load_detector(), text))

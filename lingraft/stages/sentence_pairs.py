@@ -30,13 +30,13 @@ from lingraft.config.training import Adaptation, Pooling
 from lingraft.config.translations import ParallelText
 from lingraft.console import say, with_progress
 from lingraft.data.bilingual_dictionary import hash_parallel
+from lingraft.data.language_checks import PairSample, require_languages
 from lingraft.data.parallel_text import Pair, file_names, is_held_out, read_pairs
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, RecipeError, TextError
 from lingraft.model.encoder import Encoder
 from lingraft.model.heads import pool
 from lingraft.model.loading import LoadedPrimary
-from lingraft.preflight.resources import PairScan, require_languages
 from lingraft.stages.embeddings import mined_pairs_of
 from lingraft.tasks.retrieval import TokenizedTexts
 from lingraft.tasks.task_kind import batch_sizes, lengths
@@ -89,7 +89,7 @@ def learned_pairs(recipe: Recipe, language: str, initial: Path | None = None) ->
 @lru_cache(maxsize=1)
 def _checked_pairs(files: ParallelText, languages: tuple[str, str], content: str) -> tuple[Pair, ...]:
     """Pairs of files with a hash of their content: whoever has counted them need not read them again to learn."""
-    looked = PairScan(file_names(files))
+    looked = PairSample(file_names(files))
     pairs = tuple(pair for pair in looked.sampled(read_pairs(files, languages)) if not is_held_out(pair))
     require_languages(looked, languages)
     if not pairs:

@@ -16,7 +16,7 @@ from lingraft.tracking.promotion.renewal import require_droppable
 def check_inputs(
     recipe: str, file: str, pipeline: str, languages: Sequence[str], drop_languages: Sequence[str], out: Path
 ) -> dict[str, str]:
-    """Check text, labels, task examples, sizes and outputs before anything is computed, and write the recipe to a file.
+    """Check text, labels, task examples, pairs and outputs before anything is computed, and write the recipe to a file.
 
     In pipelines whose languages are independent, a language with a problem fails alone, and the log lists all problems.
 

@@ -9,11 +9,9 @@ import datasets
 import pytest
 import s3fs
 
-from lingraft.artifacts.storage import expand_paths, list_files, list_names, parse_path
-from lingraft.artifacts.sync import RESULTS_VARIABLE
+from lingraft.artifacts.storage import RemotePath, expand_paths, list_files, list_names, parse_path
 from lingraft.data.documents import Document
-from lingraft.errors import MissingExtraError, TextError
-from lingraft.preflight import outputs
+from lingraft.errors import ArtifactError, MissingExtraError, TextError
 from tests.artifacts.conftest import CORPUS
 from tests.read_text import read_documents, read_files
 
@@ -82,15 +80,12 @@ def test_parquet_is_read_from_a_store_and_a_damaged_one_is_named(bucket: str, tm
         list(read_documents(tmp_path, "de"))
 
 
-def test_a_place_of_results_that_does_not_take_an_object_is_found_before_a_run(
-    bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(RESULTS_VARIABLE, "s3://corpus/results")
-    assert list(outputs.output_problems(None)) == []
+@pytest.mark.usefixtures("bucket")
+def test_a_place_that_does_not_take_an_object_is_found() -> None:
+    RemotePath.of("s3://corpus/results").require_writable()
     assert not any("results" in name for name in keys_of("corpus"))
-    monkeypatch.setenv(RESULTS_VARIABLE, "s3://another/results")
-    [found] = outputs.output_problems(None)
-    assert found.startswith("cannot write s3://another/results: ")
+    with pytest.raises(ArtifactError, match="cannot write s3://another/results: "):
+        RemotePath.of("s3://another/results").require_writable()
 
 
 def keys_of(name: str) -> list[str]:

@@ -48,7 +48,7 @@ RUN_ELSEWHERE = {
 """Other pages with commands, and the file that runs them."""
 TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 BIN = Path(sys.executable).parent
-_BRIEF = {"steps": "8", "warmup_steps": "1", "epochs": "1", "seeds": "[1]"}
+_BRIEF = {"steps": "8", "warmup_steps": "1", "epochs": "1", "seeds": "[1]", "vocabulary": "120"}
 _GATE = "\n[gate]\nmargin = -0.5\ntolerance = 0.9\n"
 """So little training teaches nothing; what the gate refuses is tried elsewhere."""
 _BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -17,14 +17,13 @@ from lingraft.steps.launch.pods import USER_ID
 from pipelines.__main__ import app
 from tests.manifests.test_schemas import KUBERNETES_VERSIONS
 from tests.pipelines.kfp_server import KfpServer
-from tests.steps.launch.api_server import ApiServer
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "operations" / "README.md").read_text(encoding="utf-8")
 PLATFORM = (ROOT / "docs" / "operations" / "platform.md").read_text(encoding="utf-8")
 BLOCKS = [block.strip().splitlines() for block in re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)]
 COMMANDS = [command for block in BLOCKS for command in block]
-KUBECTL, SUBMIT, DOCTOR, COST = "kubectl ", "python -m pipelines submit ", "lingraft doctor ", "lingraft cost "
+KUBECTL, SUBMIT, COST = "kubectl ", "python -m pipelines submit ", "lingraft cost "
 FOLDERS, SECRETS = re.compile(r"^kubectl (apply|delete|diff) -k (\S+)$"), " create secret generic "
 
 
@@ -32,17 +31,9 @@ def _starting(prefix: str) -> list[str]:
     return [command for command in COMMANDS if command.startswith(prefix)]
 
 
-def _run(command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    environment = os.environ | {"PATH": path, "OMP_NUM_THREADS": "1", **variables}
-    return subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-
-
-def test_it_installs_in_ten_commands_and_every_command_is_tried_here() -> None:
-    assert len(BLOCKS[0]) == 10
-    assert all(command.startswith((KUBECTL, SUBMIT, DOCTOR, COST)) for command in COMMANDS)
+def test_it_installs_in_nine_commands_and_every_command_is_tried_here() -> None:
+    assert len(BLOCKS[0]) == 9
+    assert all(command.startswith((KUBECTL, SUBMIT, COST)) for command in COMMANDS)
 
 
 @pytest.mark.parametrize("command", sorted({*_starting(KUBECTL)}))
@@ -81,17 +72,13 @@ def test_a_pipeline_is_submitted(command: str, monkeypatch: pytest.MonkeyPatch) 
     assert bool(server.runs) != ("--cron" in command)
 
 
-def test_the_doctor_looks_at_the_cluster(tmp_path: Path) -> None:
-    (command,) = _starting(DOCTOR)
-    with ApiServer().serving(tmp_path) as kubeconfig:
-        done = _run(command, KUBECONFIG=str(kubeconfig))
-    assert done.returncode == 1, done.stderr
-    assert re.search(r"^LACKING  namespace lingraft", done.stdout, re.MULTILINE)
-
-
 @pytest.mark.parametrize("command", _starting(COST))
 def test_the_cost_is_told(command: str) -> None:
-    assert "EFLOP" in _run(command).stdout
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=True
+    )
+    assert "EFLOP" in done.stdout
 
 
 def test_every_alert_is_named() -> None:

@@ -15,9 +15,6 @@ from typing import Any
 
 import pytest
 
-from lingraft.doctor import Finding
-from tests.doctor.clinic import Clinic
-
 Document = dict[str, Any]
 START_LIMIT_S = 600
 
@@ -29,7 +26,6 @@ def running(
     database: str,
     folder: Path,
     secrets: Mapping[str, str] = MappingProxyType({}),
-    artifacts: str | None = None,
 ) -> Iterator[int]:
     """The port of a running server on the loopback device.
 
@@ -39,13 +35,12 @@ def running(
         database: address that stands in for the Secret's.
         folder: for artifacts, the log, and as home.
         secrets: variables that stand in for those of Secrets.
-        artifacts: where they go; into `folder` if absent.
     """
     command, settings = _command_and_settings(documents, pods["Deployment/mlflow"]["containers"][0], secrets)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    ours = {"host": "127.0.0.1", "port": str(port), "artifacts-destination": artifacts or str(folder / "artifacts")}
+    ours = {"host": "127.0.0.1", "port": str(port), "artifacts-destination": str(folder / "artifacts")}
     for option, value in ours.items():
         (index,) = (i for i, argument in enumerate(command) if argument.startswith(f"--{option}="))
         command[index] = f"--{option}={value}"
@@ -59,21 +54,6 @@ def running(
     finally:
         server.terminate()
         server.wait(timeout=60)
-
-
-def mlflow_seen_by_the_doctor(port: int, folder: Path, host: str = "mlflow:5000") -> Finding:
-    """What the doctor finds of a server, with its store, behind the overlay's Service.
-
-    Args:
-        port: of the server.
-        folder: for the cluster's own files.
-        host: by which steps are told to ask.
-    """
-    with Clinic.opened(folder) as clinic:
-        clinic.add_secret("lingraft-mlflow", MLFLOW_TRACKING_URI=f"http://{host}")
-        clinic.server.services["mlflow:5000"] = f"127.0.0.1:{port}"
-        found = clinic.findings()
-    return found[f"MLflow with its store of artifacts at http://{host}"]
 
 
 def status(port: int, method: str, path: str, host: str) -> int:

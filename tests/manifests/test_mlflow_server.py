@@ -1,14 +1,13 @@
 """MLflow itself, started with the command and settings of the manifests, over SQLite and a local folder."""
 
 import http.client
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.manifests.mlflow_server import mlflow_seen_by_the_doctor, running, status
+from tests.manifests.mlflow_server import status
 from tests.tracking_server import shared
-from tests.tracking_stores import new_database, quiet
+from tests.tracking_stores import quiet
 
 Document = dict[str, Any]
 SEARCH = "/api/2.0/mlflow/experiments/search"
@@ -39,28 +38,3 @@ def test_the_server_answers_to_its_service_and_to_a_forwarded_port_and_to_no_oth
     for host in ("mlflow:5000", "mlflow.lingraft.svc.cluster.local:5000", "localhost:41234"):
         assert status(server_port, "POST", SEARCH, host) == http.client.OK
     assert status(server_port, "POST", SEARCH, "rebound.example:5000") == http.client.FORBIDDEN
-
-
-def test_the_doctor_reaches_the_server_and_its_store_by_the_name_that_steps_use_and_by_no_other(
-    server_port: int, tmp_path: Path
-) -> None:
-    assert mlflow_seen_by_the_doctor(server_port, tmp_path).gap == ""
-    found = mlflow_seen_by_the_doctor(server_port, tmp_path, "mlflow.lingraft.svc.other:5000")
-    assert found.gap.startswith("answers 403: Invalid Host header")
-
-
-def test_the_doctor_says_that_the_server_does_not_reach_its_store(
-    documents: list[Document], pods: dict[str, Document], tmp_path: Path
-) -> None:
-    nowhere = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "x") | {
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "MLFLOW_S3_ENDPOINT_URL": "http://127.0.0.1:9",
-        "AWS_MAX_ATTEMPTS": "1",
-        "MLFLOW_WORKERS": "1",
-    }
-    new_database(tmp_path / "mlflow.db")
-    database = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    with running(documents, pods, database, tmp_path, nowhere, artifacts="s3://bucket/mlflow") as port:
-        found = mlflow_seen_by_the_doctor(port, tmp_path)
-    assert found.is_lacking
-    assert found.gap.startswith("answers 500")

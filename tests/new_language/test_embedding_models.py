@@ -12,10 +12,11 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from lingraft import Primary, Wanted, preflight
+from lingraft import Primary, Wanted
 from lingraft.api import Language
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import MANIFEST, Kind, artifact_fingerprint
+from lingraft.data import language_checks
 from lingraft.data.parallel_text import Pair, read_pairs
 from lingraft.errors import ExportError, RecipeError
 from lingraft.export import export_bundle
@@ -130,7 +131,7 @@ def test_the_summary_has_scores_as_it_is_before_and_after_and_seconds(german: La
 def test_without_pairs_rows_stay_as_they_begin(
     given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resource: str
 ) -> None:
-    for where in (preflight, initialise):  # words that are made up are of no language
+    for where in (language_checks, initialise):  # words that are made up are of no language
         monkeypatch.setattr(where, "load_detector", lambda: None)
     primary = Primary.from_pretrained(given.model)
     dictionary = given.dictionary if resource == "dictionary" else None

@@ -91,7 +91,7 @@ def test_everything_that_is_wrong_with_the_text_is_listed_before_anything_is_mad
             tasks=[workshop.tasks[1]],
         )
     first, *found = str(caught.value).splitlines()
-    assert first == "4 problems were found before anything was computed:"
+    assert first == "4 problems found before anything was computed:"
     places = ("moon.jsonl, line 201: not JSON", "moon.jsonl, line 202: 'text' must", "absent.txt", "label 'moon'")
     assert [words for line, words in zip(found, places, strict=True) if words not in line] == []
     assert not (tmp_path / "out").exists()

@@ -1,6 +1,5 @@
 """What the main job prints after its pipelines."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ def test_a_misspelt_language_to_drop_is_refused_before_the_first_pipeline(tmp_pa
     assert not [*tmp_path.glob("out/*.log")]
 
 
-def test_the_first_screen_says_what_is_done_for_whom_how_long_and_where(tmp_path: Path) -> None:
+def test_the_first_screen_says_what_is_done_for_whom_and_where(tmp_path: Path) -> None:
     recipe = Recipe.load(Path("recipes/demo-scratch.toml"))
     pipelines = [build.source_pipeline(recipe), build.depth_search_pipeline(recipe), build.language_pipeline(recipe)]
     plan = [step for pipeline in pipelines for step in planned_steps(pipeline, {})]
@@ -43,13 +42,10 @@ def test_the_first_screen_says_what_is_done_for_whom_how_long_and_where(tmp_path
     assert lines[3].startswith(
         "  - German (de), Turkish (tr), Greek (el): learn embeddings over the bottom layers (aligned"
     )
-    assert re.search(r"takes roughly \d+ (s|min)( to \d+ min)? on ", lines[5])
     assert str(tmp_path) in lines[6]
     assert lines[4].endswith("serve a bundle, ask it a question in each language")
     unasked = recipe.model_copy(update={"tasks": ()})
     assert demo.announcement(unasked, pipelines, plan, tmp_path)[4].endswith("export and serve a bundle")
-    short = demo.announcement(recipe, pipelines, [], tmp_path)  # both estimates are then the shortest that is told
-    assert any("takes roughly 10 s on " in line for line in short)
     again = demo.announcement(recipe, pipelines[2:], planned_steps(pipelines[2], {}), tmp_path)
     assert not [line for line in again if "pretrain" in line or "search" in line]
 

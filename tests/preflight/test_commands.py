@@ -62,28 +62,6 @@ def test_a_language_run_needs_no_text_of_the_source_and_ends_with_its_report(
     assert "Report: the report\n" in capsys.readouterr().out
 
 
-def test_a_demo_on_text_without_labels_goes_on_without_the_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for language in ("en", "de", "tr"):
-        (tmp_path / f"{language}.txt").write_text("\n\n".join(row["text"] for row in made_up.documents(language, 300)))
-    begun: list[Any] = []
-
-    def stop(pipeline: Any, *_: Any, **__: Any) -> None:
-        begun.append(pipeline.pipeline_spec)
-        raise local.PipelineFailedError("far enough")
-
-    monkeypatch.setattr(local, "run", stop)
-    with pytest.raises(local.PipelineFailedError, match="far enough"):
-        demo(recipe=TINY, out=tmp_path / "out", text=tmp_path)
-    check = begun[0].components["comp-exit-handler-1"].dag.tasks["check-inputs"].inputs.parameters["settings"]
-    recipe = Recipe.parse(check.runtime_value.constant.string_value)
-    assert (recipe.tasks, recipe.serve_primary) == ((), True)
-    assert "No document has a label, so the recipe's tasks of kind 'documents', ['topic'], are left out." in (
-        capsys.readouterr().err
-    )
-
-
 def test_the_papers_comparison_begins_only_if_all_is_there_or_holes_are_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,7 +54,7 @@ def test_a_label_that_the_training_examples_lack_is_named(project: Recipe) -> No
     pairs = file_of(project, "pairs", "test", "de")
     change(pairs, 2, "a\tb\t7")
     [found] = refusal(project)
-    assert f"test: {pairs}, line 2 has label '7'; the task knows ['0', '1']" in found
+    assert f"{pairs}, line 2 has label '7'; task 'same-line' knows ['0', '1']" in found
 
 
 def test_retrieval_that_is_to_be_finetuned_needs_training_examples(project: Recipe, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from lingraft import preflight
 from tests.preflight.listed import recipe_on
-from tests.preflight.test_resources import ENGLISH, FRENCH, GERMAN, lines
+from tests.preflight.test_pairs import ENGLISH, FRENCH, GERMAN, lines
 
 
 def written(folder: Path, **sentences: tuple[str, ...]) -> Path:

@@ -32,7 +32,7 @@ from lingraft.stages.vectors import build_vectors
 from lingraft.training.masked_lm import mean_loss
 from lingraft.training.schedule import ignore_metrics
 from tests import made_up
-from tests.preflight.test_resources import ENGLISH, ENGLISH_WORDS, FRENCH, FRENCH_WORDS, lines
+from tests.preflight.test_pairs import ENGLISH, ENGLISH_WORDS, FRENCH, FRENCH_WORDS, lines
 from tests.workshop import Workshop, changed, same_tensors, stopping_after
 
 IN_FRENCH = r"the target side should be in 'de', but seems to be in 'fr' \("

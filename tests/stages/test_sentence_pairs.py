@@ -31,8 +31,8 @@ from lingraft.stages.sentence_pairs import PairData, PairLoss
 from lingraft.training.batches import TokenBatches
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 from tests.made_up import documents
-from tests.preflight.test_resources import ENGLISH, FRENCH, columns
-from tests.preflight.test_resources import lines as in_lines
+from tests.preflight.test_pairs import ENGLISH, FRENCH, columns
+from tests.preflight.test_pairs import lines as in_lines
 from tests.workshop import Workshop, same_tensors, stopping_after
 
 

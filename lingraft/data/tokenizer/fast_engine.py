@@ -34,12 +34,7 @@ class FastEngine:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Open a `tokenizer.json`, without its truncation and padding.
-
-        Raises:
-            MissingExtraError: the package `tokenizers` is not installed.
-            TokenizerError: it cannot be read, or its model is of a kind whose pieces cannot be turned into text.
-        """
+        """Open a `tokenizer.json`, without its truncation and padding."""
         try:
             from tokenizers import Tokenizer
         except ModuleNotFoundError as error:

@@ -34,11 +34,7 @@ class TwoStepRules(NamedTuple):
 
 @cache
 def two_step_rules(charsmap: bytes) -> TwoStepRules:
-    """Divide the rules of a `precompiled_charsmap` into two steps that together do the same.
-
-    Raises:
-        TokenizerError: it is damaged, or cannot be divided like that.
-    """
+    """Divide the rules of a `precompiled_charsmap` into two steps that together do the same."""
     rules = read_rules(charsmap)
     single = {key: value for key, value in rules.items() if len(key) == 1}
     joined = {key: value for key, value in rules.items() if len(key) > 1 and single.keys().isdisjoint(key)}
@@ -84,11 +80,7 @@ def _variants(joined: dict[str, str], single: dict[str, str]) -> dict[str, str]:
 
 
 def read_rules(charsmap: bytes) -> dict[str, str]:
-    """Return the replacements of a `precompiled_charsmap` by what they replace; none if it is empty.
-
-    Raises:
-        TokenizerError: it is damaged.
-    """
+    """Return the replacements of a `precompiled_charsmap` by what they replace; none if it is empty."""
     if not charsmap:
         return {}
     try:

@@ -55,11 +55,7 @@ class _Field(NamedTuple):
 
 
 def pieces(model: bytes) -> list[Piece]:
-    """Return all pieces, by id.
-
-    Raises:
-        TokenizerError: the bytes are no SentencePiece model.
-    """
+    """Return all pieces, by id."""
     return [_piece(model, field) for field in _fields(model, 0, len(model)) if field.number == _PIECES]
 
 
@@ -81,11 +77,7 @@ class BorrowedPiece(NamedTuple):
 
 
 def borrowed(model: bytes) -> Borrowed:
-    """Return where the last pieces are borrowed from.
-
-    Raises:
-        TokenizerError: the bytes are no SentencePiece model.
-    """
+    """Return where the last pieces are borrowed from."""
     first = next(_fields(model, 0, len(model)), None)
     if first is None or first.number != _BORROWED:
         return Borrowed("", np.empty(0, np.int32))
@@ -112,11 +104,7 @@ def with_borrowed(model: bytes, lender: str, added: Iterable[BorrowedPiece]) -> 
 
 
 def charsmap(model: bytes) -> bytes:
-    """Return the compiled normalisation rules (see `lingraft.huggingface.unigram`); empty if there are none.
-
-    Raises:
-        TokenizerError: the bytes are no SentencePiece model.
-    """
+    """Return the compiled normalisation rules (see `lingraft.huggingface.unigram`); empty if there are none."""
     found = _inside(model, _NORMALIZER, _CHARSMAP)
     return model[found.start : found.stop] if found else b""
 
@@ -128,9 +116,6 @@ def require_unigram(model: bytes, name: str, advice: str = "Train a tokenizer wi
         model: the file's bytes.
         name: name of the model, for messages.
         advice: what to do, for messages.
-
-    Raises:
-        TokenizerError: it is no unigram model, or has pieces of other kinds.
     """
     kind = _inside(model, _TRAINER, _MODEL_TYPE)
     if kind is not None and kind.value != _UNIGRAM:
@@ -145,11 +130,7 @@ def require_unigram(model: bytes, name: str, advice: str = "Train a tokenizer wi
 
 
 def round_scores(model: bytes) -> bytes:
-    """Return the model with every score rounded to a multiple of SCORE_STEP, and all other bytes as they are.
-
-    Raises:
-        TokenizerError: the bytes are no SentencePiece model.
-    """
+    """Return the model with every score rounded to a multiple of SCORE_STEP, and all other bytes as they are."""
     changed = bytearray(model)
     for piece in _fields(model, 0, len(model)):
         if piece.number == _PIECES:
@@ -160,11 +141,7 @@ def round_scores(model: bytes) -> bytes:
 
 
 def without_rules_path(model: bytes) -> bytes:
-    """Return the model without the name of the file that its normalisation rules were compiled from.
-
-    Raises:
-        TokenizerError: the bytes are no SentencePiece model.
-    """
+    """Return the model without the name of the file that its normalisation rules were compiled from."""
     if _inside(model, _NORMALIZER, _RULES_PATH) is None:
         return model
     parts = []

@@ -122,12 +122,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: Path, language: str | None = None) -> "Tokenizer":
-        """Open a tokenizer artifact, or the tokenizer of a primary or of embeddings.
-
-        Raises:
-            ArtifactError: it is of a kind that has no tokenizer, or damaged.
-            TokenizerError: it is not the tokenizer of `language`.
-        """
+        """Open a tokenizer artifact, or the tokenizer of a primary or of embeddings."""
         kind = read_manifest(folder).kind
         found = Artifact.load(folder, kind if kind in _CARRIERS else Kind.TOKENIZER)
         actual = str(found.manifest.language)
@@ -137,11 +132,7 @@ class Tokenizer:
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> "Tokenizer":
-        """Open the tokenizer of an artifact that contains one.
-
-        Raises:
-            ArtifactError: it has no tokenizer file, or more than one.
-        """
+        """Open the tokenizer of an artifact that contains one."""
         manifest = artifact.manifest
         found = [name for name in TOKENIZER_FILES if name in manifest.files]
         if len(found) != 1:
@@ -157,11 +148,7 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, model: Path, language: str, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> "Tokenizer":
-        """Open a SentencePiece model or a Hugging Face `tokenizer.json` outside an artifact.
-
-        Raises:
-            MissingExtraError: a `tokenizer.json` needs the extra 'huggingface', which is not installed.
-        """
+        """Open a SentencePiece model or a Hugging Face `tokenizer.json` outside an artifact."""
         engine = _engine(model)
         found = borrowed(b"" if model.suffix == _FAST_SUFFIX else model.read_bytes())
         return cls(language, model, sha256_of(model), special, *found, engine)
@@ -175,11 +162,7 @@ class Tokenizer:
         return OwnPieces(self.special, self.surfaces()[: len(self) - len(self.borrowed_B)])
 
     def require_lender(self, source: "Tokenizer") -> None:
-        """Refuse a source whose pieces are not those that are borrowed.
-
-        Raises:
-            TokenizerError: there are borrowed pieces, and they are of another tokenizer.
-        """
+        """Refuse a source whose pieces are not those that are borrowed."""
         if self.lender and self.lender != source.hash:
             raise TokenizerError(
                 f"the tokenizer of {self.language!r} borrows pieces of tokenizer {self.lender}, not of {source.hash} "
@@ -223,10 +206,7 @@ def train_tokenizer(recipe: Recipe, text: Path, out: Path, source: Path | None =
         source: primary or tokenizer of the source language, to borrow from.
 
     Raises:
-        RecipeError: there is no source to borrow from, or one of which nothing is to be borrowed.
         TooManyPiecesError: the vocabulary is larger than the text supports.
-        TokenizerError: it is smaller than its alphabet needs, or there is no text.
-        ArtifactError: `text` is not a text artifact, or `out` cannot be written.
     """
     read = Artifact.load(text, Kind.TEXT)
     settings = recipe.tokenizer
@@ -311,12 +291,7 @@ def _lender(recipe: Recipe, language: str, source: Path | None) -> Tokenizer | N
 def train_sentencepiece(
     lines: Iterable[str], vocabulary: int, character_coverage: float, lower_case: bool = False
 ) -> bytes:
-    """Train a SentencePiece model on lines of text; with `lower_case`, it lower-cases what it reads.
-
-    Raises:
-        TooManyPiecesError: the vocabulary is larger than the lines support.
-        TokenizerError: it is smaller than their alphabet needs, or there are no lines.
-    """
+    """Train a SentencePiece model on lines of text; with `lower_case`, it lower-cases what it reads."""
     model = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder, _explained(vocabulary):
         rules: dict[str, Any] = {}

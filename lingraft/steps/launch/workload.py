@@ -1,7 +1,6 @@
 """Workloads on Kubernetes: a Job, or a TrainJob where several nodes train together."""
 
 import datetime
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -84,25 +83,6 @@ TRAIN_JOB = WorkloadKind(
     container=_NODE,
 )
 KINDS = {"Job": JOB, "TrainJob": TRAIN_JOB}
-
-
-class Right(NamedTuple):
-    """Right to do something with a kind of object."""
-
-    group: str
-    resource: str
-    """Plural, with its part after a slash."""
-    verb: str
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.resource}"
-
-
-def required_rights(kinds: Iterable[WorkloadKind]) -> list[Right]:
-    """Return all rights that launching workloads of some kinds, following them and telling of their pods takes."""
-    verbs = ("create", "get", "list", "delete")
-    of_pods = [Right("", "pods", "list"), Right("", "pods/log", "get"), Right("", "events", "list")]
-    return [Right(kind.group, kind.plural, verb) for kind in kinds for verb in verbs] + of_pods
 
 
 def job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: CallAttempt) -> Manifest:

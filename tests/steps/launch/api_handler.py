@@ -2,13 +2,12 @@
 
 import contextlib
 import http
-import http.client
 import json
 import re
 import time
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from tests.steps.launch.api_kinds import KINDS, NAMESPACE, Document, RefusalError
 
@@ -20,8 +19,6 @@ DROP = -1
 _GROUP = r"/(?:api/v1|apis/(?P<group>[^/]+)/(?P<version>[^/]+))"
 _SPACE = rf"(?P<namespace>/namespaces/{NAMESPACE}(?=/))?"
 _PATH = re.compile(rf"{_GROUP}{_SPACE}/(?P<plural>\w+)(?:/(?P<name>[^/]+))?(?P<log>/log)?")
-_PROXY = re.compile(rf"/api/v1/namespaces/{NAMESPACE}/services/(?P<name>[^/]+)/proxy(?P<path>/.*)")
-_PROXY_S = 30
 _PARAMETERS = {"labelSelector", "fieldSelector", "propagationPolicy", "container", "follow", "previous", "tailLines"}
 """All that requests may say here: nothing watches, asks for a version, or asks for a list in parts."""
 _TRUE = ("true", "True")
@@ -66,8 +63,6 @@ class Handler(BaseHTTPRequestHandler):
     def _do(self, method: str, body: bytes) -> None:
         url = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
-        if proxied := _PROXY.fullmatch(url.path):
-            return self._proxy(unquote(proxied["name"]), proxied["path"])
         self._require_token()
         found = _known(url.path)
         plural, name = found["plural"], found["name"]
@@ -113,10 +108,7 @@ class Handler(BaseHTTPRequestHandler):
         return self._send(200, what | {"metadata": metadata, "items": items})
 
     def _post(self, plural: str, _: str | None, __: Document, body: bytes) -> None:
-        made = json.loads(body)
-        if plural == "subjectaccessreviews":
-            return self._send(201, made | {"status": {"allowed": self.api.allows(made["spec"])}})
-        return self._send(201, self.api.create(plural, made))
+        self._send(201, self.api.create(plural, json.loads(body)))
 
     def _put(self, plural: str, name: str | None, _: Document, body: bytes) -> None:
         self._send(200, self.api.replace(plural, str(name), json.loads(body)))
@@ -125,22 +117,6 @@ class Handler(BaseHTTPRequestHandler):
         if query.get("propagationPolicy") != "Background":
             raise RefusalError(400, "the tests' server deletes what depends on an object, too")
         self._send(200, self.api.delete(plural, str(name)))
-
-    def _proxy(self, name: str, path: str) -> None:
-        """Ask a service's pod, by the host and path that we are asked by, but with no word of who asks."""
-        if refusal := self.api.refusals.get(("GET", "services/proxy")):
-            raise RefusalError(403, refusal)
-        if not (address := self.api.services.get(name)):
-            raise RefusalError(404, f'services "{name}" not found', name=name, kind="services")
-        connection = http.client.HTTPConnection(address, timeout=_PROXY_S)
-        try:
-            connection.request("GET", path, headers={"Host": self.headers["Host"]})
-            answer = connection.getresponse()
-            return self._send_raw(answer.status, answer.headers["Content-Type"], answer.read())
-        except OSError as error:
-            raise RefusalError(503, f"error trying to reach service: {error}") from error
-        finally:
-            connection.close()
 
     def _log(self, name: str, query: Document) -> None:
         """The lines so far, and, for those who follow, all others until the pod has ended."""
@@ -205,7 +181,7 @@ def _known(path: str) -> re.Match[str]:
         raise UnknownPathError
     if not kind or (kind.group, kind.version) != (found["group"] or "", found["version"] or "v1"):
         raise RefusalError(404, "the server could not find the requested resource")
-    if kind.has_namespace and not found["namespace"]:
+    if not found["namespace"]:
         raise RefusalError(403, f"{found['plural']} is forbidden: cannot be asked for at the cluster scope")
     return found
 

@@ -35,7 +35,6 @@ class Kind(NamedTuple):
     group: str
     version: str
     kind: str
-    has_namespace: bool = True
     is_built_in: bool = True
     """Else it is a custom resource."""
     fields: frozenset[str] = frozenset()
@@ -51,22 +50,8 @@ _ABOUT = ("type", "reason", "involvedObject.kind", "involvedObject.name", "invol
 KINDS = {
     "pods": Kind("", "v1", "Pod", fields=frozenset(("status.phase", "spec.nodeName", "spec.restartPolicy"))),
     "events": Kind("", "v1", "Event", fields=frozenset(_ABOUT)),
-    "secrets": Kind("", "v1", "Secret", fields=frozenset(("type",))),
-    "serviceaccounts": Kind("", "v1", "ServiceAccount"),
-    "resourcequotas": Kind("", "v1", "ResourceQuota"),
-    "limitranges": Kind("", "v1", "LimitRange"),
-    "persistentvolumeclaims": Kind("", "v1", "PersistentVolumeClaim"),
-    "nodes": Kind("", "v1", "Node", has_namespace=False, fields=frozenset(("spec.unschedulable",))),
-    "namespaces": Kind("", "v1", "Namespace", has_namespace=False, fields=frozenset(("status.phase",))),
     "jobs": Kind("batch", "v1", "Job", fields=frozenset(("status.successful",))),
-    "storageclasses": Kind("storage.k8s.io", "v1", "StorageClass", has_namespace=False),
-    "priorityclasses": Kind("scheduling.k8s.io", "v1", "PriorityClass", has_namespace=False),
-    "subjectaccessreviews": Kind("authorization.k8s.io", "v1", "SubjectAccessReview", has_namespace=False),
-    "customresourcedefinitions": Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", has_namespace=False),
     "trainjobs": Kind("trainer.kubeflow.org", "v1alpha1", "TrainJob", is_built_in=False),
-    "clustertrainingruntimes": Kind(
-        "trainer.kubeflow.org", "v1alpha1", "ClusterTrainingRuntime", has_namespace=False, is_built_in=False
-    ),
     "inferenceservices": Kind("serving.kserve.io", "v1beta1", "InferenceService", is_built_in=False),
 }
 
@@ -124,8 +109,7 @@ def completed(plural: str, one: Document, known: Document | None) -> Document:
     for field in ("uid", "creationTimestamp", "deletionTimestamp", "generation"):
         if field in before:
             metadata.setdefault(field, before[field])
-    if kind.has_namespace:
-        metadata["namespace"] = NAMESPACE
+    metadata["namespace"] = NAMESPACE
     return one
 
 
@@ -139,7 +123,7 @@ def admit(plural: str, made: Document) -> None:
     given = made.get("apiVersion"), made.get("kind")
     if given != (kind.api_version, kind.kind) and not (kind.is_built_in and given == (None, None)):
         raise RefusalError(400, f"the object provided is unrecognized (must be of type {kind.kind}): {given}")
-    if kind.has_namespace and metadata.get("namespace", NAMESPACE) != NAMESPACE:
+    if metadata.get("namespace", NAMESPACE) != NAMESPACE:
         raise RefusalError(400, "the namespace of the provided object does not match the namespace sent on the request")
     if metadata.get("resourceVersion"):
         raise RefusalError(500, "resourceVersion should not be set on objects to be created")

@@ -46,14 +46,10 @@ class ApiServer:
         self.created: Callable[[str, Document], None] = lambda _plural, _made: None
         """What the cluster does with what is created."""
         self.deleted: Callable[[str, Document], None] = lambda _plural, _gone: None
-        self.allows: Callable[[Document], bool] = lambda _asked: True
-        """Whether somebody may do something."""
         self.tokens: set[str] | None = None
         """Tokens of those who may ask; None: anybody may."""
         self.silent_kubelets: dict[str, str] = {}
         """Errors of the kubelets that are asked for logs, by pod."""
-        self.services: dict[str, str] = {}
-        """Address by 'name:port' of a service, whose pods the proxy asks there."""
         self.used: set[tuple[str, str, str]] = set()
         """Rights that were needed for what was asked: group, resource and verb."""
         self._version = 1

@@ -1,0 +1,299 @@
+"""Checks of what a recipe reads and writes, in seconds, before anything is computed: a list of all that is wrong.
+
+Of each language's text `CHARACTERS` are read, spread over its files, and of examples and pairs the first `RECORDS` of a
+file. What lies behind that is checked when it is read.
+"""
+
+import json
+import os
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+
+from lingraft.artifacts.files import require_writable
+from lingraft.artifacts.remote import uri_of
+from lingraft.artifacts.storage import RemotePath
+from lingraft.artifacts.sync import RESULTS_VARIABLE
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import ParallelDocuments, Retrieval, Task
+from lingraft.config.text import HuggingFace, Split, TextSource
+from lingraft.console import say
+from lingraft.data import documents, language_checks
+from lingraft.data.bilingual_dictionary import word_pairs_or_errors
+from lingraft.data.language_checks import PairSample
+from lingraft.data.language_detection import LanguageDetector
+from lingraft.data.languages import warn_of_unknown_codes
+from lingraft.data.parallel_text import Pair, PairOrError, file_names, filter_pairs, pairs_or_errors
+from lingraft.data.preprocessing import Preprocessor
+from lingraft.data.splits import SPLITS, SplitName
+from lingraft.data.text import LABELLING, empty_splits_error, read_source
+from lingraft.errors import LingraftError, TextError
+from lingraft.tables import counted
+from lingraft.tasks.examples import read_examples
+from lingraft.tasks.labelled_texts import Example
+from lingraft.tasks.searches import load_searches
+from lingraft.tasks.tagged_sentences import Sentence
+
+CHARACTERS = 1 << 22
+RECORDS = 100_000
+_MOST_OF_A_KIND = 20
+
+
+class NotReadyError(TextError):
+    """A recipe cannot be run as it is; the message lists every problem that was found."""
+
+
+@dataclass
+class Sample:
+    """A language's text, or a task's examples in it, as far as they were read."""
+
+    errors: list[str] = field(default_factory=list)
+    texts: dict[SplitName, list[str]] = field(default_factory=lambda: {split: [] for split in SPLITS})
+    labels: dict[SplitName, dict[str, list[str]]] = field(default_factory=lambda: {split: {} for split in SPLITS})
+    """Files and lines of each label."""
+    unlabelled: list[str] = field(default_factory=list)
+    """Files and lines of documents without a label."""
+    whole: bool = True
+    """Whether everything was read."""
+
+    @property
+    def documents(self) -> list[str]:
+        """Texts of all splits."""
+        return [*chain.from_iterable(self.texts.values())]
+
+
+def require_ready(recipe: Recipe, out: Path | None = None, languages: Sequence[str] | None = None) -> None:
+    """Check some languages of a recipe, or all, and the folder of results."""
+    found = find_problems(recipe, recipe.languages if languages is None else languages)
+    if listed := [*_output_problems(out), *chain.from_iterable(found.values())]:
+        raise NotReadyError(_format_problems(listed))
+
+
+def require_some_ready(recipe: Recipe, languages: Sequence[str], out: Path | None = None, source: bool = False) -> None:
+    """Check languages that do not wait for each other: print all problems, and refuse only if no language is ready.
+
+    With `source`, the source must be ready as well.
+    """
+    needed = [recipe.source.language] if source else []
+    found, places = find_problems(recipe, [*needed, *languages]), [*_output_problems(out)]
+    listed = [*places, *chain.from_iterable(found.values())]
+    if places or (found and found.keys() >= {*languages}) or not found.keys().isdisjoint(needed):
+        raise NotReadyError(_format_problems(listed))
+    if listed:
+        say(f"{_format_problems(listed)}\nThe other languages go on.")
+
+
+def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: Path) -> None:
+    """Check a language that is added to a primary at hand, and those of the tasks that it has labelled tests of."""
+    text = read_text(recipe.text, recipe.split, language)
+
+    def is_judged(task: Task) -> bool:
+        if not recipe.judges(task, language):
+            return False
+        if task.reads_text:
+            return any(text.labels.values()) and not text.unlabelled
+        return not _read_examples(task, ["test"], language, recipe.source.language).errors
+
+    require_ready(recipe.model_copy(update={"tasks": tuple(filter(is_judged, tasks))}), out, [language])
+
+
+def find_problems(recipe: Recipe, languages: Sequence[str]) -> dict[str, list[str]]:
+    """Return, by language, everything that is wrong with text, labels, examples, pairs and dictionaries."""
+    warn_of_unknown_codes(languages)
+    texts = {language: read_text(recipe.text, recipe.split, language) for language in languages}
+    detector = language_checks.load_detector()
+    known = _known_labels(recipe, texts.get(recipe.source.language))
+    found = {}
+    for language, text in texts.items():
+        kinds = (
+            text.errors,
+            _text_problems(recipe, text, language, detector),
+            _task_problems(recipe, text, language, known),
+            _pair_problems(recipe, text, language, detector),
+        )
+        if messages := [line for kind in kinds for line in _shortened(language, kind)]:
+            found[language] = messages
+    say(f"Checked the text of {', '.join(languages)}.")
+    return found
+
+
+def read_text(source: TextSource, division: Split, language: str) -> Sample:
+    """Read a sample of a language's text, cleaned and split as a recipe says; a dataset is streamed."""
+    sample, notes, prepare = Sample(), Counter[str](), Preprocessor(division, source.cleaning)
+    if isinstance(source, HuggingFace):
+        source = source.model_copy(update={"streaming": True})
+    for found in read_source(source, language, notes, Counter(), CHARACTERS):
+        if isinstance(found, LingraftError):
+            sample.errors.append(str(found))
+            continue
+        for document in prepare([found]).documents:
+            sample.texts[document.split].append(json.loads(document.line)["text"])
+            if document.label is None:
+                sample.unlabelled.append(found.place)
+            else:
+                sample.labels[document.split].setdefault(document.label, []).append(found.place)
+    sample.whole = not notes[documents.SAMPLED]
+    return sample
+
+
+def _read_examples(task: Task, splits: Iterable[SplitName], language: str, source: str) -> Sample:
+    """Read examples that a task has of its own, and go on behind errors."""
+    sample = Sample()
+    for split in splits:
+        if getattr(task, split) is None:
+            continue  # an imported task has only tests
+        if task.kind == "retrieval" and split == "test":
+            try:
+                if not isinstance(task.test, ParallelDocuments):  # which are checked with the text
+                    load_searches(task, language, source)
+            except LingraftError as error:
+                sample.errors.append(f"{split}: {error}")
+            continue
+        for number, example in enumerate(islice(read_examples(task, split, language), RECORDS), start=1):
+            sample.whole = sample.whole and number < RECORDS
+            if isinstance(example, LingraftError):
+                sample.errors.append(f"{split}: {example}")
+            elif isinstance(example, Example | Sentence):
+                for label in (example.label,) if isinstance(example, Example) else example.tags:
+                    sample.labels[split].setdefault(label, []).append(example.place)
+    return sample
+
+
+def _known_labels(recipe: Recipe, text: Sample | None) -> Mapping[str, Sequence[str]]:
+    """Return the labels by task: the recipe's, else those of the source's training examples where all were read."""
+    source = recipe.source.language
+    known: dict[str, Sequence[str]] = {}
+    for task in recipe.tasks:
+        if task.labels or not task.has_labels:
+            known[task.name] = task.labels
+            continue
+        if task.reads_text:
+            found = text = text or read_text(recipe.text, recipe.split, source)
+        else:
+            found = _read_examples(task, ["train"], source, source)
+        if found.whole and not found.errors:
+            known[task.name] = tuple(sorted(found.labels["train"]))
+    return known
+
+
+def _text_problems(recipe: Recipe, text: Sample, language: str, detector: LanguageDetector | None) -> Iterator[str]:
+    counts = {split: len(texts) for split, texts in text.texts.items()}
+    if not text.errors and not text.documents:
+        yield "the text holds no document that is not empty. Give text in this language."
+    elif not text.errors and text.whole and (message := empty_splits_error(counts, language, recipe)):
+        yield message
+    if detector and (other := language_checks.other_language(language, text.documents, detector)):
+        message = (
+            f"the text should be in {language!r}, but seems to be in {other.language!r} ({other.evidence}). Check that "
+            "the file is the right one."
+        )
+        if other.clear:
+            yield f"{message} If it is, in a variety that is not recognised, tag it by a private code, 'qaa' to 'qtz'."
+        else:
+            say(f"{language}: {message}")
+
+
+def _task_problems(recipe: Recipe, text: Sample, language: str, known: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield examples that are missing or malformed, and labels that are missing or that a task does not know."""
+    is_source = language == recipe.source.language
+    for task in recipe.tasks:
+        splits: list[SplitName] = ["train", "dev"] if is_source else []
+        splits += ["test"] if recipe.judges(task, language) else []
+        found = text if task.reads_text else _read_examples(task, splits, language, recipe.source.language)
+        if is_source and not task.reads_text and task.train is None and not (task.is_imported and recipe.source.model):
+            yield (
+                f"task {task.name!r}, train: there are no examples, which finetuning needs. Name their file or "
+                "dataset: [[tasks]] train."
+            )
+        if not task.reads_text:
+            yield from (f"task {task.name!r}, {error}" for error in found.errors)
+        elif splits and text.unlabelled:
+            count = len(text.unlabelled)
+            more = f" and {count - 1:,} further documents have" if count > 1 else " has"
+            needs = f"no label, and task {task.name!r} needs one for each document"
+            yield f"{text.unlabelled[0]}{more} {needs}. {LABELLING}"
+        if any(found.labels.values()) and task.name in known:
+            yield from _label_problems(found, task, splits, known[task.name])
+
+
+def _label_problems(sample: Sample, task: Task, splits: Sequence[SplitName], known: Sequence[str]) -> Iterator[str]:
+    if "train" in splits and len(known) < 2:
+        yield f"task {task.name!r} needs two or more labels to tell apart, and has {[*known]}. Add examples of others."
+        return
+    unknown = [(split, label) for split in splits for label in sorted({*sample.labels[split]} - {*known})]
+    for split, label in unknown:
+        [first, *others] = sample.labels[split][label]
+        more = f" and {len(others):,} more of the {split} split have" if others else " has"
+        yield (
+            f"{first}{more} label {label!r}; task {task.name!r} knows {[*known]}. Correct the label, or add training "
+            "examples with it."
+        )
+
+
+def _pair_problems(recipe: Recipe, text: Sample, language: str, detector: LanguageDetector | None) -> Iterator[str]:
+    """Yield what is wrong with the parallel text and the dictionary of a language, and how its pairs are pooled."""
+    alignment, languages = recipe.alignment, (recipe.source.language, language)
+    for files in [each[language] for each in (alignment.parallel, alignment.judged) if language in each]:
+        errors, sample = _read_pairs(pairs_or_errors(files, languages, Counter()), file_names(files))
+        yield from errors or language_checks.language_problems(sample, languages, detector)
+    if words := alignment.dictionary.get(language):
+        errors, sample = _read_pairs(word_pairs_or_errors(words, languages, Counter()), words)
+        yield from errors or language_checks.dictionary_problems(sample, languages, detector, "\n".join(text.documents))
+    # Of an imported task whose section is absent nothing is known.
+    searches = [task for task in recipe.tasks if task.kind == "retrieval" and (task.retrieval or task.train)]
+    pooled = {task.name: (task.retrieval or Retrieval()).pooling for task in searches}
+    pairs = recipe.adaptation.pairs if language in alignment.parallel else None
+    if pairs and pooled and pairs.pooling not in pooled.values():
+        yield (
+            f"[adaptation.pairs] pools sentences by {pairs.pooling!r}, but tasks pool texts otherwise ({pooled}): the "
+            "language would learn other vectors than it is searched by. Set pooling to a task's."
+        )
+
+
+def _read_pairs(found: Iterator[PairOrError], origin: str) -> tuple[list[str], PairSample]:
+    errors: list[str] = []
+    sample = PairSample(origin)
+
+    def pairs() -> Iterator[Pair]:
+        for each in islice(found, RECORDS):
+            if isinstance(each, LingraftError):
+                errors.append(str(each))
+            else:
+                yield each
+
+    try:
+        deque(sample.sampled(filter_pairs(pairs(), origin, Counter())), maxlen=0)
+    except TextError as error:
+        if sample.count or not errors:  # a file of nothing but errors has said already that it has no pairs
+            errors.append(str(error))
+    return errors, sample
+
+
+def _output_problems(out: Path | None) -> Iterator[str]:
+    """Yield places of results that this process has no rights or credentials to write; the folder `out` is not made."""
+    for place in filter(None, (str(out) if out else "", os.environ.get(RESULTS_VARIABLE))):
+        try:
+            if uri := uri_of(place):
+                RemotePath.of(uri).require_writable()
+            else:
+                require_writable(Path(place))
+        except LingraftError as error:
+            yield str(error)
+
+
+def _shortened(language: str, messages: Iterable[str]) -> list[str]:
+    every = [f"{language}: {' '.join(message.split())}" for message in messages]
+    more = [f"{language}: and {len(every) - _MOST_OF_A_KIND:,} more like these"] if len(every) > _MOST_OF_A_KIND else []
+    return every[:_MOST_OF_A_KIND] + more
+
+
+def _format_problems(found: Sequence[str]) -> str:
+    # The expected layout of files is explained once, in the last message that has it.
+    last = max((place for place, message in enumerate(found) if documents.LAYOUT in message), default=0)
+    lines = [f"{counted(len(found), 'problem')} found before anything was computed:"]
+    for place, message in enumerate(found):
+        shown = message if place == last else message.replace(f" {documents.LAYOUT}", "")
+        lines.append(f"  {place + 1}. {shown}")
+    return "\n".join(lines)
