@@ -14,10 +14,7 @@ TEXT ?= #: folder of your own text for the demo, one file or folder per language
 PORT ?= 8080#: where `make serve` listens
 PYTEST_ARGS ?= #: more arguments for pytest
 SOAK_FAULTS ?= 25#: faults that `make soak` does to each stage
-SOAK_MINUTES ?= 15#: how long `make soak-serving` goes on
-GPU_MINUTES ?= 25#: how long `make gpu-check` may take
-GPU_OUT ?= .gpu#: folder of its records
-GPU_TEXT ?= #: folder of its text, as `python -m benchmarks.gpu --pack` makes it
+SOAK_SWAPS ?= 50#: changes of a language in the endpoint that `make soak` asks all the time
 IMAGES_WORK ?= .images-check#: new folder of what `make images-check` makes
 IMAGES_ARGS ?= #: more arguments for docker/check.py, such as --pip-conf FILE behind a mirror
 PINNED ?= docker/train.Dockerfile docker/serve.Dockerfile manifests/base/kustomization.yaml manifests/overlays/local/kustomization.yaml manifests/overlays/prod/kustomization.yaml#: files that `make pin-images` writes digests into
@@ -52,7 +49,7 @@ $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
 endif
 
 .PHONY: help install demo demo-check demo-scratch demo-scratch-check demo-compare demo-record demo-is-compared serve ui test \
-	test-integration test-nightly nightly test-all coverage gpu-check soak soak-serving lint format types golden reference docs picture demo-picture images-check pin-images \
+	test-integration test-nightly nightly test-all coverage gpu-check mutants soak lint format types golden reference docs picture demo-picture images-check pin-images \
 	system-deps lock clean
 
 help: ## print this list
@@ -140,18 +137,21 @@ test-integration: install ## the tests that need what system-deps installs, or m
 test-nightly: install ## soaks, grids of parameters, every fault at every place: before an issue that touches them ends
 	$(pytest) --dist=loadfile -m nightly $(PYTEST_ARGS)
 
-nightly: test-nightly demo-compare demo-scratch-check soak-serving ## test-nightly, demo-scratch beside standard adaptation, a soak of the endpoint
+nightly: test-nightly demo-compare demo-scratch-check mutants ## test-nightly, demo-scratch beside standard adaptation, mutants
 
 test-all: test test-integration test-nightly ## every test
 
 coverage: install ## the fast tests again, and which lines they reach
 	$(pytest) --dist=worksteal -m "not integration and not nightly" --cov --cov-report=term $(PYTEST_ARGS)
 
-soak: install ## kill, stop and damage every training stage at random moments, and compare what it arrives at
-	SOAK_FAULTS=$(SOAK_FAULTS) $(bin)/python -m pytest -m integration tests/interrupted/test_soak.py $(PYTEST_ARGS)
+mutants: install ## break the modules of [tool.mutmut] one expression at a time, and list what no test notices
+	$(pip_install) --quiet --editable '.[mutants]'
+	$(bin)/mutmut run
+	$(bin)/mutmut results
 
-soak-serving: install ## load the endpoint to 80% for SOAK_MINUTES while languages come, change and go
-	$(bin)/python -m benchmarks.serving.soak --minutes $(strip $(SOAK_MINUTES)) --page docs/benchmarks
+soak: install ## kill, stop and damage every training stage; ask the endpoint while languages change
+	SOAK_FAULTS=$(SOAK_FAULTS) SOAK_SWAPS=$(SOAK_SWAPS) $(bin)/python -m pytest -m integration \
+	  tests/interrupted/test_soak.py tests/serving/publishing/test_under_load.py $(PYTEST_ARGS)
 
 lint: install ## check format and lint rules
 	$(bin)/ruff format --check .
@@ -172,9 +172,8 @@ golden: install ## write the golden pipeline YAML anew; read the difference befo
 reference: install ## write docs/reference/recipe.md anew from the models of recipes
 	$(bin)/python -m docs.recipe_reference
 
-gpu-check: install ## everything that a GPU is to be asked, within GPU_MINUTES; the same again goes on
-	$(bin)/python -m benchmarks.gpu --minutes $(strip $(GPU_MINUTES)) --out $(call path,$(value GPU_OUT)) \
-	  --page docs/benchmarks/gpu.md $(if $(value GPU_TEXT),--text $(call path,$(value GPU_TEXT)))
+gpu-check: install ## whether this machine's GPU computes what a CPU does
+	CUBLAS_WORKSPACE_CONFIG=:4096:8 $(bin)/python -m pytest --device cuda tests/training/test_devices.py $(PYTEST_ARGS)
 
 # The packages that build the site are an extra of their own, so that nothing else waits for them.
 docs: install ## build the documentation as a website in .site, and check its links
@@ -201,7 +200,7 @@ system-deps: ## install what the integration tests need from Debian
 
 lock: install ## write constraints.txt anew from what .venv holds
 	@[ $(accelerator) = cpu ] || { echo "Write the lock from a cpu environment." >&2; exit 1; }
-	@$(pip_install) --quiet --editable '.[docs]'
+	@$(pip_install) --quiet --editable '.[docs,mutants]'
 	@{ grep '^#' constraints.txt; \
 	   $(bin)/pip freeze --all --exclude-editable \
 	     | sed -E 's/\+cpu$$//; s/^onnxruntime==(.*)/&\nonnxruntime-gpu==\1/' | LC_ALL=C sort -f; \
@@ -220,4 +219,4 @@ clean: ## remove what the targets wrote, except .venv and the cache of downloade
 	  elif [[ "$$(pwd -P)/ $$(realpath -e -- ~)/" == *"$${within%/}/"* ]]; then refuse 'it holds this folder or your home'; \
 	  else printf 'rm -rf -- %q\n' "$$demo"; rm -rf -- "$$demo"; fi; \
 	done
-	rm -rf .site dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .site dist mutants htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache

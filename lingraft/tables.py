@@ -28,29 +28,22 @@ def megabytes(size: int) -> str:
     return f"{number:,.{decimals}f}"
 
 
-def flops_unit(flops: float) -> tuple[str, float]:
-    """Return the largest unit in which a number of FLOPs is 1 or more, such as EFLOP, and its size in FLOPs."""
-    power = sum(flops >= 1000**n for n in range(1, len(_PREFIXES)))
-    return f"{_PREFIXES[power]}FLOP", 1000.0**power
-
-
 def format_flops(flops: float) -> str:
-    """Return FLOPs with one decimal and the unit that fits, such as "54.1 EFLOP"."""
-    unit, scale = flops_unit(flops)
-    return f"{flops / scale:.1f} {unit}"
+    """Return FLOPs with one decimal and the largest unit in which they are 1 or more, such as "54.1 EFLOP"."""
+    power = sum(flops >= 1000**n for n in range(1, len(_PREFIXES)))
+    return f"{flops / 1000.0**power:.1f} {_PREFIXES[power]}FLOP"
 
 
-def aligned(rows: Sequence[Sequence[str]], left: int = 1, gap: str = "  ") -> list[str]:
+def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
     """Return rows as lines whose columns align.
 
     Args:
         rows: cells of every row, as many in each.
         left: columns that align to the left; the others, of numbers, align to the right.
-        gap: between columns.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        gap.join(
+        "  ".join(
             cell.ljust(width) if place < left else cell.rjust(width)
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()

@@ -17,10 +17,9 @@ from lingraft.config.tasks import Task
 from lingraft.console import PlannedStep, TotalProgress, command_line
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import NotRegisteredError, RequestError
-from lingraft.reports.run.note import REPORT
 from lingraft.reports.run.page import PAGE_FILE, write
 from lingraft.reports.run.records import RunRecords, SampleAnswer
-from lingraft.reports.run.table import brief_table
+from lingraft.reports.run.tables import as_text
 from lingraft.serving.client import Query, embed, query_server, run_server
 from lingraft.tracking.promotion.renewal import require_droppable
 from pipelines import build, local
@@ -63,7 +62,7 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     first_report = local.run(language, out, progress, compare=compare, **allowed)
     assert first_report is not None
     records = RunRecords.load(first_report)
-    print(f"\n{brief_table(records)}\n")
+    print(f"\n{as_text(records)}\n")
     bundles = _fetch_bundles(recipe, out / "bundle")
     answers = []
     for task in (task for task in recipe.tasks if task.name in bundles):
@@ -78,7 +77,7 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     if bundles:
         command = command_line(Path(sys.executable).with_name("lingraft"), "serve", *bundles.values())
         print(f"Serve:  {command}\n        and try it on http://localhost:8080/ui")
-    print(f"Report: {(report / PAGE_FILE).resolve()} (recall per class, costs, what to do next)")
+    print(f"Report: {(report / PAGE_FILE).resolve()}")
     elapsed_s = time.monotonic() - started
     if whole and not progress.done_earlier:
         write_json(out / TIME_FILE, {"elapsed_s": round(elapsed_s, 1)})
@@ -176,9 +175,10 @@ def ask_examples(recipe: Recipe, task: Task, bundle: Path, index: PageIndex | No
             except RequestError as error:
                 print(f"    -> no answer: {error}")
                 continue
-            said = ", ".join(f"{task.named(what)} ({probability:.0%})" for what, probability in found) or "nothing"
+            named = tuple((task.named(what), probability) for what, probability in found)
+            said = ", ".join(f"{what} ({probability:.0%})" for what, probability in named) or "nothing"
             print(f"    -> {said}")
-            answers.append(SampleAnswer(task=task.name, language=language, texts=dict(texts), found=found))
+            answers.append(SampleAnswer(task=task.name, language=language, texts=dict(texts), found=named))
     if index:
         index.require_unchanged()
         print(f"{index.file}: sha256 {index.sha256}, as it was before a language was learned")
@@ -199,5 +199,5 @@ def write_report(records: RunRecords, out: Path) -> Path:
     made = write(records, out)
     if records.tracked:
         with tracking.retrying_client() as client:
-            tracking.log_artifact(client, next(iter(records.tracked.runs.values())), made, REPORT)
+            tracking.log_artifact(client, records.tracked.run, made, "report")
     return out

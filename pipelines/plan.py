@@ -112,5 +112,5 @@ def _flops(recipe: Recipe) -> dict[str, float | None]:
     found: dict[str, float | None] = dict.fromkeys((_FINETUNE, _JUDGE_SOURCE, _JUDGE_LANGUAGE))
     found |= {name: sum(run.flops for run in bill.runs if run.step.stage is stage) for name, stage in _STAGES.items()}
     if search := searched(recipe):
-        found["try-depths"] = search.flops * search.seeds / (recipe.search.workers if recipe.search else 1)
+        found["try-depths"] = search.flops * search.trials / (recipe.search.workers if recipe.search else 1)
     return found

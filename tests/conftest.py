@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 pytest_plugins = ["pytester", "tests.fixtures.left_out"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="device that tests/training/test_devices.py asks, such as cuda")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Give the run a folder for what is made once; workers of pytest-xdist inherit its name."""
     if not hasattr(config, "workerinput"):

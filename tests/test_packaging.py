@@ -27,7 +27,7 @@ def test_changelog_has_a_place_for_what_is_not_released() -> None:
 
 def test_extra_all_has_every_extra_but_the_alternatives_and_the_tools() -> None:
     (everything,) = EXTRAS["all"]
-    assert everything.extras == set(EXTRAS) - {"all", "cpu", "gpu", "dev", "docs"}
+    assert everything.extras == set(EXTRAS) - {"all", "cpu", "gpu", "dev", "docs", "mutants"}
 
 
 def test_cpu_and_gpu_bring_different_packages_of_the_same_version() -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, load_recipe, print_artifact
+from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, print_artifact
 from lingraft.errors import ExportError
 
 # What a command needs is imported by it, so that --help does not wait for torch.
@@ -136,20 +136,13 @@ def report(
     source: Annotated[Path, typer.Option(help="From `lingraft evaluate-source`.")],
     evaluation: Annotated[list[Path], typer.Option(help="From `lingraft evaluate`; once a language and depth.")],
     out: OutOption,
-    search: Annotated[Path | None, typer.Option(help="From `lingraft search-depth`.")] = None,
-    recipe: Annotated[
-        Path | None, typer.Option(help="TOML recipe, to show its settings and its names of labels.")
-    ] = None,
 ) -> None:
-    """Write the report as one HTML page, and print its table."""
+    """Write the report as one HTML page, and print its tables."""
     from lingraft.reports.run.page import write
     from lingraft.reports.run.records import RunRecords
-    from lingraft.reports.run.table import table
-    from lingraft.stages.results import load_language, load_search, load_source
+    from lingraft.reports.run.tables import as_text
+    from lingraft.stages.results import load_language, load_source
 
-    languages = [load_language(folder) for folder in evaluation]
-    found = load_search(search) if search else None
-    settings = load_recipe(recipe) if recipe else None
-    records = RunRecords.of(load_source(source), languages, found, settings)
+    records = RunRecords.of(load_source(source), [load_language(folder) for folder in evaluation])
     print_artifact(write(records, out))
-    print(table(records))
+    print(as_text(records))

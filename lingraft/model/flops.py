@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 EXA = 1e18
 V100_FLOPS_PER_S = 30e12
 """FLOPs a second that the paper takes a V100 to reach in training (appendix A.1)."""
-V100_DAY_FLOPS = V100_FLOPS_PER_S * 24 * 60 * 60
-"""FLOPs of a V100 in a day: 2.592e18."""
 LOCAL_BLOCKS = 3
 """Blocks of keys, each as long as local attention reaches, that a token meets: its own and their neighbours."""
 
 
 class CostError(LingraftError):
-    """A cost was asked for of work, an accelerator or a plan that cannot be."""
+    """A cost was asked for of work that cannot be."""
 
 
 @dataclass(frozen=True)

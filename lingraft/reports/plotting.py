@@ -1,13 +1,10 @@
-"""The canvas of all figures: PNG files on white, and inline SVG in the colours of the page around it."""
+"""Style and helpers of all figures, which matplotlib draws as PNG."""
 
-import html
 import io
 import itertools
-import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lingraft.errors import MissingExtraError
 
@@ -16,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; a page lightens them in the dark.
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = {
     "blue": "#0072b2",
     "orange": "#e69f00",
@@ -31,8 +28,6 @@ _LINES = [COLOURS[name] for name in ("blue", "orange", "green", "purple", "red",
 _VIRIDIS = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39")
 """Matplotlib's colour map of that name without its yellow, which white swallows."""
 _MARKERS = "os^Dv<>Pp*hX"
-_PAGE_INK = "#010101"
-"""Stands in SVG for the colour of the page's text."""
 _STYLE = {
     "legend.frameon": False,
     "text.parse_math": False,
@@ -45,32 +40,20 @@ _STYLE = {
     "grid.linewidth": 0.7,
     "xtick.color": COLOURS["grey"],
     "ytick.color": COLOURS["grey"],
-}
-_PNG_STYLE = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), "#1c1f23"),
     "font.size": 9,
     "axes.titlesize": 9.5,
     "lines.linewidth": 1.6,
     "lines.markersize": 4.5,
 }
-_SVG_STYLE = {
-    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), _PAGE_INK),
-    "font.size": 9.5,
-    "legend.fontsize": 9,
-    "legend.handlelength": 1.6,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 6,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "lingraft",
-}
 _LEGEND_COLUMNS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """A figure with its words; nothing is drawn until a format is asked for.
+    """A figure with its words; nothing is drawn until `png`.
 
-    Equal drawings give equal bytes. Both formats raise a `MissingExtraError` if matplotlib is not installed.
+    Equal drawings give equal bytes.
     """
 
     title: str
@@ -78,6 +61,7 @@ class Drawing:
     alt: str
     """Text for readers who cannot see the figure."""
     paint: "Callable[[Figure], object]"
+    width_in: float = 7.6
     height_in: float = 3.0
     file: str = ""
     """Name of a PNG file, without its ending."""
@@ -90,42 +74,22 @@ class Drawing:
         return f"{self.number}: {self.title}" if self.number else self.title
 
     def png(self) -> bytes:
-        """Draw the figure on white, for a page or a document."""
-        return self._draw(_PNG_STYLE, 7.6, (0.08, 0.06), format="png", dpi=160, metadata={"Software": None})
+        """Draw the figure on white, without a display or global state.
 
-    def svg(self) -> str:
-        """Draw the figure for the middle of an HTML page: with ids of its own, the page's colours, and `alt`."""
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        svg = self._draw(_SVG_STYLE, 4.8, (None, None), format="svg", transparent=True, metadata=nothing).decode()
-        prefix = re.sub(r"\W", "-", self.title.lower())
-        svg = svg[svg.index("<svg") :]
-        svg = re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\g<1>{prefix}-", svg)
-        for side in ("width", "height"):
-            svg = re.sub(rf'(<svg[^>]*?) {side}="[^"]*"', r"\1", svg, count=1)
-        for name, colour in COLOURS.items():
-            svg = svg.replace(colour, f"var(--{name})")
-        svg = svg.replace(_PAGE_INK, "currentColor")
-        return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(self.alt)}"', 1)
-
-    def _draw(
-        self, style: dict[str, Any], width_in: float, padding_in: tuple[float | None, float | None], **saved: Any
-    ) -> bytes:
-        """Draw without a display or global state."""
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
         try:
             import matplotlib
             from matplotlib.figure import Figure
             from matplotlib.layout_engine import ConstrainedLayoutEngine
         except ModuleNotFoundError as error:
             raise MissingExtraError("matplotlib", "report") from error
-        with matplotlib.rc_context(_STYLE | style), warnings.catch_warnings():  # type: ignore[arg-type]  # the stubs want every key as a literal
-            # A browser draws the text of SVG, and has fonts for scripts that Matplotlib's own lacks.
-            warnings.filterwarnings("ignore", r"Glyph .* missing from font")
-            warnings.filterwarnings("ignore", r"Matplotlib currently does not support .* natively")
-            layout = ConstrainedLayoutEngine(w_pad=padding_in[0], h_pad=padding_in[1])
-            figure = Figure(figsize=(width_in, self.height_in), layout=layout)
+        with matplotlib.rc_context(_STYLE):  # type: ignore[arg-type]  # the stubs want every key as a literal
+            figure = Figure((self.width_in, self.height_in), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
             self.paint(figure)
             stream = io.BytesIO()
-            figure.savefig(stream, **saved)
+            figure.savefig(stream, format="png", dpi=160, metadata={"Software": None})
         return stream.getvalue()
 
 

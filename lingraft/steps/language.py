@@ -2,7 +2,6 @@
 
 import html
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,11 +23,12 @@ from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name,
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import PRIMARY
 from lingraft.console import say
+from lingraft.data.languages import language_name
 from lingraft.errors import DepthError, RecipeError
 from lingraft.jobs.evaluation import LanguageEvaluationJob
 from lingraft.jobs.launchable import Input, InputList, Launchable, Output
-from lingraft.reports.run.records import GateVerdict, RunRecords, TrackedRuns
-from lingraft.stages.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
+from lingraft.reports.run.records import GateVerdict, RunRecords
+from lingraft.stages.results import LanguageResult, load_language, load_source, zero_shot
 from lingraft.steps.run_job import (
     Scores,
     ScoresAndConfusion,
@@ -286,8 +286,8 @@ def report(
     recipe: str, run: Path, evaluation: Path, results: Sequence[Path], outcomes: Sequence[Path], out: Path
 ) -> str:
     """Write the report of the source and its languages, with the reasons of failures, and return the page's HTML."""
-    from lingraft.reports.run.note import REPORT, headline_metrics, run_description, run_title
     from lingraft.reports.run.page import write
+    from lingraft.reports.run.tables import as_markdown, headline_metrics
 
     settings = Recipe.parse(recipe)
     parent = run.read_text()
@@ -296,25 +296,20 @@ def report(
         languages = [load_language(folder) for group in whole for folder in sorted(group.iterdir())]
         ended = [*map(load_outcome, outcomes)]
         failed = {each.language: each.failed for each in ended if each.failed}
-        refused = {each.language: each.refused for each in ended if each.refused}
         if not languages:
             write_failure(out, "no language succeeded, so there is nothing to report beside the source language")
             return f"<p>{html.escape('; '.join(f'{name}: {reason}' for name, reason in failed.items()))}</p>"
-        verdicts = _verdicts(stage, settings, languages)
-        tracked = _tracked_runs(stage, parent)
         records = RunRecords.of(
             source=load_source(evaluation),
             languages=languages,
-            search=_search_result(settings),
-            recipe=settings,
             failed=failed,
-            refused=refused,
-            verdicts=verdicts,
-            tracked=tracked,
+            verdicts=_verdicts(stage, settings, languages),
+            tracked=tracking.tracked_run(stage.client, parent),
         )
         made = write(records, out)
-        tracking.log_artifact(stage.client, parent, made, REPORT)
-        tracking.describe(stage.client, parent, run_title(records), run_description(records), headline_metrics(records))
+        tracking.log_artifact(stage.client, parent, made, "report")
+        title = f"language: {', '.join(map(language_name, records.names))}"
+        tracking.describe(stage.client, parent, title, as_markdown(records), headline_metrics(records))
     return (out / "report.html").read_text(encoding="utf-8")
 
 
@@ -328,11 +323,6 @@ def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[Lang
         if each.depth == _chosen_depth(recipe, each.language)
     }
     return {language: verdict for language, verdict in found.items() if verdict}
-
-
-def _tracked_runs(stage: tracking.StageRun, parent: str) -> TrackedRuns:
-    place = tracking.run_location(stage.client, parent)
-    return TrackedRuns(uri=place.uri, experiment=place.experiment, runs={"whole pipeline": parent, **place.stages})
 
 
 def require_languages(run: Path, outcomes: Sequence[Path]) -> None:
@@ -372,16 +362,3 @@ def _chosen_depth(recipe: Recipe, language: str) -> int:
     if recipe.adaptation.progressive:
         return recipe.adaptation.depth
     return int(tracking.tags_of(primary_name(recipe)).get(f"depth.{language}", recipe.adaptation.depth))
-
-
-def _search_result(recipe: Recipe) -> SearchResult | None:
-    """Return the result of the depth search with the registered primary; None if there was none."""
-    if recipe.search is None:
-        return None
-    run = tracking.tags_of(primary_name(recipe)).get(f"search_run.{recipe.search.language}")
-    if run is None:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "search"
-        tracking.fetch_run_artifact(run, "search", Kind.SEARCH, out)
-        return load_search(out)

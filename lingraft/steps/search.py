@@ -111,7 +111,6 @@ def search_depth(given: DepthSearch, run: Path) -> Scores:
         stage.record(made, scores)
         stage.log_artifact(made, "search")
         tracking.tag(primary_name(recipe), f"{_prefix(recipe)}{result.language}", str(result.chosen))
-        tracking.tag(primary_name(recipe), f"search_run.{result.language}", stage.run_id)
         note = (
             f"**{result.chosen} layers are the best for {name_and_tag(result.language)}**, of {len(result.trials)} "
             f"trials. {result.reason}\n\nThe whole result is the artifact `search` of the run `search-depth` below."

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from lingraft.tracking.runs import describe as describe
     from lingraft.tracking.runs import log_artifact as log_artifact
     from lingraft.tracking.runs import open_run as open_run
-    from lingraft.tracking.runs import run_location as run_location
     from lingraft.tracking.runs import stage as stage
     from lingraft.tracking.runs import tag_run as tag_run
     from lingraft.tracking.runs import tags_of_run as tags_of_run
+    from lingraft.tracking.runs import tracked_run as tracked_run
     from lingraft.tracking.versions import CHAMPION as CHAMPION
     from lingraft.tracking.versions import fetch as fetch
     from lingraft.tracking.versions import fetch_run_artifact as fetch_run_artifact

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 import mlflow
@@ -29,6 +29,7 @@ from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.errors import TrackingError
+from lingraft.reports.run.records import TrackedRun
 from lingraft.signals import Interruption, interruptible
 from lingraft.tracking.client import (
     FINAL_WAIT_S,
@@ -252,25 +253,12 @@ def describe(client: RetryingClient, run_id: str, name: str, note: str, scores: 
     _log_scores(client, run_id, scores, {MLFLOW_RUN_NAME: name, MLFLOW_RUN_NOTE: truncate(note)})
 
 
-class RunLocation(NamedTuple):
-    """Location of a pipeline's runs."""
-
-    uri: str
-    """URI of the store, without credentials."""
-    experiment: str
-    """Id of the experiment."""
-    stages: dict[str, str]
-    """Ids of the stages' runs by name, in order of their start; of several attempts the last."""
-
-
-def run_location(client: RetryingClient, run_id: str) -> RunLocation:
-    """Look up the location of a pipeline's run and of its stages' runs."""
-    experiment = str(client.api.get_run(run_id).info.experiment_id)
-    found = _stage_runs(client, experiment, run_id)
-    stages = {str(run.data.tags["stage"]): str(run.info.run_id) for run in found}
+def tracked_run(client: RetryingClient, run_id: str) -> TrackedRun:
+    """Return the location of a pipeline's run, without credentials."""
     address = urlsplit(mlflow.get_tracking_uri())
     public = address._replace(netloc=address.netloc.rpartition("@")[2])
-    return RunLocation(urlunsplit(public) if address.netloc else mlflow.get_tracking_uri(), experiment, stages)
+    uri = urlunsplit(public) if address.netloc else mlflow.get_tracking_uri()
+    return TrackedRun(uri=uri, experiment=str(client.api.get_run(run_id).info.experiment_id), run=run_id)
 
 
 def _stage_runs(client: RetryingClient, experiment: str, parent: str) -> list[Run]:

@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks import data_page, depth_search_page, objectives
 from benchmarks.embedding_model import page as embedding_models
-from benchmarks.gpu import page as gpu
 from benchmarks.initialisation import page as initialisation
 from benchmarks.initialisation.overview import sections
 from benchmarks.initialisation.reading import filled
@@ -20,7 +19,6 @@ from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_pag
 from benchmarks.progressive import page as progressive
 from benchmarks.serving import page as serving
 from benchmarks.serving.sections import Told
-from benchmarks.serving.soaking import page as soaking
 from benchmarks.speed.cells import cells
 from benchmarks.speed.table import table
 
@@ -38,12 +36,10 @@ def speed_page(found: dict[str, Any], family: str = "roberta") -> str:
     ("name", "page", "folder"),
     [
         ("embedding-models", embedding_models.page, "benchmarks"),
-        ("gpu", gpu.page, "benchmarks"),
         ("initialisation", lambda found: initialisation.page(found, sections(found), "initialisation.png"), "results"),
         ("objectives", objectives.page, "benchmarks"),
         ("progressive-depth", lambda found: progressive.page(found, "progressive-depth.png"), "benchmarks"),
         ("serving", lambda found: serving.page(Told(**found)), "benchmarks"),
-        ("serving-soak", soaking.page, "benchmarks"),
         ("training-speed", speed_page, "benchmarks"),
         ("training-speed-amd", speed_page, "benchmarks"),
         ("training-speed-avx2", speed_page, "benchmarks"),

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import scratch_check
 from benchmarks.pages import RECORD_SUFFIX
-from benchmarks.scratch_check import answer_checks, checks, only_task
+from benchmarks.scratch_check import RIGHT_ANSWER, answer_checks, checks, only_task
 from lingraft.artifacts import artifact
 from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.config.recipe import Recipe
@@ -118,10 +118,10 @@ def _answer(language: str, label: str) -> SampleAnswer:
 
 
 def test_a_wrong_answer_and_a_missing_one_fail() -> None:
-    answers = [_answer("en", "scalc"), _answer("de", "smath")]
+    answers = [_answer("en", RIGHT_ANSWER), _answer("de", "smath")]
     found = {check.what: check.holds for check in answer_checks(answers, ["en", "de", "tr"], "topic")}
     assert found == {
-        "en: answer is scalc (60%)": True,
+        f"en: answer is {RIGHT_ANSWER} (60%)": True,
         "de: answer is smath (60%)": False,
         "tr: answer is no answer (0%)": False,
     }
@@ -192,7 +192,8 @@ def _reported(out: Path, depths: list[int]) -> Path:
         for each in ("de", "tr", "el")
         for depth in depths
     ]
-    answers = [_answer(each, "scalc").model_copy(update={"task": "help-topic"}) for each in ("en", "de", "tr", "el")]
+    answered = [_answer(each, RIGHT_ANSWER) for each in ("en", "de", "tr", "el")]
+    answers = [each.model_copy(update={"task": "help-topic"}) for each in answered]
     records = RunRecords.of(source, rows).model_copy(update={"answers": tuple(answers)})
     with artifact.create(out / "report", Kind.REPORT) as draft:
         (draft.folder / RECORDS_FILE).write_text(records.model_dump_json(), encoding="utf-8")

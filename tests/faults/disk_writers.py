@@ -103,7 +103,7 @@ def import_from_transformers(given: Given, out: Path) -> None:
 
 def report(given: Given, out: Path) -> None:
     judged = load_source(given.source), [load_language(given.language)]
-    write_report(RunRecords.of(*judged, recipe=given.shop.recipe), out)
+    write_report(RunRecords.of(*judged), out)
 
 
 def make_once(given: Given, out: Path) -> None:

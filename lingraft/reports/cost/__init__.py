@@ -1,1 +1,1 @@
-"""Costs of training: the paper's formulas, bills of a recipe, hours and money on accelerators."""
+"""Costs of training before it starts, by the paper's formulas: FLOPs, and hours at a rate."""

@@ -1,21 +1,18 @@
 """Costs of each system under a recipe: one run for each of its steps, by the paper's formulas."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step, Steps, System, TrainedPart
-from lingraft.config.tasks import Task
 from lingraft.config.training import Training
 from lingraft.errors import DepthError
 from lingraft.model.flops import (
     FORMULAS,
-    CostError,
     UpdateShape,
-    finetuning_update_shape,
     flops_per_update,
     mlm_update_shape,
 )
@@ -29,8 +26,8 @@ class BilledRun:
     step: Step
     updates: int
     work: UpdateShape
-    seeds: int = 1
-    """Runs that differ in nothing but their seed."""
+    trials: int = 1
+    """Runs of a depth search, of equal cost."""
 
     @property
     def formula(self) -> str:
@@ -47,15 +44,6 @@ class BilledRun:
         """Whether every target language needs a run of its own."""
         return self.step.trained is TrainedPart.EMBEDDINGS
 
-    @property
-    def runs_first(self) -> bool:
-        """Whether all other runs wait for this one."""
-        return self.step.trained in (TrainedPart.EVERYTHING, TrainedPart.FRESH_LAYERS)
-
-    def count_for(self, languages: int) -> int:
-        """Return the number of runs in all."""
-        return languages if self.is_per_language else self.seeds
-
 
 @dataclass(frozen=True)
 class Bill:
@@ -66,19 +54,9 @@ class Bill:
     """Bottom layers that the mini-model shares with the primary, as asked for."""
     runs: tuple[BilledRun, ...]
 
-    @property
-    def adapted_layers(self) -> int:
-        """Layers that a language's embeddings are learned over."""
-        return max(run.step.layers for run in self.runs if run.is_per_language)
-
-    @property
-    def language_flops(self) -> float:
-        """FLOPs that one more language needs."""
-        return sum(run.flops for run in self.runs if run.is_per_language)
-
     def flops(self, languages: int) -> float:
         """Return the FLOPs of everything that so many languages need."""
-        return sum(run.flops * run.count_for(languages) for run in self.runs)
+        return sum(run.flops * (languages if run.is_per_language else 1) for run in self.runs)
 
 
 class OmittedSystem(NamedTuple):
@@ -93,7 +71,6 @@ def bills(
     recipe: Recipe,
     systems: Sequence[System] = (),
     depths: Sequence[int] = (),
-    examples: Mapping[str, int] | None = None,
 ) -> tuple[list[Bill], list[OmittedSystem]]:
     """Return what each system costs, and the systems that the recipe has no settings for.
 
@@ -102,14 +79,10 @@ def bills(
         systems: those asked for, each of which must be possible; every possible one if empty.
         depths: depths of the mini-model; the recipe's `adaptation.depth` if empty. A system without a mini-model is
             listed once.
-        examples: training examples of each task whose finetuning is to be counted, by name.
 
     Raises:
         DepthError: a depth that no model of the recipe has, or that a system asked for cannot have.
-        CostError: a number of examples below 1.
-        RecipeError: the recipe has no such task.
     """
-    tasks = [(recipe.task(name), count) for name, count in (examples or {}).items()]
     found: dict[tuple[System, tuple[BilledRun, ...]], Bill] = {}
     left_out = []
     for system, depth in itertools.product(systems or System, depths or (recipe.adaptation.depth,)):
@@ -120,13 +93,13 @@ def bills(
                 raise
             left_out.append(OmittedSystem(system, depth, str(error)))
         else:
-            runs = tuple(_runs(recipe, system, depth, steps, tasks))
+            runs = tuple(_runs(recipe, system, depth, steps))
             found.setdefault((system, runs), Bill(system, depth, runs))
     return list(found.values()), left_out
 
 
 def searched(recipe: Recipe) -> BilledRun | None:
-    """Return a trial of the recipe's depth search, which makes at most `seeds` of equal cost; None without one."""
+    """Return a trial of the recipe's depth search, with the number of trials; None without one."""
     if recipe.search is None:
         return None
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
@@ -148,9 +121,7 @@ def _steps(recipe: Recipe, system: System, depth: int) -> Steps:
     return steps
 
 
-def _runs(
-    recipe: Recipe, system: System, depth: int, steps: Steps, tasks: Iterable[tuple[Task, int]]
-) -> Iterator[BilledRun]:
+def _runs(recipe: Recipe, system: System, depth: int, steps: Steps) -> Iterator[BilledRun]:
     yield from _pretraining(recipe, steps[Stage.PRETRAIN])
     progressive = recipe.adaptation.progressive if (system, depth) == (recipe.system, recipe.adaptation.depth) else None
     if recipe.mini and Stage.BUILD_MINI in steps:
@@ -163,8 +134,6 @@ def _runs(
         # What the dev loss decides costs at most what the same length costs over the deepest.
         name = "progressive adaptation, at most" if progressive else Stage.ADAPT
         yield _run(recipe, name, recipe.adaptation, steps[Stage.ADAPT])
-    for task, examples in tasks:
-        yield _finetuning(recipe, steps[Stage.FINETUNE], task, examples)
 
 
 def _pretraining(recipe: Recipe, step: Step) -> Iterator[BilledRun]:
@@ -195,19 +164,3 @@ def _phases(recipe: Recipe, progressive: FixedSwitch) -> Iterator[BilledRun]:
     counts = progressive.updates(settings.steps, [flops_per_update(run.step, run.work) for run in runs])
     for run, count in zip(runs, counts, strict=True):
         yield replace(run, updates=count)
-
-
-def _finetuning(recipe: Recipe, step: Step, task: Task, examples: int) -> BilledRun:
-    """Return as many updates as `stages.finetune` makes, every example as long as a block: an upper bound."""
-    if examples < 1:
-        raise CostError(f"task {task.name!r} cannot be finetuned on {examples} examples. Give 1 or more.")
-    settings = task.finetuning
-    updates = max(1, round(settings.epochs * examples / settings.batch_examples))
-    step = replace(step, trained=TrainedPart.HEAD) if settings.frozen_body else step
-    return BilledRun(
-        f"{step.stage} on {task.name}",
-        step,
-        updates,
-        finetuning_update_shape(recipe, step, settings),
-        len(settings.seeds),
-    )

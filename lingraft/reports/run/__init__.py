@@ -1,1 +1,1 @@
-"""The report of a run: tables for the terminal, one HTML page."""
+"""The report of a run: scores, curves, words, the gate's verdicts, FLOPs and hours."""

@@ -3,7 +3,7 @@
 import math
 
 from lingraft.config.systems import System
-from lingraft.model.flops import V100_DAY_FLOPS
+from lingraft.model.flops import V100_FLOPS_PER_S
 from lingraft.reports.paper.published import DAYS, SCORES
 from lingraft.reports.paper.records import Cell, CurvePoint, PaperRecords, TaskFacts
 from lingraft.stages.results import SeedScores
@@ -29,7 +29,7 @@ TOTAL_DAYS = {System.BL_BASE: 20.9, System.BL_SMALL: 8.1, System.MINIPOST: 11.3,
 def _point(system: System, days: float, percent: float) -> CurvePoint:
     return CurvePoint(
         step=round(125_000 * days / TOTAL_DAYS[system]),
-        flops=days * V100_DAY_FLOPS,
+        flops=days * 86_400 * V100_FLOPS_PER_S,
         elapsed_s=86_400 * days,
         scores=SeedScores(by_seed={1: percent / 100}),
     )

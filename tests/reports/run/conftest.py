@@ -8,20 +8,17 @@ import pytest
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Cost, Kind
-from lingraft.config.recipe import Recipe
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
 from lingraft.reports.run.page import write
-from lingraft.reports.run.records import GateVerdict, RunRecords, SampleAnswer, TrackedRuns
+from lingraft.reports.run.records import GateVerdict, RunRecords, SampleAnswer, TrackedRun
 from lingraft.stages.results import (
     LanguageResult,
     MaskedScores,
     NearestWords,
     Neighbour,
-    SearchResult,
     SeedScores,
     SourceResult,
     TaskScores,
-    Trial,
 )
 from lingraft.training.schedule import TrainingMetrics
 from tests.fixtures import once
@@ -138,46 +135,6 @@ def _language(language: str, depth: int, *tasks: TaskScores, **changes: Any) -> 
     return LanguageResult.model_validate(fields | changes)
 
 
-def _search() -> SearchResult:
-    trials = [
-        Trial(
-            depth=depth,
-            steps=2400 // depth,
-            flops=8e12,
-            elapsed_s=30.0 + depth,
-            score=score,
-            pruned=depth == 6,
-            scores_by_flops=[(8e12 * n / 5, score * (1 - 0.5**n)) for n in range(1, 4 if depth == 6 else 6)],
-        )
-        for depth, score in ((2, 0.1121), (4, 0.1187), (6, 0.0954))
-    ]
-    return SearchResult(language="tr", primary=_PRIMARY, chosen=4, trials=trials)
-
-
-_TRAINING = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3}
-_RECIPE = Recipe.parse(
-    {
-        "name": "made-up",
-        "source": "en",
-        "targets": ["de", "tr", "el"],
-        "text": {"kind": "folder", "path": "texts"},
-        "split": {"test_share": 0.173},
-        "tokenizer": {"vocabulary": 6000},
-        "encoder": {"width": 8, "layers": 6, "attention_heads": 2, "mlm_heads": [2, 6], "block_tokens": 8},
-        "pretraining": _TRAINING,
-        "adaptation": {**_TRAINING, "depth": 2},
-        "tasks": [
-            {
-                "name": "help-topic",
-                "kind": "documents",
-                "label_names": {"sdraw": "Draw (drawings)", "scalc": "Calc (spreadsheets)"},
-                "examples": {"en": "How do I add up a column?", "de": "Wie addiere ich eine Spalte?"},
-            }
-        ],
-    }
-)
-
-
 def _verdict(language: str, run: str, promoted: bool = True) -> GateVerdict:
     beside = "+4.21 points beside its untrained initialisation (95% interval +3.90 to +4.52 points)"
     says = f"masked accuracy on the primary is 12.24%, {beside}." if promoted else "it finds less than the champion."
@@ -209,21 +166,17 @@ def _with_words(result: LanguageResult) -> LanguageResult:
 
 def _records() -> RunRecords:
     """Everything that a report can show."""
-    runs = {"whole pipeline": "a" * 32, "adapt-de-2": "b" * 32, "register-de": "c" * 32, "register-el": "d" * 32}
     records = RunRecords.of(
         _source(_task(0.715)),
         [*map(_with_words, _languages())],
-        _search(),
-        _RECIPE,
         failed={"sw": "its text holds no document"},
-        refused={"el": "it finds less than the champion."},
         verdicts={"de": _verdict("de", "c" * 32), "el": _verdict("el", "d" * 32, promoted=False)},
-        tracked=TrackedRuns(uri="sqlite:////data/made up/mlflow.db", experiment="7", runs=runs),
+        tracked=TrackedRun(uri="sqlite:////data/mlflow.db", experiment="7", run="a" * 32),
     )
-    [task] = _RECIPE.tasks
+    questions = {"en": "How do I add up a column?", "de": "Wie addiere ich eine Spalte?"}
     answers = [
-        SampleAnswer(task=task.name, language=language, texts=task.asked(language), found=(("scalc", 0.9312),))
-        for language in task.examples
+        SampleAnswer(task="help-topic", language=language, texts={"text": text}, found=(("Calc [scalc]", 0.9312),))
+        for language, text in questions.items()
     ]
     return records.model_copy(update={"answers": tuple(answers)})
 
@@ -261,10 +214,7 @@ def made_up() -> SimpleNamespace:
         source=_source,
         language=_language,
         languages=_languages,
-        search=_search,
         records=_records,
-        recipe=_RECIPE,
-        confusion=_confusion(_LABELS),
         primary=_PRIMARY,
     )
 

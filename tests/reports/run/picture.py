@@ -8,8 +8,8 @@ from lingraft.reports.run.page import PAGE_FILE
 from tests.reports.run.browser import new_page, running_chromium, write_screenshot
 
 WIDTH, HEIGHT = 1100, 900
-END = "document.getElementById('next').getBoundingClientRect().top + window.scrollY"
-"""Where what to do next begins: what is above it is shown."""
+END = "document.getElementById('words').getBoundingClientRect().top + window.scrollY"
+"""Where the nearest words begin: what is above them is shown."""
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Languages are added, swapped, refused and rolled back in a real server that is asked all the time."""
 
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.serving.asking import infer, inputs
 from tests.serving.publishing.asked import TASK, Crowd, said, texts
 
 pytestmark = pytest.mark.integration
-SWAPS, CLIENTS = 2, 4
+SWAPS, CLIENTS = int(os.environ.get("SOAK_SWAPS", "2")), 4
 
 
 def lingraft(*arguments: object) -> str:

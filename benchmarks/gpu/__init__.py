@@ -1,1 +1,0 @@
-"""Everything that a GPU is to be asked, in one command: see `benchmarks.gpu.__main__`."""
