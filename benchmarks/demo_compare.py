@@ -31,11 +31,10 @@ from lingraft.artifacts.token_ids import ids_dtype
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
-from lingraft.data.blocks import load_blocks, open_split, pack_blocks
+from lingraft.data.blocks import load_blocks, open_split, pack_blocks, token_stream
 from lingraft.data.documents import Document
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.text import load_split, load_text
-from lingraft.data.token_stream import token_stream
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import LingraftError
 from lingraft.jobs.data import LanguageDirs, language_jobs
@@ -80,7 +79,7 @@ def half_vectors(text: Artifact, pieces: Tokenizer, block_tokens: int, half: int
         half: 0 or 1.
     """
     documents: list[Document] = [each for each in load_split(text, "train") if half_of(each.name) == half]
-    stream = np.concatenate([*token_stream(documents, pieces, ids_dtype(len(pieces)), workers=1)])
+    stream = np.concatenate([*token_stream(documents, pieces, ids_dtype(len(pieces)))])
     blocks_NT, _ = pack_blocks(stream, block_tokens, pieces.special.begin)
     blocks = blocks_in_memory(torch.from_numpy(blocks_NT.astype(np.int64)))
     return vectors_of(blocks, pieces)

@@ -57,7 +57,7 @@ def search_depth(
     worked: dsl.Input[List[dsl.Artifact]],  # noqa: UP006
     search: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
-    page: dsl.Output[dsl.HTML],
+    page: dsl.Output[dsl.Markdown],
 ):
     """Choose one language's mini-model depth from trials at equal compute, and show why."""
     from pathlib import Path
@@ -78,5 +78,4 @@ def search_depth(
         out=search.path,
     )
     metrics.metadata.update(launcher.run(conclusion, run.path))
-    html = (Path(search.path) / "search.html").read_text(encoding="utf-8")
-    Path(page.path).write_text(html, encoding="utf-8")
+    Path(page.path).write_text((Path(search.path) / "search.md").read_text(encoding="utf-8"), encoding="utf-8")

@@ -4,7 +4,6 @@ Of each language's text `CHARACTERS` are read, spread over its files, and of exa
 file. What lies behind that is checked when it is read.
 """
 
-import json
 import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,22 +11,23 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
+from lingraft.artifacts.cache import RESULTS_VARIABLE
 from lingraft.artifacts.files import require_writable
 from lingraft.artifacts.remote import uri_of
 from lingraft.artifacts.storage import RemotePath
-from lingraft.artifacts.sync import RESULTS_VARIABLE
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import ParallelDocuments, Retrieval, Task
 from lingraft.config.text import HuggingFace, Split, TextSource
 from lingraft.console import say
 from lingraft.data import documents, language_checks
 from lingraft.data.bilingual_dictionary import word_pairs_or_errors
+from lingraft.data.cleaning.corpus_stats import CorpusStats
 from lingraft.data.language_checks import PairSample
 from lingraft.data.language_detection import LanguageDetector
 from lingraft.data.languages import warn_of_unknown_codes
 from lingraft.data.parallel_text import Pair, PairOrError, file_names, filter_pairs, pairs_or_errors
-from lingraft.data.preprocessing import Preprocessor
-from lingraft.data.splits import SPLITS, SplitName
+from lingraft.data.preprocessing import clean_documents
+from lingraft.data.splits import SPLITS, SplitName, split_of
 from lingraft.data.text import LABELLING, empty_splits_error, read_source
 from lingraft.errors import LingraftError, TextError
 from lingraft.tables import counted
@@ -121,19 +121,20 @@ def find_problems(recipe: Recipe, languages: Sequence[str]) -> dict[str, list[st
 
 def read_text(source: TextSource, division: Split, language: str) -> Sample:
     """Read a sample of a language's text, cleaned and split as a recipe says; a dataset is streamed."""
-    sample, notes, prepare = Sample(), Counter[str](), Preprocessor(division, source.cleaning)
+    sample, notes, census = Sample(), Counter[str](), CorpusStats()
     if isinstance(source, HuggingFace):
         source = source.model_copy(update={"streaming": True})
     for found in read_source(source, language, notes, Counter(), CHARACTERS):
         if isinstance(found, LingraftError):
             sample.errors.append(str(found))
             continue
-        for document in prepare([found]).documents:
-            sample.texts[document.split].append(json.loads(document.line)["text"])
+        for document in clean_documents([found], source.cleaning, census, Counter()):
+            split = split_of(document.name, division)
+            sample.texts[split].append(document.text)
             if document.label is None:
                 sample.unlabelled.append(found.place)
             else:
-                sample.labels[document.split].setdefault(document.label, []).append(found.place)
+                sample.labels[split].setdefault(document.label, []).append(found.place)
     sample.whole = not notes[documents.SAMPLED]
     return sample
 

@@ -3,7 +3,9 @@
 Nothing is imported for that, since the command line asks before it imports PyTorch.
 """
 
+import math
 import os
+from pathlib import Path
 
 PROCESSES_VARIABLE = "LINGRAFT_PROCESSES"
 """Variable that says on how many processes of this machine to train."""
@@ -15,6 +17,16 @@ _NODES = "PET_NNODES"
 _NODE = "PET_NODE_RANK"
 _ADDRESS = "PET_MASTER_ADDR"
 _PORT = "PET_MASTER_PORT"
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use, by its CPU affinity and the container's quota."""
+    bound = len(os.sched_getaffinity(0))
+    if not _QUOTA.is_file():
+        return bound
+    quota, period = _QUOTA.read_text().split()
+    return bound if quota == "max" else max(1, min(bound, math.ceil(int(quota) / int(period))))
 
 
 def node_count() -> int:

@@ -19,15 +19,15 @@ from kfp import local
 from kfp.dsl import base_component
 from kfp.local import subprocess_task_handler
 
-from lingraft.artifacts import sync
+from lingraft.artifacts import cache
 from lingraft.artifacts.addresses import sqlite_address
 from lingraft.artifacts.failures import OUTCOME_PREFIX
 from lingraft.artifacts.files import make_folder, write_text
 from lingraft.artifacts.manifest import MANIFEST
 from lingraft.config.search import SEARCH_STORAGE
 from lingraft.console import RunningStep, TotalProgress
-from lingraft.data.pool import available_cores
 from lingraft.errors import LingraftError
+from lingraft.ranks import available_cores
 from lingraft.signals import EXIT_CODES, Interruption, signal_handler
 from lingraft.tracking import environment
 from pipelines.forkserver import StepProcess, name_of
@@ -222,7 +222,7 @@ def set_up(out: Path) -> None:
     for name, address in addresses.items():
         os.environ.setdefault(name, address)
     environment.set_up()
-    os.environ.setdefault(sync.RESULTS_VARIABLE, str(out.resolve() / "results"))
+    os.environ.setdefault(cache.RESULTS_VARIABLE, str(out.resolve() / "results"))
 
 
 def run(

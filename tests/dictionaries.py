@@ -1,7 +1,6 @@
 """Dictionaries in a made-up language, in the layouts that real ones are published in."""
 
 import gzip
-import sqlite3
 import string
 from pathlib import Path
 
@@ -21,15 +20,6 @@ def freedict(folder: Path, entries: dict[str, str], name: str = "freedict-xxa-xx
     (folder / f"{name}.dict.dz").write_bytes(gzip.compress(text))
     (folder / f"{name}.index").write_text("".join(index), encoding="utf-8")
     return folder
-
-
-def wikdict(path: Path, rows: list[tuple[str, str]]) -> Path:
-    """Write a file of WikDict's with the table of simple translations."""
-    with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE simple_translation (written_rep, trans_list, max_score, rel_importance)")
-        database.executemany("INSERT INTO simple_translation VALUES (?, ?, 100.0, 0.5)", rows)
-    database.close()
-    return path
 
 
 def _number(value: int) -> str:

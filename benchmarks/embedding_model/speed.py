@@ -26,7 +26,7 @@ from benchmarks.embedding_model.made import PRECISIONS, TASK, Models
 from benchmarks.serving import words
 from benchmarks.serving.turns import in_turns, percentile
 from lingraft.bundle.runtime import Body
-from lingraft.data.pool import available_cores
+from lingraft.ranks import available_cores
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.handlers.text_vectors import EMBEDDING
 from lingraft.serving.requests import InferRequest, InputTensor

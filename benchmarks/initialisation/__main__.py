@@ -30,7 +30,7 @@ from benchmarks.initialisation.resources import dictionary, write_lines, write_p
 from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_record
 from benchmarks.quick import quick
 from benchmarks.speed.machine import commit, described
-from lingraft.artifacts import sync
+from lingraft.artifacts import cache
 from lingraft.artifacts.manifest import Kind
 from lingraft.comparison.plan import Comparison
 from lingraft.comparison.runner import comparison_jobs, run_jobs
@@ -53,7 +53,7 @@ _HIDDEN = {f"--{name}": name.upper() for name in ("data", "out", "dictionaries",
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing."""
     given = _parser().parse_args(arguments)
-    os.environ.pop(sync.RESULTS_VARIABLE, None)  # what was made for something else would cost nothing here
+    os.environ.pop(cache.RESULTS_VARIABLE, None)  # what was made for something else would cost nothing here
     out = given.out.resolve()
     recipe = _recipe(given, out)
     comparison = compared(

@@ -20,7 +20,7 @@ from benchmarks.speed.machine import commit, described, with_load
 from benchmarks.speed.records import Records
 from lingraft.bundle.runtime import installed_runtime
 from lingraft.config.encoder import EncoderShape, Family
-from lingraft.data.pool import available_cores
+from lingraft.ranks import available_cores
 
 Part = Callable[[], dict[str, Any]]
 

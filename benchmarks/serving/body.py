@@ -31,9 +31,9 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import Precision, body_file
 from lingraft.bundle.runtime import Body
 from lingraft.config.encoder import EncoderShape
-from lingraft.data.pool import available_cores
 from lingraft.export.exported_model import ExportedModel, write_bodies
 from lingraft.model.encoder import Encoder
+from lingraft.ranks import available_cores
 from lingraft.tasks.classification import Classifier
 
 BATCHES = (1, 8)

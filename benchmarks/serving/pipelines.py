@@ -16,8 +16,8 @@ import torch
 from benchmarks.serving import words
 from benchmarks.serving.made import LABELS, TOPIC, Models
 from benchmarks.serving.streams import SHORTEST, longest
-from lingraft.data.pool import available_cores
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
+from lingraft.ranks import available_cores
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.requests import InferRequest, InputTensor
 from lingraft.serving.served_bundles import ServedBundles

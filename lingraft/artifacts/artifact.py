@@ -115,8 +115,6 @@ class Artifact:
     manifest: Manifest
     deferred: bool = False
     """Whether a file's hash is checked when it is first used, rather than on loading."""
-    origin: str | None = None
-    """URI of the folder in object storage of which `folder` is a cache, with the manifest and some of the files."""
 
     @classmethod
     def load(cls, folder: Path, kind: Kind) -> Self:

@@ -1,91 +1,88 @@
-"""Artifacts that are made once: an output is made unless it was made from the same before.
+"""Results that are made once: one is reused if the same version made it from the same settings and inputs.
 
-A file beside each output, `<out>.made-from.json`, has its provenance: settings, and the fingerprints of inputs. An
-output of another provenance is refused. A damaged output is renamed, and made again.
+A file beside each result, `<out>.made-from.json`, is its key: the version of lingraft, settings, and fingerprints of
+inputs. A result of another key is refused. A damaged result is renamed, and made again.
 
-`LINGRAFT_RESULTS` names a folder or URI where results are shared by all runs and pods. Each result has a folder there,
-named after the hash of its whole provenance, code included:
+`LINGRAFT_RESULTS` names a folder or URI where all runs and pods share results. Each result has a folder there, named
+after the hash of its key:
 
-    <kind>-<key>/result                   the output
-                 result.made-from.json    its provenance
-                 result.training/         checkpoints, until the result is complete
+    <kind>-<hash>/result                   the result
+                  result.made-from.json    its key
+                  result.training/         checkpoints, until the result is complete
+
+A folder in object storage is downloaded when a stage begins. It is uploaded when the stage ends, also by an error.
 """
 
 import contextlib
-import functools
-import hashlib
-import importlib.metadata
 import json
-import os
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from lingraft._version import __version__
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.files import sha256_of, write_json
+from lingraft.artifacts.files import cache_folder, make_folder, write_json
 from lingraft.artifacts.locks import folder_lock
-from lingraft.artifacts.manifest import MANIFEST, Kind, artifact_fingerprint, json_fingerprint
-from lingraft.artifacts.remote import uri_of
+from lingraft.artifacts.manifest import MANIFEST, Kind, json_fingerprint
+from lingraft.artifacts.remote import synced_folder, uri_of
 from lingraft.artifacts.storage import RemotePath
-from lingraft.artifacts.sync import RESULTS_VARIABLE, shared_cache_dir
 from lingraft.console import say
 from lingraft.errors import ArtifactError
 
-IMAGE_VARIABLE = "LINGRAFT_IMAGE"
-"""Environment variable: image of a step, by its digest where it has one."""
+RESULTS_VARIABLE = "LINGRAFT_RESULTS"
+"""Environment variable: folder or URI of shared results and checkpoints."""
 _ABSENT = "nothing"
-_KEY_ENDING = ".made-from.json"
-RESULT = "result"
-"""Name of the output in the folder of a shared result."""
-_DECISIVE_PACKAGES = ("torch", "sentencepiece", "transformers")
-"""Packages whose version may change an artifact."""
+_RESULT = "result"
+"""Name of the result in the folder of a shared result."""
 
 
 class ProvenanceMismatchError(ArtifactError):
-    """An output exists that was made from other settings or inputs."""
+    """A result exists that was made from other settings or inputs, or by another version."""
 
 
 @contextlib.contextmanager
 def cached(made: Path, kind: Kind, provenance: Mapping[str, Any]) -> Iterator[Artifact | None]:
-    """Hold an output, and yield its artifact if it was made from the same before; None if it is to be made now.
+    """Hold a result, and yield its artifact if it was made from the same before; None if it is to be made now.
 
     Processes that make the same wait for each other.
 
     Args:
-        provenance: everything that determines its content, as JSON: settings by name, fingerprints of inputs.
+        provenance: everything beside the version that determines its content, as JSON: settings by name, fingerprints
+            of inputs.
 
     Raises:
-        ProvenanceMismatchError: the output was made from something else, or has no provenance.
-        ArtifactError: the output cannot be written.
+        ProvenanceMismatchError: the result was made from something else, or has no key.
+        ArtifactError: the result cannot be written.
     """
     with folder_lock(made, wait=True):
         yield find_or_note(made, kind, provenance)
 
 
 def find_or_note(made: Path, kind: Kind, provenance: Mapping[str, Any]) -> Artifact | None:
-    """Return an output's artifact as `cached` does, for a caller that has its lock.
+    """Return a result's artifact as `cached` does, for a caller that has its lock.
 
     Raises:
-        ProvenanceMismatchError: the output was made from something else, or has no provenance.
-        ArtifactError: the output cannot be written.
+        ProvenanceMismatchError: the result was made from something else, or has no key.
+        ArtifactError: the result cannot be written.
     """
     return _load_whole(made, kind) if is_made(made, provenance) else None
 
 
 def is_made(out: Path, provenance: Mapping[str, Any]) -> bool:
-    """Return whether an output exists and was made from the same; write its provenance if there is none.
+    """Return whether a result exists and was made from the same; write its key if there is none.
 
-    The output may be a folder that is no artifact, whose files nothing can verify.
+    The result may be a folder that is no artifact, whose files nothing can verify.
 
     Raises:
-        ProvenanceMismatchError: the output was made from something else, or has no provenance.
-        ArtifactError: the provenance cannot be written.
+        ProvenanceMismatchError: the result was made from something else, or has no key.
+        ArtifactError: the key cannot be written.
     """
     if out.is_dir() and any(out.iterdir()):
         require_same_provenance(out, provenance)
         return True
-    write_json(provenance_file(out), provenance)  # first, so that no output ever exists without it
+    write_json(_key_file(out), _key(provenance))  # first, so that no result ever exists without it
     return False
 
 
@@ -106,11 +103,6 @@ def _load_whole(made: Path, kind: Kind) -> Artifact | None:
         return None
 
 
-def shared_results() -> str | None:
-    """Return the folder or URI of shared results; None if results are not shared."""
-    return os.environ.get(RESULTS_VARIABLE) or None
-
-
 @contextlib.contextmanager
 def shared_result(
     where: str, kind: Kind, provenance: Mapping[str, Any], part: str = ""
@@ -118,70 +110,75 @@ def shared_result(
     """Hold a shared result; yield its folder, and its artifact if it exists.
 
     Args:
-        provenance: everything that determines its content, code included.
+        where: folder or URI of all shared results.
+        provenance: everything beside the version that determines its content.
         part: folder of the artifact within the result, if the result has more.
 
     Raises:
-        ArtifactError: the result cannot be written.
+        ArtifactError: the result cannot be read or written.
         MissingExtraError: the results' URI needs a client that is not installed.
     """
-    with shared_cache_dir(where, _result_name(kind, provenance)) as folder:
-        result = folder / RESULT
-        write_json(provenance_file(result / part), provenance)  # object storage keeps artifacts only
+    with shared_folder(where, _result_name(kind, provenance)) as folder:
+        result = folder / _RESULT
         with cached(result / part, kind, provenance) as found:
             yield result, found
 
 
+@contextlib.contextmanager
+def shared_folder(where: str, name: str) -> Iterator[Path]:
+    """Yield a folder among shared results; one in object storage is downloaded now, and uploaded at the end.
+
+    Raises:
+        ArtifactError: the storage cannot be read or written.
+        MissingExtraError: it needs a client that is not installed.
+    """
+    if uri := uri_of(where):
+        place = RemotePath.of(uri, ArtifactError) / name
+        make_folder(cache_folder("results"))
+        with (
+            tempfile.TemporaryDirectory(dir=cache_folder("results")) as local,
+            synced_folder(place, Path(local)),
+        ):
+            yield Path(local)
+    else:
+        yield Path(where) / name
+
+
 def has_shared_result(where: str, kind: Kind, provenance: Mapping[str, Any], part: str = "") -> bool:
     """Return whether a shared result exists, without loading it."""
-    inner = PurePosixPath(_result_name(kind, provenance), RESULT, part, MANIFEST)
+    inner = PurePosixPath(_result_name(kind, provenance), _RESULT, part, MANIFEST)
     uri = uri_of(where)
     return (RemotePath.of(uri) / inner if uri else Path(where) / inner).exists()
 
 
 def _result_name(kind: Kind, provenance: Mapping[str, Any]) -> str:
-    return f"{kind}-{json_fingerprint(provenance)[:32]}"
+    return f"{kind}-{json_fingerprint(_key(provenance))[:32]}"
 
 
-def code_version() -> dict[str, Any]:
-    """Return everything but settings and inputs that may change an artifact: sources, image, versions of packages."""
-    versions = {}
-    for package in _DECISIVE_PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
-    return {"lingraft": _source_hash(), "image": os.environ.get(IMAGE_VARIABLE), **versions}
+def _key(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    return {"lingraft": __version__, **provenance}
 
 
-@functools.cache
-def _source_hash() -> str:
-    """SHA-256 over the library's own files, since a version may be built from changed sources."""
-    root = Path(__file__).parents[1]
-    names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py"))
-    return hashlib.sha256("\n".join(f"{name} {sha256_of(root / name)}" for name in names).encode()).hexdigest()
-
-
-def provenance_file(out: Path) -> Path:
-    """Return the file with the provenance of an output."""
-    return out.with_name(f"{out.name}{_KEY_ENDING}")
+def _key_file(out: Path) -> Path:
+    return out.with_name(f"{out.name}.made-from.json")
 
 
 def require_same_provenance(out: Path, provenance: Mapping[str, Any]) -> None:
-    """Refuse an output that was made from something else.
+    """Refuse a result that was made from something else.
 
     Raises:
-        ProvenanceMismatchError: it was, or its provenance cannot be read; the message says what differs.
+        ProvenanceMismatchError: it was, or its key cannot be read; the message says what differs.
     """
-    key = provenance_file(out)
-    wanted = json.loads(json.dumps(provenance))
+    file = _key_file(out)
+    remedy = f"Remove {out} to have it made again, or choose another folder for all results."
     try:
-        found = json.loads(key.read_bytes())
+        found = json.loads(file.read_bytes())
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ProvenanceMismatchError(
-            f"{out} is there already, and {key.name}, which would say from what it was made, cannot be read: {error}. "
-            + _remedy(out)
+            f"{out} exists already, and {file.name}, its key, cannot be read: {error}. {remedy}"
         ) from error
-    if changed := list_differences(found, wanted):
-        raise ProvenanceMismatchError(f"{out} was made from something else: {'; '.join(changed)}. {_remedy(out)}")
+    if changed := list_differences(found, json.loads(json.dumps(_key(provenance)))):
+        raise ProvenanceMismatchError(f"{out} was made from something else: {'; '.join(changed)}. {remedy}")
 
 
 def list_differences(found: Any, wanted: Any) -> list[str]:
@@ -190,26 +187,6 @@ def list_differences(found: Any, wanted: Any) -> list[str]:
     now = _leaves(wanted)
     changed = [name for name in sorted({*before, *now}) if before.get(name, _ABSENT) != now.get(name, _ABSENT)]
     return [f"{name} was {before.get(name, _ABSENT)}, is {now.get(name, _ABSENT)}" for name in changed]
-
-
-def _remedy(out: Path) -> str:
-    """Name all outputs that depend on this one, since their provenance would be refused next."""
-    keys = [*out.parent.glob(f"*{_KEY_ENDING}"), *out.parent.glob(f"*/*{_KEY_ENDING}")]
-    provenances = {key.with_name(key.name.removesuffix(_KEY_ENDING)): key.read_bytes() for key in keys}
-    followers = sorted(map(str, _dependents(out, provenances)))
-    named = f", which is here {', '.join(followers)}," if followers else ""
-    again = f"Remove {out} and what was made from it{named} to have it made again"
-    return f"{again}, or choose another folder for all results."
-
-
-def _dependents(out: Path, provenances: Mapping[Path, bytes]) -> set[Path]:
-    try:
-        its = artifact_fingerprint(out).encode()
-    except ArtifactError:  # a folder that is no artifact is the input of nothing
-        return set()
-    direct = {folder for folder, key in provenances.items() if its in key and folder != out and folder.exists()}
-    rest = {folder: key for folder, key in provenances.items() if folder not in direct}
-    return direct.union(*(_dependents(folder, rest) for folder in direct))
 
 
 def _leaves(value: Any, name: str = "") -> dict[str, Any]:

@@ -32,7 +32,7 @@ def folder_lock(folder: Path, wait: bool = False) -> Iterator[None]:
     Raises:
         InUseError: another process holds the lock, and `wait` is false.
     """
-    lock = FileLock(_lock_file(folder))
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
     try:
         make_folder(folder.parent)
         with explain_write_errors(folder):
@@ -68,26 +68,7 @@ def _acquire(lock: FileLock, folder: Path, wait: bool) -> None:
         lock.acquire(poll_interval=_POLL_S)
 
 
-@contextlib.contextmanager
-def try_file_lock(path: Path) -> Iterator[bool]:
-    """Try to lock a file, without waiting; yields whether this process has the lock."""
-    lock = FileLock(_lock_file(path))
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()
-
-
 def remove_partial_writes(folder: Path) -> None:
     """Remove what a process that was killed while it wrote an artifact has left beside it; call it under the lock."""
     for torn in folder.parent.glob(glob.escape(f".{folder.name}-") + "?" * _RANDOM_LETTERS):
         shutil.rmtree(torn, ignore_errors=True)
-
-
-def _lock_file(path: Path) -> Path:
-    return path.with_name(f".{path.name}.lock")

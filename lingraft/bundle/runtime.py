@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lingraft.bundle.format import EMBEDDED, TYPES, VISIBLE
-from lingraft.data.pool import available_cores
 from lingraft.errors import MissingExtraError, ServingError
+from lingraft.ranks import available_cores
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"

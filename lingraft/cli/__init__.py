@@ -23,7 +23,6 @@ app = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 export = typer.Typer(help=handover.EXPORT_HELP, no_args_is_help=True)
-search = typer.Typer(help=language.SEARCH_HELP, no_args_is_help=True)
 
 
 @app.callback()
@@ -71,7 +70,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "cost": project.cost,
     "verify": verifying.verify,
     "sign": verifying.sign,
-    "prune": cluster.prune,
     "deploy": cluster.deploy,
 }
 TRAINING = {"pretrain", "mini", "adapt", "finetune"}
@@ -87,8 +85,6 @@ app.add_typer(export, name="export")
 export.command("onnx")(with_start_announced("export onnx", handover.export_onnx))
 export.command("add")(with_start_announced("export add", handover.export_add))
 export.command("hf")(with_start_announced("export hf", handover.export_hf))
-app.add_typer(search, name="search")
-search.command("dashboard")(with_start_announced("search dashboard", language.search_dashboard))
 registered = typer.Typer(help=registry.HELP, no_args_is_help=True)
 for asked in (
     registry.ls,

@@ -48,7 +48,7 @@ def add_language(
         ),
     ] = None,
     dictionary: Annotated[
-        Path | None, typer.Option(help="Words with their translations: MUSE, PanLex, WikDict or FreeDict.")
+        Path | None, typer.Option(help="Words with their translations: a word list such as MUSE's, or FreeDict.")
     ] = None,
     source_text: Annotated[
         list[Path] | None,

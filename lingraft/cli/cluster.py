@@ -1,8 +1,6 @@
-"""Commands for a Kubernetes cluster: clearing its claim, and bringing an endpoint to it."""
+"""Commands for a Kubernetes cluster: bringing an endpoint to it."""
 
-import itertools
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,29 +8,6 @@ import typer
 from lingraft.errors import DeploymentError
 
 # Commands import what they need, so that --help does not wait for PyTorch and MLflow.
-
-
-def prune(
-    results: Annotated[Path, typer.Argument(help="Folder of shared results, such as /data/results.")],
-    days: Annotated[float, typer.Option(min=1, help="Results used within so many days are kept.")] = 30,
-    launched: Annotated[
-        Path | None,
-        typer.Option(help="Folder of launched steps, such as /data/launched, whose inputs and failures go as well."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete them; otherwise they are only listed.")] = False,
-) -> None:
-    """List or delete shared results that no run has asked for in a while; never one that a process holds."""
-    from lingraft.artifacts.prune import prune_results
-    from lingraft.steps.launch.handover import prune_launched
-
-    unused_s = days * 86_400
-    unneeded = 0
-    calls = prune_launched(launched, unused_s, dry_run=not yes) if launched else ()
-    for folder in itertools.chain(prune_results(results, unused_s, dry_run=not yes), calls):
-        print(f"{'deleted' if yes else 'would delete'} {folder}", flush=True)
-        unneeded += 1
-    if not unneeded:
-        print("nothing to delete")
 
 
 def deploy(

@@ -27,8 +27,6 @@ from lingraft.cli.options import (
 STORAGE_VARIABLE = "LINGRAFT_SEARCH_STORAGE"
 """`lingraft.config.search.SEARCH_STORAGE`, whose module takes long to import."""
 
-SEARCH_HELP = "Look into depth searches; `lingraft search-depth` does one."
-
 
 def initialise(
     recipe: RecipeOption,
@@ -118,8 +116,8 @@ def search_depth(
         str | None,
         typer.Option(
             envvar=STORAGE_VARIABLE,
-            help="Optuna storage, such as sqlite:///optuna.db or journal:///optuna.log; a search goes on from there, "
-            "and whoever runs the same with another --out shares its trials.",
+            help="Optuna storage, such as sqlite:///optuna.db; a search goes on from there, and whoever runs the same "
+            "with another --out shares its trials.",
         ),
     ] = None,
     source_blocks: Annotated[
@@ -136,10 +134,6 @@ def search_depth(
             "compared instead of parallel paragraphs."
         ),
     ] = None,
-    earlier: Annotated[
-        list[Path] | None,
-        typer.Option(help="Searches of other languages, whose depths are tried first; once each."),
-    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(help="Folder of the trials' checkpoints, which workers share; <out>.training if absent."),
@@ -150,7 +144,6 @@ def search_depth(
     from lingraft.search import Inputs, search
     from lingraft.stages.results import load_search
 
-    known = {found.language: found.chosen for found in map(load_search, earlier or ())}
     inputs = Inputs(
         primary=primary,
         blocks=blocks,
@@ -160,24 +153,9 @@ def search_depth(
         source_evaluation=source_evaluation,
         text=text,
     )
-    print_artifact(
-        search(recipe=load_recipe(recipe), inputs=inputs, storage=storage, out=out, known=known, state=state)
-    )
+    print_artifact(search(recipe=load_recipe(recipe), inputs=inputs, storage=storage, out=out, state=state))
     found = load_search(out)
     print(f"depth {found.chosen}: {found.reason}")
-
-
-def search_dashboard(
-    storage: Annotated[
-        str | None, typer.Option(envvar=STORAGE_VARIABLE, help="Optuna storage of the searches.")
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port of the pages.")] = 8081,
-) -> None:
-    """Open Optuna's dashboard on all searches of a storage (extra `search-dashboard`)."""
-    from lingraft.search.dashboard import serve
-
-    serve(storage, host, port)
 
 
 def evaluate(

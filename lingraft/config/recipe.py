@@ -26,7 +26,7 @@ from lingraft.config.systems import Stage, Step, Steps, System, steps_of
 from lingraft.config.tasks import PRIMARY, ParallelLines, Task
 from lingraft.config.text import Folder, Split, TextSource
 from lingraft.config.training import Adaptation, MiniBuilding, Paper, Pretraining, Training, blocks_per_process
-from lingraft.config.translations import Alignment, is_default
+from lingraft.config.translations import Alignment, ParallelText, is_default
 from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
 
@@ -201,13 +201,11 @@ class Recipe(Section):
 
     def _require_unlearned_tests(self) -> None:
         """Refuse tests on the sentence pairs that a language learns from, not those that only measure alignment."""
-        if not (self._aligns_rows or self.adaptation.pairs):
-            return
         for task, language in itertools.product(self.tasks, self.targets):
             if not isinstance(task.test, ParallelLines) or not self.judges(task, language):
                 continue
             tested = task.test.in_language(language)
-            if tested == self.alignment.parallel.get(language) and not task.test.held_out:
+            if tested == self.learned_pairs(language) and not task.test.held_out:
                 raise ValueError(
                     f"task {task.name!r} has test.files {tested!r} in {language!r}, from which the language learns "
                     "([alignment] parallel). Give other pairs for one of the two"
@@ -249,8 +247,6 @@ class Recipe(Section):
                 raise ValueError(f"search.depths: {error}") from error
         if search.trials and search.trials < len(self.searched_depths):
             raise ValueError(f"search.trials {search.trials} must be enough for {len(self.searched_depths)} depths")
-        if search.reference_depth not in (None, *self.searched_depths):
-            raise ValueError(f"search.reference_depth {search.reference_depth} must be among {[*self.searched_depths]}")
 
     @property
     def searched_depths(self) -> tuple[int, ...]:
@@ -407,6 +403,11 @@ class Recipe(Section):
     def _aligns_rows(self) -> bool:
         ways = {self.adaptation.initialisation, *(self.search.initialisations if self.search else ())}
         return any(way.needs_text for way in ways)
+
+    def learned_pairs(self, language: str) -> ParallelText | None:
+        """Files of the sentence pairs that a language learns from; pairs that only measure alignment do not count."""
+        learns = self._aligns_rows or self.adaptation.pairs
+        return self.alignment.parallel.get(language) if learns else None
 
     def mines(self, language: str) -> bool:
         """Whether pairs are mined for a language's rows: it has no parallel text, and rows are aligned."""

@@ -1,19 +1,18 @@
 """The search of a language's mini-model depth, in a recipe: what is searched, for what, with how much compute."""
 
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Self
 
 import pydantic
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.section import Language, Section, Share
 
 SEARCH_STORAGE = "LINGRAFT_SEARCH_STORAGE"
 """Environment variable: the Optuna storage of searches, whose URL may have a password in it."""
-_WITHOUT_EFFECT = {"language", "workers", "trials", "lost_after_s", "distances"}
+_WITHOUT_EFFECT = {"language", "workers", "trials"}
 """Settings that change no trial; a search goes on under other ones."""
-_ROUNDING = 1e-9
 
 
 class Goal(StrEnum):
@@ -23,8 +22,6 @@ class Goal(StrEnum):
     """The best score within the budget."""
     COMPUTE = "compute"
     """The least compute to a target score."""
-    PARETO = "pareto"
-    """Both: no other trial has a better score for as little compute."""
 
 
 class Metric(StrEnum):
@@ -61,8 +58,7 @@ class Search(Section):
     )
     goal: Goal = Field(
         Goal.SCORE,
-        description="score: the best score within the budget; compute: the least compute to a target score; pareto: "
-        "both, of which the cheapest point is chosen that has target_share of the best score.",
+        description="score: the best score within the budget; compute: the least compute to a target score.",
     )
     # Left out where it is the default, so that recipes that do not name it keep their digest.
     metric: Metric = Field(
@@ -86,9 +82,6 @@ class Search(Section):
     initialisations: tuple[Initialisation, ...] = Field(
         (), description="Initialisations to search; adaptation.initialisation if empty."
     )
-    budget_shares: tuple[Annotated[float, Field(gt=0.0, le=1.0)], ...] = Field(
-        (), description="Lengths of a trial, as shares of the budget, searched too: the learning rate ends at 0 there."
-    )
     trials: PositiveInt | None = Field(
         None,
         description="Trials in all: one at each depth, the rest where Optuna expects most. Every combination if "
@@ -96,22 +89,13 @@ class Search(Section):
     )
     target_score: Share | None = Field(None, description="Goal compute: the score to reach, on dev.")
     target_share: Share = Field(
-        0.95, description="Goal compute without target_score: share of the score with which the reference ends."
-    )
-    reference_depth: PositiveInt | None = Field(
-        None, description="Depth of the reference, which is tried first and to its end; the deepest if absent."
+        0.95, description="Goal compute without target_score: share of the best score that any trial has."
     )
     looks: int = Field(8, ge=2, description="Looks at the score of a whole trial, equally far apart in FLOPs.")
     grace_share: Share = Field(
         0.3, description="Share of the budget before which no trial is stopped: many curves begin with a plateau."
     )
     workers: PositiveInt = Field(1, description="Processes of the pipeline that try depths at the same time.")
-    lost_after_s: PositiveFloat = Field(
-        120.0, description="Seconds without a sign of life from a worker after which its trial is taken up by another."
-    )
-    distances: dict[Language, NonNegativeFloat] = Field(
-        {}, description="How far other languages are, in place of the paper's table; the nearest's depths come first."
-    )
 
     @pydantic.model_validator(mode="after")
     def _has_one_budget(self) -> Self:
@@ -122,25 +106,19 @@ class Search(Section):
 
     @pydantic.model_validator(mode="after")
     def _can_be_searched(self) -> Self:
-        for name in ("depths", "initialisations", "budget_shares"):
+        for name in ("depths", "initialisations"):
             if len(set(given := getattr(self, name))) < len(given):
                 raise ValueError(f"{name} [{', '.join(map(str, given))}] must all be different")
         if self.mask_rate and self.mask_rate.high >= 1:
             raise ValueError(f"mask_rate.high {self.mask_rate.high} must be below 1")
         if (self.learning_rate or self.mask_rate) and self.trials is None:
             raise ValueError("trials must say how many, since a range has no end of values")
-        if uneven := [
-            share for share in self.budget_shares if abs(share * self.looks - round(share * self.looks)) > _ROUNDING
-        ]:
-            raise ValueError(f"budget_shares {uneven} must end at a look, a multiple of 1/{self.looks} (looks)")
         return self
 
     @pydantic.model_validator(mode="after")
     def _has_one_target(self) -> Self:
-        if self.goal is not Goal.COMPUTE and (self.target_score or self.reference_depth):
-            raise ValueError(f"target_score and reference_depth are of goal 'compute'; goal is {str(self.goal)!r}")
-        if self.target_score and self.reference_depth:
-            raise ValueError("target_score needs no reference_depth: give one of them")
+        if self.goal is not Goal.COMPUTE and self.target_score:
+            raise ValueError(f"target_score is of goal 'compute'; goal is {str(self.goal)!r}")
         return self
 
     @property

@@ -44,10 +44,9 @@ class Alignment(Section):
     dictionary: dict[Language, Annotated[str, Field(min_length=1)]] = Field(
         {},
         description="Word lists from the source language, by language, for those without parallel text, such as "
-        "{ el = 'en-el.txt' }: lines of a word, a space or tab and its translation (MUSE, PanLex); WikDict's SQLite "
-        "file, or a TSV of its columns; FreeDict's folder or .index file, or a Debian package with them, such as "
-        "'apt:dict-freedict-eng-ell'. A list from the language to the source is "
-        "recognised and turned round.",
+        "{ el = 'en-el.txt' }: lines of a word, a space or tab and its translation, such as MUSE's; FreeDict's folder "
+        "or .index file, or a Debian package with them, such as 'apt:dict-freedict-eng-ell'. A list from the language "
+        "to the source is recognised and turned round.",
     )
 
     mined: bool = Field(

@@ -1,9 +1,6 @@
 """Word pairs of bilingual dictionaries, in the layouts that they are published in.
 
-- MUSE and extracts of PanLex: a word and its translation a line, with one tab or one space between them; behind tabs
-  there may be further columns of numbers, such as scores, which are not read.
-- WikDict: its SQLite files, which have a table `simple_translation`, or a TSV of that table's columns: `written_rep`,
-  `trans_list` with " | " between translations, and two scores, with or without a line of their names.
+- Word lists such as MUSE's: a word and its translation a line, with one tab or one space between them.
 - FreeDict: dictd's format, an .index of headwords and a .dict or .dict.dz of entries, as Debian's `dict-freedict-*`
   packages have them in /usr/share/dictd. `apt:dict-freedict-eng-deu` is that of a package, which is downloaded.
 
@@ -11,17 +8,15 @@ The words of a pair come in the order of the file, whichever language that begin
 """
 
 import binascii
-import contextlib
 import hashlib
 import re
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from gzip import GzipFile
 from pathlib import PurePosixPath
 
 from lingraft.artifacts.files import sha256_of
-from lingraft.artifacts.storage import RemotePath, TextPath, explain_read_errors, list_names, parse_path
+from lingraft.artifacts.storage import TextPath, explain_read_errors, list_names, parse_path
 from lingraft.config.recipe import Recipe
 from lingraft.config.translations import ParallelText
 from lingraft.data.debian import package_folder
@@ -30,10 +25,8 @@ from lingraft.data.pair_columns import Languages, column_names, find_sides
 from lingraft.data.parallel_text import Pair, PairOrError, filter_pairs
 from lingraft.errors import LingraftError, TextError, raise_errors
 
-_INDEX, _ENTRIES, _SQLITE = ".index", (".dict.dz", ".dict"), (".sqlite3", ".sqlite", ".db")
+_INDEX, _ENTRIES = ".index", (".dict.dz", ".dict")
 _PACKAGE = "apt:"
-_BETWEEN_TRANSLATIONS = " | "
-_WIKDICT_COLUMNS = ("written_rep", "trans_list")
 _ZERO, _MOST_DIGITS = "A", 12
 """The digit 0 of dictd's numbers, which are in base 64, and how many digits they have at most."""
 _ABOUT_THE_DATABASE = re.compile(r"00-?database")
@@ -55,8 +48,7 @@ def read_word_pairs(file: str, languages: Languages, left_out: Counter[str] | No
     """Yield a dictionary's word pairs, each once, in the order of the file.
 
     Args:
-        file: path or URI of a text file, plain, .gz, .xz or .zst; of WikDict's SQLite file; or of FreeDict's folder,
-            .index, .dict or .dict.dz.
+        file: path or URI of a text file, plain, .gz, .xz or .zst; or of FreeDict's folder, .index, .dict or .dict.dz.
         languages: tags of the source and the target, by which a line of column names is known.
         left_out: counts what is left out: pairs by `parallel_text.EMPTY` and `DUPLICATE`, and a line of column names.
     """
@@ -150,9 +142,7 @@ def word_pairs_or_errors(file: str, languages: Languages, left_out: Counter[str]
     """Yield all word pairs, including those with an empty side, and an error for each line that is no pair."""
     try:
         place = _place(file)
-        if file.endswith(_SQLITE):
-            yield from _read_wikdict(place)
-        elif _is_freedict(place):
+        if _is_freedict(place):
             yield from _read_freedict(*_find_freedict_files(place))
         else:
             yield from _read_text(place, languages, left_out)
@@ -166,48 +156,16 @@ def _read_text(place: TextPath, languages: Languages, left_out: Counter[str]) ->
         if not line.strip():
             yield Pair("", "", at)
             continue
-        word, *others = line.split("\t") if "\t" in line else line.split()
-        if number == 1 and (word, *others[:1]) == _WIKDICT_COLUMNS:
-            continue
-        if number == 1 and len(others) == 1 and find_sides((word, others[0]), languages):
-            left_out[column_names((word, others[0]))] += 1
-            continue
-        if not others or not all(map(_is_number, others[1:])):
+        words = line.split("\t") if "\t" in line else line.split()
+        if len(words) != 2:
             yield TextError(
                 f"{at}: {line[:80]!r} is no pair of a word and its translation with a tab between them, or a space if "
                 "neither has one. Correct the line, or remove it."
             )
-            continue
-        yield from _split_translations(word, others[0], at)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text or "0")
-    except ValueError:
-        return False
-    return True
-
-
-def _split_translations(word: str, listed: str, at: str) -> Iterator[Pair]:
-    return (Pair(word.strip(), each.strip(), at) for each in listed.split(_BETWEEN_TRANSLATIONS))
-
-
-def _read_wikdict(place: TextPath) -> Iterator[PairOrError]:
-    if isinstance(place, RemotePath):
-        raise TextError(f"{place}: an SQLite file is read from a disk only. Download it first, and name it here.")
-    with explain_read_errors(place), place.open("rb"):
-        pass
-    try:
-        with contextlib.closing(sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            rows = database.execute(f"SELECT {', '.join(_WIKDICT_COLUMNS)} FROM simple_translation")
-            for word, listed in rows:
-                yield from _split_translations(word or "", listed or "", f"{place}, {word!r}")
-    except sqlite3.Error as error:
-        raise TextError(
-            f"{place} is not one of WikDict's files for two languages: {error}. Expected a table simple_translation "
-            f"with the columns {' and '.join(_WIKDICT_COLUMNS)}."
-        ) from error
+        elif number == 1 and find_sides((words[0], words[1]), languages):
+            left_out[column_names((words[0], words[1]))] += 1
+        else:
+            yield Pair(words[0].strip(), words[1].strip(), at)
 
 
 def _is_freedict(place: TextPath) -> bool:

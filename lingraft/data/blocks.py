@@ -3,10 +3,11 @@
 Each block begins with <s>; documents stand one after the other, each closed by </s> (RoBERTa's FULL-SENTENCES).
 """
 
+import functools
 import math
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import PositiveInt
@@ -14,31 +15,26 @@ from pydantic import PositiveInt
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
-from lingraft.artifacts.remote import RemoteShards, open_remote, uri_of
-from lingraft.artifacts.token_ids import TENSOR, Ids, ids_dtype
+from lingraft.artifacts.remote import open_remote, uri_of
+from lingraft.artifacts.token_ids import TENSOR, Ids, ids_dtype, map_ids
 from lingraft.config.recipe import Recipe
 from lingraft.console import with_progress
-from lingraft.data.documents import Document
-from lingraft.data.shards import SHARD_BYTES, WINDOW_SHARDS, Blocks, BlockWriter, LocalShards, ShardCache
+from lingraft.data.documents import Document, batch_documents
+from lingraft.data.shards import SHARD_BYTES, WINDOW_SHARDS, Blocks, BlockWriter
 from lingraft.data.text import SPLITS, SplitName, read_split
-from lingraft.data.token_stream import token_stream
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, TextError, TokenizerError
 
-CACHE_BYTES = 16 << 30
-"""Default size of the local cache for shards from object storage; `CACHE_VARIABLE` overrides it."""
-CACHE_VARIABLE = "LINGRAFT_CACHE_BYTES"
+_CHUNK_CHARACTERS = 1 << 20
+"""Characters of the documents that are encoded at once, on all cores."""
 
 
 def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: int = SHARD_BYTES) -> Artifact:
-    """Tokenize and pack all splits of one language as a stream, on all cores, never holding a split in memory.
-
-    The number of worker processes does not change the bytes.
+    """Tokenize and pack all splits of one language as a stream, never holding a split in memory.
 
     Raises:
         TokenizerError: the tokenizer belongs to another language.
         TextError: a split is shorter than one block.
-        WorkerError: a worker process died.
         ArtifactError: an input is of another kind or damaged, or `out` cannot be written.
     """
     source = Artifact.load(text, Kind.TEXT)
@@ -81,7 +77,7 @@ def _write(documents: Iterator[Document], pieces: Tokenizer, writer: BlockWriter
     Where no masked tokens are predicted, words are only looked up in blocks: a short split is repeated to fill one.
     """
     rest = np.empty(0, writer.dtype)
-    for stream in token_stream(documents, pieces, writer.dtype, recipe.threads or None):
+    for stream in token_stream(documents, pieces, writer.dtype):
         blocks_NT, rest = pack_blocks(np.concatenate([rest, stream]), writer.block_tokens, pieces.special.begin)
         writer.add(blocks_NT)
     if not writer.count and not recipe.has_masked_tokens:
@@ -92,13 +88,20 @@ def _write(documents: Iterator[Document], pieces: Tokenizer, writer: BlockWriter
     return len(rest)
 
 
+def token_stream(documents: Iterable[Document], pieces: Tokenizer, dtype: "np.dtype[Any]") -> Iterator[Ids]:
+    """Yield the ids of document after document, each closed by </s>, in chunks (n) of varying length."""
+    for portion in batch_documents(documents, _CHUNK_CHARACTERS):
+        encoded = pieces.encode_all([document.text for document in portion])
+        yield np.array([token for ids in encoded for token in (*ids, pieces.special.end)], dtype)
+
+
 def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> Artifact:
     """Open blocks, and check that they have the given length and were made with the given tokenizer.
 
-    Shards are not read yet: each is verified against its hash before its first use.
+    Local shards are not read yet: each is verified against its hash before its first use.
 
     Args:
-        folder: local folder, or a URI that fsspec understands, such as s3://bucket/blocks.
+        folder: local folder, or a URI such as s3://bucket/blocks, which is downloaded.
         tokenizer: tokenizer of their language.
         block_tokens: tokens of each block.
 
@@ -132,66 +135,41 @@ def open_split(blocks: Artifact, name: SplitName, sequential: bool = False) -> B
     """Open the blocks of one split, by row number; each shard is verified against its hash before its first use.
 
     Args:
-        blocks: artifact, local or in object storage.
+        blocks: artifact of blocks.
         name: split.
-        sequential: whether blocks are read once, from the first to the last. Then one local shard is mapped at a time.
+        sequential: whether blocks are read once, from the first to the last. Then one shard is mapped at a time.
 
     Raises:
-        ArtifactError: it was made before blocks were sharded, a shard is truncated, or the cache is too small or
-            its size no number.
+        ArtifactError: it was made before blocks were sharded, or a shard is truncated.
     """
     manifest = blocks.manifest
     parts = sorted(part for part in manifest.fingerprints if part.startswith(f"{name}-"))
     if not parts:
         raise ArtifactError(
-            f"{blocks.origin or blocks.folder} was made by lingraft {manifest.library_version} and has no shards of "
+            f"{blocks.folder} was made by lingraft {manifest.library_version} and has no shards of "
             f"its {name} split, only {sorted(manifest.fingerprints)}. Make the blocks again with `lingraft blocks`."
         )
     shapes = [manifest.shapes[part][TENSOR] for part in parts]
     shard_blocks, block_tokens = shapes[0]
-    shard_bytes = shard_blocks * block_tokens * ids_dtype(manifest.detail("vocabulary", int)).itemsize
+    dtype = ids_dtype(manifest.detail("vocabulary", int))
     window_shards = min(manifest.detail("window_shards", PositiveInt), len(parts))
-    files = [f"{part}.safetensors" for part in parts]
-    if blocks.origin:
-        shards = _remote(blocks, files, shard_bytes, window_shards)
-    else:
-        shards = _local(blocks, files, capacity=1 if sequential else None)
+    for part in parts:
+        path = blocks.folder / f"{part}.safetensors"
+        if path.stat().st_size <= math.prod(manifest.shapes[part][TENSOR]) * dtype.itemsize:
+            blocks.verify(path.name)  # a cut file is found now, not after days of training
+
+    @functools.lru_cache(maxsize=1 if sequential else None)
+    def shard(number: int) -> Ids:
+        blocks.verify(f"{parts[number]}.safetensors")
+        return map_ids(blocks.folder / f"{parts[number]}.safetensors")
+
     return Blocks(
         count=sum(count for count, _ in shapes),
         block_tokens=block_tokens,
         shard_blocks=shard_blocks,
         window=window_shards * shard_blocks if len(parts) > window_shards else None,
-        shards=shards,
+        shard=shard,
     )
-
-
-def _local(blocks: Artifact, files: list[str], capacity: int | None) -> ShardCache:
-    for name in files:
-        path = blocks.folder / name
-        [shape] = blocks.manifest.shapes[path.stem].values()
-        if path.stat().st_size <= math.prod(shape) * ids_dtype(blocks.manifest.detail("vocabulary", int)).itemsize:
-            blocks.verify(name)  # a cut file is found now, not after days of training
-    return ShardCache(LocalShards(blocks), files, capacity)
-
-
-def _remote(blocks: Artifact, files: list[str], shard_bytes: int, window_shards: int) -> ShardCache:
-    cache_bytes = _cache_bytes()
-    capacity = cache_bytes // shard_bytes
-    if capacity < window_shards:
-        raise ArtifactError(
-            f"a cache of {cache_bytes:,} bytes holds {capacity} shards of {blocks.origin}, and shuffling needs "
-            f"{window_shards} at a time. Give it {2 * window_shards * shard_bytes:,} bytes or more ({CACHE_VARIABLE})."
-        )
-    return ShardCache(RemoteShards(blocks, capacity), files, capacity)
-
-
-def _cache_bytes() -> int:
-    said = os.environ.get(CACHE_VARIABLE)
-    if said is None:
-        return CACHE_BYTES
-    if not (said.isascii() and said.isdigit()):
-        raise ArtifactError(f"{CACHE_VARIABLE} must be a whole number of bytes, such as {CACHE_BYTES}, not {said!r}.")
-    return int(said)
 
 
 def pack_blocks(stream: Ids, block_tokens: int, begin: int) -> tuple[Ids, Ids]:

@@ -63,7 +63,7 @@ DocumentOrError = Document | LingraftError
 
 
 def batch_documents(documents: Iterable[Document], characters: int) -> Iterator[list[Document]]:
-    """Yield batches of documents that have `characters` characters or little more, for a worker process each."""
+    """Yield batches of documents that have `characters` characters or little more."""
     portion: list[Document] = []
     held = 0
     for document in documents:

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import json
-import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -20,13 +19,10 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.config.text import Files, Folder, HuggingFace, TextSource
 from lingraft.console import say, with_progress
-from lingraft.data import preprocessing
 from lingraft.data.cleaning.corpus_stats import CorpusStats
-from lingraft.data.cleaning.duplicates import deduplicate
 from lingraft.data.documents import (
     Document,
     DocumentOrError,
-    batch_documents,
     documents_or_errors,
     find_language,
     sample_documents,
@@ -34,8 +30,7 @@ from lingraft.data.documents import (
 )
 from lingraft.data.huggingface import dataset_documents
 from lingraft.data.libreoffice import help_documents
-from lingraft.data.pool import parallel_map
-from lingraft.data.preprocessing import PreparedDocument, Preprocessor
+from lingraft.data.preprocessing import clean_documents
 from lingraft.data.splits import SPLITS, SplitName, split_of
 from lingraft.errors import LingraftError, TextError, raise_errors
 from lingraft.tables import counted
@@ -67,11 +62,11 @@ class _TextStats:
     """Counts of choices made while reading files, such as `STRAY_BLANKS`."""
     cleaning: CorpusStats = field(default_factory=CorpusStats)
 
-    def add(self, document: PreparedDocument) -> None:
-        self.documents[document.split] += 1
-        self.characters[document.split] += document.characters
+    def add(self, document: Document, split: SplitName) -> None:
+        self.documents[split] += 1
+        self.characters[split] += len(document.text)
         if document.label is not None:
-            self.labels[document.split][document.label] += 1
+            self.labels[split][document.label] += 1
 
     def details(self) -> dict[str, Any]:
         found = {
@@ -90,12 +85,10 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
     census, cleaning = _TextStats(), recipe.text.cleaning
     found = raise_errors(read_source(recipe.text, language, census.notes, census.dropped))
     read = with_progress(found, f"text {language}", "document")
+    labelled = _require_labels(read, recipe, language)
     with artifact.create(out, Kind.TEXT) as draft:
-        prepared = _preprocess(_require_labels(read, recipe, language), recipe, census)
-        with tempfile.TemporaryDirectory(dir=draft.folder) as work:
-            if cleaning and cleaning.deduplicate:
-                prepared = deduplicate(prepared, Path(work), census.cleaning, census.dropped)
-            digest = _write(prepared, draft.folder, census)
+        documents = clean_documents(labelled, cleaning, census.cleaning, census.dropped)
+        digest = _write(documents, recipe, draft.folder, census)
         _require_every_split(census, language, recipe)
         for note, count in census.notes.items():
             if count:
@@ -165,18 +158,15 @@ def read_source(
 
 
 def read_training_lines(recipe: Recipe, language: str) -> Iterator[str]:
-    """Yield the lines of a language's training documents as a text artifact has them, but for duplicates.
+    """Yield the lines of a language's training documents as a text artifact has them.
 
     Of more than a hundred million characters, those that come first are read.
     """
     found = sample_documents(read_source(recipe.text, language, Counter(), Counter()), Counter(), _MOST_CHARACTERS)
     documents = with_progress(raise_errors(found), f"read text {language}", "document")
-    batches = batch_documents(documents, preprocessing.BATCH_CHARACTERS)
-    for batch in parallel_map(Preprocessor(recipe.split, recipe.text.cleaning), batches, recipe.threads or None):
-        for prepared in batch.documents:
-            if prepared.split == "train":
-                text: str = json.loads(prepared.line)["text"]
-                yield from text.split("\n")
+    for document in clean_documents(documents, recipe.text.cleaning, CorpusStats(), Counter()):
+        if split_of(document.name, recipe.split) == "train":
+            yield from document.text.split("\n")
 
 
 def content_hashes(source: TextSource, language: str) -> dict[str, str]:
@@ -227,25 +217,19 @@ def _require_labels(documents: Iterator[Document], recipe: Recipe, language: str
         yield document
 
 
-def _preprocess(documents: Iterator[Document], recipe: Recipe, census: _TextStats) -> Iterator[PreparedDocument]:
-    """Yield documents cleaned and encoded, on all cores, in their order."""
-    preparation = Preprocessor(recipe.split, recipe.text.cleaning)
-    batches = batch_documents(documents, preprocessing.BATCH_CHARACTERS)
-    for batch in parallel_map(preparation, batches, recipe.threads or None):
-        census.dropped.update(batch.dropped)
-        census.cleaning.add(batch.census)
-        yield from batch.documents
-
-
-def _write(documents: Iterator[PreparedDocument], folder: Path, census: _TextStats) -> str:
+def _write(documents: Iterator[Document], recipe: Recipe, folder: Path, census: _TextStats) -> str:
     """Write each document to its split; return the SHA-256 of all of them."""
     digest = hashlib.sha256()
+    encoded = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
     with contextlib.ExitStack() as stack:
         streams = {split: stack.enter_context((folder / f"{split}.jsonl").open("wb")) for split in SPLITS}
         for document in documents:
-            digest.update(document.line)
-            streams[document.split].write(document.line)
-            census.add(document)
+            record = {"name": document.name, "text": document.text, "label": document.label}
+            line = encoded(record).encode() + b"\n"
+            split = split_of(document.name, recipe.split)
+            digest.update(line)
+            streams[split].write(line)
+            census.add(document, split)
     return digest.hexdigest()
 
 

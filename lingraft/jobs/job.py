@@ -5,13 +5,14 @@ imports PyTorch when it trains, so that a caller that needs only its provenance 
 """
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.cache import cached, code_version, has_shared_result, shared_result, shared_results
+from lingraft.artifacts.cache import RESULTS_VARIABLE, cached, has_shared_result, shared_result
 from lingraft.artifacts.failures import failure_reason
 from lingraft.artifacts.files import atomic_folder
 from lingraft.artifacts.manifest import Kind, artifact_fingerprint, read_manifest
@@ -105,43 +106,34 @@ class Job(Launchable, frozen=True):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Everything that the artifact depends on: settings, and the fingerprints of inputs.
+        """Everything that the artifact depends on: settings, the fingerprints of inputs, and hashes of outside data.
 
         Raises:
             ArtifactError: an input does not exist.
+            TextError: outside data does not exist.
         """
         inputs = {
             name: f"failed: {reason}" if (reason := failure_reason(folder)) else artifact_fingerprint(folder)
             for name, folder in self.inputs.items()
         }
-        return {"settings": dict(self.settings), "inputs": inputs}
-
-    @property
-    def shared_provenance(self) -> dict[str, Any]:
-        """Provenance of a result that all runs share: outside data, and the code, count too.
-
-        Raises:
-            ArtifactError: an input does not exist.
-            TextError: outside data does not exist.
-        """
-        return {"kind": self.kind, **self.provenance, "outside": dict(self.outside()), "code": code_version()}
+        outside = dict(self.outside())
+        return {"settings": dict(self.settings), "inputs": inputs} | ({"outside": outside} if outside else {})
 
     def cached(self) -> contextlib.AbstractContextManager[Artifact | None]:
         """Hold the output, and yield its artifact if it was made before from the same; None if it is to be made now.
 
         Raises:
-            ProvenanceMismatchError: the output was made from something else, or has no provenance.
+            ProvenanceMismatchError: the output was made from something else, or has no key.
             ArtifactError: an input does not exist, or the output cannot be written.
             TextError: outside data does not exist.
         """
-        outside = dict(self.outside())
-        return cached(self.made, self.kind, self.provenance | ({"outside": outside} if outside else {}))
+        return cached(self.made, self.kind, self.provenance)
 
     def has_shared_result(self) -> bool:
         """Return whether `get_or_make` would find a shared result."""
-        if not (where := shared_results()):
+        if not (where := os.environ.get(RESULTS_VARIABLE)):
             return False
-        return has_shared_result(where, self.kind, self.shared_provenance, self.part)
+        return has_shared_result(where, self.kind, self.provenance, self.part)
 
     @contextlib.contextmanager
     def shared(self, watch: MetricsCallback = ignore_metrics) -> Iterator[Self | None]:
@@ -155,10 +147,10 @@ class Job(Launchable, frozen=True):
         Raises:
             ArtifactError: an output cannot be written.
         """
-        if not (where := shared_results()):
+        if not (where := os.environ.get(RESULTS_VARIABLE)):
             yield self
             return
-        with shared_result(where, self.kind, self.shared_provenance, self.part) as (result, found):
+        with shared_result(where, self.kind, self.provenance, self.part) as (result, found):
             if found:
                 say(f"{self.title}: made before from the same, taken from {result.parent}")
                 for point in read_curve(found.folder):

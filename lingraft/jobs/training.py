@@ -1,6 +1,7 @@
 """Jobs that train: static vectors, primary, mini-model, finetuned tasks, and a language's embeddings."""
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from typing_extensions import override
 
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.cache import shared_results
+from lingraft.artifacts.cache import RESULTS_VARIABLE
 from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import mini_name
 from lingraft.config.recipe import Recipe
@@ -234,7 +235,7 @@ class InitialisationJob(LanguageJob, frozen=True):
     @contextlib.contextmanager
     def _shared_vectors(self) -> Iterator[Path | None]:
         """Yield a copy of the language's shared static vectors, made if missing; None without shared results."""
-        if self.blocks is None or not self.recipe.needs_vectors or not shared_results():
+        if self.blocks is None or not self.recipe.needs_vectors or not os.environ.get(RESULTS_VARIABLE):
             yield None
             return
         with tempfile.TemporaryDirectory() as folder:

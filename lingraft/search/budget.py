@@ -7,7 +7,7 @@ FLOPs: evaluation n takes place after n/looks of the budget, to within half an u
 from dataclasses import dataclass
 
 from lingraft.config.recipe import Recipe
-from lingraft.config.systems import Stage, Step, System
+from lingraft.config.systems import Stage, Step
 from lingraft.model.flops import step_flops
 from lingraft.search.space import Params, trial_settings
 
@@ -48,7 +48,7 @@ class Budget:
 
     @property
     def flops(self) -> float:
-        """FLOPs of a trial with the whole budget."""
+        """FLOPs of a whole trial."""
         search = self.recipe.require_search()
         adaptation = self.recipe.adaptation
         if search.flop_budget is not None:
@@ -58,19 +58,9 @@ class Budget:
     def trial_length(self, params: Params) -> TrialLength:
         """Return the length of a trial with these parameters."""
         looks = self.recipe.require_search().looks
-        share = float(params.get("budget_share", 1.0))
-        last = round(share * looks)
         each = self._step_flops(params)
-        after = {max(1, round(self.flops * look / looks / each)): look for look in range(1, last + 1)}
+        after = {max(1, round(self.flops * look / looks / each)): look for look in range(1, looks + 1)}
         return TrialLength(max(after), each, after)
-
-    @property
-    def standard_flops(self) -> float:
-        """FLOPs of one standard adaptation: the recipe's own number of updates over all layers of the primary."""
-        layers = self.recipe.encoder.layers
-        adaptation = self.recipe.adaptation
-        step = self.recipe.steps_over(layers, System.BL_BASE)[Stage.ADAPT]
-        return adaptation.steps * step_flops(self.recipe, step, adaptation, self.vocabulary)
 
     def step(self, params: Params) -> Step:
         """Return the training step of a trial: its trained parameters and layers."""

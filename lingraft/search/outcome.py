@@ -1,45 +1,55 @@
-"""Result of a search: the chosen depth and the reason, the cost, and the cost without a search."""
+"""Result of a search: the chosen depth and the reason, the cost, and Optuna's plots of the trials."""
 
-import importlib.util
-import warnings
+import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import optuna
+from optuna.trial import TrialState
+from optuna.visualization import matplotlib as plots
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Cost
 from lingraft.config.search import Goal
-from lingraft.errors import MissingExtraError, TrainingError
-from lingraft.search import page
-from lingraft.search.shared_study import SharedStudy
-from lingraft.search.space import search_space
-from lingraft.search.trial import Trainer
-from lingraft.search.trial_order import TrialOrder
+from lingraft.errors import TrainingError
+from lingraft.search.space import describe, search_space
+from lingraft.search.trial import RECORD, Trainer
 from lingraft.stages import results
 from lingraft.stages.results import FrontPoint, SearchResult, Trial
 
+REASON = "reason"
+"""Name of the attribute of a failed trial that says why."""
+PAGE_FILE = "search.md"
 _FEWEST_FOR_IMPORTANCE = 4
 """Fewest complete trials from which the importance of a parameter means anything."""
 
 
-def require_plotting() -> None:
-    """Refuse a search before long work if its plots could not be drawn."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtraError("matplotlib", "search")
+def records(study: optuna.Study) -> list[Trial]:
+    """Return the records of trials that have ended, each once."""
+    ended = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+    found = (Trial(**trial.user_attrs[RECORD]) for trial in ended if RECORD in trial.user_attrs)
+    return list({trial.number: trial for trial in found}.values())
 
 
-def write_result(study: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None, out: Path) -> Artifact:
-    """Write the result of a search whose trials have all ended."""
-    trials = [trial for _, trial in study.records()]
-    failures = study.failures()
+def write_result(study: optuna.Study, trainer: Trainer, out: Path) -> Artifact:
+    """Write the result of a search whose trials have all ended.
+
+    Raises:
+        TrainingError: no trial could be trained; the message has every trial's reason.
+        ArtifactError: `out` cannot be written.
+    """
+    trials = records(study)
+    failed = study.get_trials(deepcopy=False, states=(TrialState.FAIL,))
+    failures = {describe(each.params): each.user_attrs[REASON] for each in failed if REASON in each.user_attrs}
     if not trials:
         reasons = "; ".join(f"{key}: {reason}" for key, reason in failures.items())
         raise TrainingError(f"no trial of the search could be trained: {reasons}")
     search = trainer.search
     front = pareto_front(trials)
-    best, reason = _choose(search.goal, trials, front, search.target_share, target)
-    minis = {depth: trainer.mini_models.get_or_build(depth) for depth in sorted({trial.depth for trial in trials})}
+    target = (search.target_score or search.target_share * front[-1].score) if search.goal is Goal.COMPUTE else None
+    best, reason = _choose(trials, front, target)
+    minis = {depth: trainer.mini_model(depth) for depth in sorted({trial.depth for trial in trials})}
     result = SearchResult(
         language=search.language,
         primary=trainer.source.fingerprint,
@@ -51,11 +61,8 @@ def write_result(study: SharedStudy, trainer: Trainer, order: TrialOrder, target
         reason=reason,
         target=target,
         front=front,
-        importance=_importance(study, len(search_space(trainer.recipe))),
         building={depth: mini.manifest.cost for depth, mini in minis.items() if mini},
         budget_flops=trainer.budget.flops,
-        standard_flops=trainer.budget.standard_flops,
-        order=order.reason,
         failures=failures,
     )
     facts = {
@@ -65,7 +72,12 @@ def write_result(study: SharedStudy, trainer: Trainer, order: TrialOrder, target
         "recipe": search.model_dump(mode="json"),
         "cost": _cost(trainer, result),
     }
-    return results.save(result, out, facts, files=page.render_files(result))
+    files = {"curves.png": _png(plots.plot_intermediate_values(study)), PAGE_FILE: _page(result).encode()}
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if len(search_space(trainer.recipe)) > 1 and len(complete) >= _FEWEST_FOR_IMPORTANCE:
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+        files["importance.png"] = _png(plots.plot_param_importances(study, evaluator=evaluator))
+    return results.save(result, out, facts, files=files)
 
 
 def pareto_front(trials: Sequence[Trial]) -> list[FrontPoint]:
@@ -86,40 +98,15 @@ def pareto_front(trials: Sequence[Trial]) -> list[FrontPoint]:
     return front
 
 
-def _choose(
-    goal: Goal, trials: Sequence[Trial], front: Sequence[FrontPoint], share: float, target: float | None
-) -> tuple[Trial, str]:
-    """Return the best trial for a goal, and the reason."""
+def _choose(trials: Sequence[Trial], front: Sequence[FrontPoint], target: float | None) -> tuple[Trial, str]:
+    """Return the best trial and the reason; with a target, that of the least compute to it."""
     by_score = max(trials, key=lambda trial: (not trial.pruned, trial.score))
-    if goal is Goal.SCORE:
+    if target is None:
         return by_score, "the best score of those that used the whole budget"
-    if goal is Goal.COMPUTE:
-        there = [trial for trial in trials if trial.reached_flops is not None]
-        if not there:
-            return by_score, f"the best score; none reached the target of {target or 0:.2%} within the budget"
-        least = min(there, key=lambda trial: (trial.reached_flops or 0.0, -trial.score))
-        return least, f"the least compute to {target or 0:.2%}"
-    enough = next(point for point in front if point.score >= share * front[-1].score)
-    trial = next(trial for trial in trials if trial.number == enough.trial)
-    return trial, f"the cheapest point of the front with {share:.0%} of its best score"
-
-
-def _importance(study: SharedStudy, parameters: int) -> dict[str, float]:
-    """Share of each parameter in the differences of scores among complete trials; empty if only depth was searched."""
-    whole = [trial for trial in study.trials() if trial.state is optuna.trial.TrialState.COMPLETE]
-    if parameters < 2 or len(whole) < _FEWEST_FOR_IMPORTANCE:
-        return {}
-    by_score = optuna.create_study(direction="maximize")
-    by_score.add_trials([_with_last_score(trial) for trial in whole])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        evaluator = optuna.importance.PedAnovaImportanceEvaluator()
-    return dict(optuna.importance.get_param_importances(by_score, evaluator=evaluator))
-
-
-def _with_last_score(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
-    score = trial.intermediate_values[max(trial.intermediate_values)]
-    return optuna.trial.create_trial(params=trial.params, distributions=trial.distributions, value=score)
+    enough = next((point for point in front if point.score >= target), None)
+    if enough is None:
+        return by_score, f"the best score; none reached the target of {target:.2%} within the budget"
+    return next(trial for trial in trials if trial.number == enough.trial), f"the least compute to {target:.2%}"
 
 
 def _cost(trainer: Trainer, result: SearchResult) -> Cost:
@@ -133,3 +120,24 @@ def _cost(trainer: Trainer, result: SearchResult) -> Cost:
         flops=result.flops,
         elapsed_s=sum(trial.elapsed_s for trial in result.trials) + sum(cost.elapsed_s for cost in building),
     )
+
+
+def _png(axes: Any) -> bytes:
+    import matplotlib.pyplot as plt
+
+    content = io.BytesIO()
+    axes.figure.savefig(content, format="png", bbox_inches="tight")
+    plt.close(axes.figure)
+    return content.getvalue()
+
+
+def _page(result: SearchResult) -> str:
+    """Return the result in Markdown."""
+    rows = [
+        f"| {trial.number} | {trial.depth} | {trial.flops:.3g} | {trial.score:.2%} | {'yes' if trial.pruned else ''} |"
+        for trial in result.trials
+    ]
+    head = f"| trial | layers | FLOPs | {result.metric_title}, dev | stopped |\n|---|---|---|---|---|"
+    share = f"The search took {result.flops:.3g} FLOPs, {result.flops / result.grid_flops:.0%} of the whole grid's."
+    chosen = f"# {result.chosen} layers for {result.language}\n\nTrial {result.best}: {result.reason}. {share}"
+    return "\n".join([chosen, "", head, *rows, ""])

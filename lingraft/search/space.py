@@ -1,9 +1,10 @@
 """Search space: the parameters of a trial as JSON values, under their names in the recipe."""
 
 import itertools
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import optuna
 
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
@@ -26,24 +27,17 @@ def search_space(recipe: Recipe) -> Choices:
         "learning_rate": search.learning_rate,
         "mask_rate": search.mask_rate,
         "initialisation": tuple(map(str, search.initialisations)),
-        "budget_share": search.budget_shares,
     }
     return {name: found for name, found in every.items() if found}
 
 
-def params_key(params: Params) -> str:
-    """Return a key that is equal for equal parameters."""
-    return json.dumps(dict(params), sort_keys=True)
+def planned_trials(recipe: Recipe) -> list[Params]:
+    """Return the trials that run in any case: all combinations, or one a depth where [search] limits trials.
 
-
-def planned_trials(recipe: Recipe, depths: Iterable[int]) -> list[Params]:
-    """Return the trials that run in any case, in order: all combinations, or one a depth where [search] limits trials.
-
-    Args:
-        recipe: recipe with a [search] section.
-        depths: depths in the order in which they are tried.
+    The recipe's own depth comes first, then from shallow to deep.
     """
     choices = search_space(recipe)
+    depths = sorted(recipe.searched_depths, key=lambda depth: (depth != recipe.adaptation.depth, depth))
     rest = {name: found for name, found in choices.items() if name != "depth"}
     if recipe.require_search().trials is not None:
         own = {name: _default_value(recipe, name, found) for name, found in rest.items()}
@@ -54,12 +48,20 @@ def planned_trials(recipe: Recipe, depths: Iterable[int]) -> list[Params]:
 
 def _default_value(recipe: Recipe, name: str, found: Sequence[Any] | Range) -> Any:
     """The recipe's own value of a searched parameter, or the choice nearest to it."""
-    if name == "budget_share":
-        return max(found)
     value = getattr(recipe.adaptation, name)
     if isinstance(found, Range):
         return found.nearest(value)
     return str(value) if str(value) in found else found[0]
+
+
+def suggest(trial: optuna.Trial, recipe: Recipe) -> Params:
+    """Return the parameters of a trial: those that were planned for it, or those that Optuna expects most of."""
+    return {
+        name: trial.suggest_float(name, found.low, found.high, log=True)
+        if isinstance(found, Range)
+        else trial.suggest_categorical(name, found)
+        for name, found in search_space(recipe).items()
+    }
 
 
 def trial_settings(recipe: Recipe, params: Params, steps: int) -> Adaptation:

@@ -7,12 +7,16 @@ adaptation only.
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from lingraft.artifacts import sync
+import optuna
+
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.cache import RESULTS_VARIABLE, shared_folder
+from lingraft.artifacts.manifest import json_fingerprint
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Metric
@@ -22,13 +26,13 @@ from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError, TextError
+from lingraft.jobs.training import MiniBuildingJob
 from lingraft.model.encoder import Encoder
 from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search.budget import Budget, TrialLength
-from lingraft.search.mini_models import MiniModels
-from lingraft.search.space import Params, describe, params_key, trial_settings
+from lingraft.search.space import Params, describe, trial_settings
 from lingraft.stages.adapt import adaptation_run, mini_of
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, AlignmentProbe, language_probe
 from lingraft.stages.embeddings import initial_rows, mark_of
@@ -39,8 +43,11 @@ from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.progress import training_progress
 from lingraft.training.run import TrainingRun
-from lingraft.training.schedule import MetricsCallback, TrainingMetrics
+from lingraft.training.schedule import MetricsCallback
 from lingraft.training.stage_output import resumable
+
+RECORD = "record"
+"""Name of the attribute of an Optuna trial that holds its record."""
 
 
 @dataclass(frozen=True)
@@ -60,44 +67,11 @@ class Inputs:
     """Text of the language, for its parallel paragraphs; if absent, alignment is measured over shared pieces."""
 
 
-@dataclass(frozen=True)
-class ClaimedTrial:
-    """A trial that this worker has claimed."""
-
-    number: int
-    params: Params
-    scores: dict[int, float]
-    """Scores by evaluation, including those of a lost worker that trained it before; `evaluate_once` adds to it."""
-    report: Callable[[int, float], None]
-    """Stores a score. Training goes on after that, so that no checkpoint is ahead of the storage."""
-    should_stop: Callable[[dict[int, float], int], bool]
-    """Whether to stop with these scores before the last evaluation, whose number is the second argument."""
-    finish: Callable[[Trial], None]
-    """Stores the record; the checkpoints are deleted after that."""
-
-    def evaluate_once(self, number: int, judge: Callable[[], float]) -> None:
-        """Evaluate and report the score, unless this evaluation has a score."""
-        if number not in self.scores:
-            self.scores[number] = judge()
-            self.report(number, self.scores[number])
-
-    def should_stop_at(self, look: int, last: int) -> bool:
-        """Return whether to stop at an evaluation, from the scores up to it."""
-        return self.should_stop({at: score for at, score in self.scores.items() if at <= look}, last)
-
-
 class Trainer:
     """Trains trials, one after another."""
 
     def __init__(self, recipe: Recipe, inputs: Inputs, state: Path, watch: MetricsCallback) -> None:
-        """Load what all trials share.
-
-        Args:
-            recipe: recipe with a [search] section.
-            inputs: folders that trials are trained from.
-            state: folder of checkpoints, unless `LINGRAFT_RESULTS` names one.
-            watch: called with every point of each trial.
-        """
+        """Load what all trials share; checkpoints lie in `state`, unless `LINGRAFT_RESULTS` names a folder."""
         self.recipe = recipe
         self.search = recipe.require_search()
         self.state = state
@@ -105,41 +79,37 @@ class Trainer:
         self.source = load_primary(inputs.primary, recipe.primary_shape)
         pieces = Tokenizer.load(inputs.tokenizer, self.search.language)
         self.data = load_blocks(inputs.blocks, pieces, recipe.encoder.block_tokens)
-        self.train = open_split(self.data, "train")
+        self.train_blocks = open_split(self.data, "train")
         self.dev = open_split(self.data, "dev")
         self.budget = Budget(recipe, len(pieces))
-        self.mini_models = MiniModels(recipe, inputs.primary, inputs.source_blocks, state)
+        self._inputs = inputs
         if not recipe.builds_mini:
             for depth in recipe.searched_depths:
                 self.source.encoder.require_depth(depth)
-        kinds = {recipe.adaptation.initialisation, *self.search.initialisations}
-        own = recipe.adaptation.initialisation
         self._start = mark_of(inputs.initial)
-        self._rows = {
-            kind: initial_rows(
-                _with_initialisation(recipe, kind), self.source, pieces, inputs.initial if kind is own else None
-            )
-            for kind in kinds
-        }
+        own = recipe.adaptation.initialisation
+        self._rows = {own: initial_rows(recipe, self.source, pieces, inputs.initial)}
+        for kind in {*self.search.initialisations} - {own}:
+            adaptation = recipe.adaptation.model_copy(update={"initialisation": kind})
+            other = recipe.model_copy(update={"adaptation": adaptation})
+            self._rows[kind] = initial_rows(other, self.source, pieces)
         self._pairs = PairData.load(recipe, self.source, pieces, recipe.searched_depths, initial=inputs.initial)
         self._initial: dict[Initialisation, float] = {}
         self._probe = self._alignment_probe(inputs, pieces) if self.search.metric is Metric.ALIGNMENT else None
 
     def _alignment_probe(self, inputs: Inputs, pieces: Tokenizer) -> AlignmentProbe:
         language = self.search.language
-        evaluation = inputs.source_evaluation
-        text = load_text(inputs.text, language) if inputs.text else None
         if found := language_probe(
             recipe=self.recipe,
             primary=self.source,
             pieces=pieces,
             split="dev",
-            text=text,
+            text=load_text(inputs.text, language) if inputs.text else None,
             blocks=self.dev,
-            evaluation=evaluation,
+            evaluation=inputs.source_evaluation,
         ):
             return found
-        if evaluation is None:
+        if inputs.source_evaluation is None:
             raise RecipeError(
                 "search.metric is 'alignment', which needs the source's hidden states, but its evaluation is not "
                 "given. Evaluate the source (`lingraft evaluate-source`), and give its folder (--source-evaluation); "
@@ -165,21 +135,39 @@ class Trainer:
         facts = (*self.data_hashes.values(), *settings, self.recipe.precision, *probed)
         return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
-    def train_trial(self, attempt: ClaimedTrial) -> None:
-        """Train one trial, from its last checkpoint if there is one, until its budget or `should_stop` ends it.
+    def mini_model(self, depth: int) -> Artifact | None:
+        """Return MINIPOST's mini-model of a depth, built once for all trials; None where the system has no step 1b."""
+        if not self.recipe.builds_mini:
+            return None
+        if self._inputs.source_blocks is None:
+            raise RecipeError(
+                f"a search over {self.recipe.system}'s depths builds a mini-model of each, in the source language, but "
+                "its blocks are not given. Give the folder that `lingraft blocks` wrote for it (--source-blocks)."
+            )
+        job = MiniBuildingJob(
+            recipe=self.recipe.over(depth),
+            primary=self._inputs.primary,
+            blocks=self._inputs.source_blocks,
+            out=self.state / f"mini-{depth}",
+        )
+        with job.cached() as found:
+            return found or job.get_or_make()
 
-        Raises:
-            TrainingError: it cannot be trained.
+    def train(self, trial: optuna.Trial, params: Params) -> Trial:
+        """Train one trial, from its last checkpoint if there is one, until its budget, its target or Optuna ends it.
+
+        Its record is an attribute of the trial, and the checkpoints are removed after that. Training goes on only when
+        a score is stored, so that no checkpoint is ahead of the storage.
         """
-        params = attempt.params
-        length = self.budget.trial_length(attempt.params)
+        length = self.budget.trial_length(params)
         step = self.budget.step(params)
         settings = trial_settings(self.recipe, params, length.steps)
-        built = self.mini_models.get_or_build(params["depth"])
+        built = self.mini_model(params["depth"])
         mini = mini_of(self.source, step, built.folder if built else None)
         rows = self._rows[settings.initialisation]
-        attempt.evaluate_once(0, lambda: self._initial_score(settings, rows))
-        made_from = {"stage": "search", "search": self.fingerprint(), "params": params_key(params)}
+        scores = _Scores(trial)
+        scores.add(0, lambda: self._initial_score(settings, rows))
+        made_from = {"stage": "search", "search": self.fingerprint(), "params": dict(params)}
         with (
             self._checkpoints(params) as folder,
             resumable(self.recipe, folder / "trial", settings, made_from, folder) as checkpointer,
@@ -189,16 +177,31 @@ class Trainer:
                 steps=[step],
                 minis=[mini],
                 rows=rows,
-                blocks=self.train,
+                blocks=self.train_blocks,
                 settings=settings,
                 stops=tuple(length.looks),
                 checkpointer=checkpointer,
                 pairs=self._pairs,
             )
             with closing(run.points):
-                point = self._train(run, checkpointer, length, self._scorer(mini, settings), attempt)
-            attempt.finish(_trial_result(attempt, length, point))
+                self._train(run, checkpointer, length, self._scorer(mini, settings), scores)
+            point = run.state.points[-1]
+            curve = length.curve({at: score for at, score in scores.found.items() if at <= length.looks[point.step]})
+            score = curve[-1][1]
+            found = Trial(
+                number=trial.number,
+                steps=point.step,
+                flops=point.flops,
+                elapsed_s=point.elapsed_s,
+                score=score,
+                pruned=point.step < length.steps and not self._reaches_target(score),
+                scores_by_flops=curve,
+                whole_flops=length.flops,
+                **params,
+            )
+            trial.set_user_attr(RECORD, found.model_dump(mode="json"))
             checkpointer.remove()
+        return found
 
     def _train(
         self,
@@ -206,25 +209,30 @@ class Trainer:
         checkpointer: CheckpointManager,
         length: TrialLength,
         judge: Callable[[], float],
-        attempt: ClaimedTrial,
-    ) -> TrainingMetrics:
-        """Train and evaluate at the planned updates; return the last point of the learning curve."""
+        scores: "_Scores",
+    ) -> None:
+        """Train and evaluate at the planned updates, until the trial ends."""
         before = max((length.looks.get(point.step, 0) for point in run.earlier), default=0)
-        if before and attempt.should_stop_at(before, length.last_look):
-            return run.earlier[-1]
-        title = f"search {self.search.language}: {describe(attempt.params)}"
+        if before and self._ends(scores, before, length):
+            return
+        title = f"search {self.search.language}: {describe(scores.trial.params)}"
         with training_progress(length.steps, title) as show:
             for point in run.points:
                 show(point)
                 self.watch(point)
                 if look := length.looks.get(point.step):
-                    attempt.evaluate_once(look, judge)
+                    scores.add(look, judge)
                     checkpointer.save_soon()
-                    if attempt.should_stop_at(look, length.last_look):
+                    if self._ends(scores, look, length):
                         break
-        if run.state.step == length.steps:  # one that was stopped behind its last step has not been looked at there
-            attempt.evaluate_once(length.last_look, judge)
-        return run.state.points[-1]
+        if run.state.step == length.steps:  # one that was stopped behind its last step was not evaluated there
+            scores.add(length.last_look, judge)
+
+    def _ends(self, scores: "_Scores", look: int, length: TrialLength) -> bool:
+        return look < length.last_look and (self._reaches_target(scores.found[look]) or scores.trial.should_prune())
+
+    def _reaches_target(self, score: float) -> bool:
+        return self.search.target_score is not None and score >= self.search.target_score
 
     def _scorer(self, mini: Encoder, settings: Adaptation) -> Callable[[], float]:
         """Function for the dev score of the primary with the mini-model's current embeddings swapped in."""
@@ -259,33 +267,22 @@ class Trainer:
         top = probe.depths[-1]
         return lambda: probe.measure(primary, (top,))[top].scores.accuracy
 
-    @contextlib.contextmanager
-    def _checkpoints(self, params: Params) -> Iterator[Path]:
+    def _checkpoints(self, params: Params) -> contextlib.AbstractContextManager[Path]:
         """Folder of a trial's checkpoints, for whichever worker trains it."""
-        name = hashlib.sha256(f"{self.fingerprint()} {params_key(params)}".encode()).hexdigest()[:32]
-        if where := os.environ.get(sync.RESULTS_VARIABLE):
-            with sync.shared_cache_dir(where, f"trial-{name}") as folder:
-                yield folder
-        else:
-            yield self.state / f"trial-{name}"
+        where = os.environ.get(RESULTS_VARIABLE, str(self.state))
+        name = json_fingerprint({"search": self.fingerprint(), "params": dict(params)})[:32]
+        return shared_folder(where, f"trial-{name}")
 
 
-def _with_initialisation(recipe: Recipe, kind: Initialisation) -> Recipe:
-    return recipe.model_copy(update={"adaptation": recipe.adaptation.model_copy(update={"initialisation": kind})})
+class _Scores:
+    """Scores of a trial by evaluation, those included that an earlier worker of the trial has stored."""
 
+    def __init__(self, trial: optuna.Trial) -> None:
+        self.trial = trial
+        self.found: dict[int, float] = dict(trial.study.trials[trial.number].intermediate_values)
 
-def _trial_result(attempt: ClaimedTrial, length: TrialLength, point: TrainingMetrics) -> Trial:
-    own = {name: value for name, value in attempt.params.items() if name != "depth"}
-    curve = length.curve({at: score for at, score in attempt.scores.items() if at <= length.looks[point.step]})
-    return Trial(
-        number=attempt.number,
-        depth=attempt.params["depth"],
-        steps=point.step,
-        flops=point.flops,
-        elapsed_s=point.elapsed_s,
-        score=curve[-1][1],
-        pruned=point.step < length.steps,
-        scores_by_flops=curve,
-        whole_flops=length.flops,
-        **own,
-    )
+    def add(self, look: int, judge: Callable[[], float]) -> None:
+        """Evaluate and store the score, unless this evaluation has a score."""
+        if look not in self.found:
+            self.found[look] = judge()
+            self.trial.report(self.found[look], look)

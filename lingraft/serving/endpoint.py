@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from lingraft.bundle.runtime import CUDA, default_provider
 from lingraft.data.language_detection import DetectedLanguage, LanguageDetector
-from lingraft.data.pool import available_cores
 from lingraft.errors import OverloadedError, RequestError, StoppingError
+from lingraft.ranks import available_cores
 from lingraft.serving import metrics
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.handlers.handler import (

@@ -274,9 +274,7 @@ class Trial(Result):
     learning_rate: float | None = pydantic.Field(None, description="Where it was searched; so with those below.")
     mask_rate: float | None = None
     initialisation: str | None = None
-    budget_share: float | None = None
     whole_flops: float | None = pydantic.Field(None, description="Run to its end.")
-    reached_flops: float | None = pydantic.Field(None, description="Spent until the target; absent if never reached.")
 
 
 class FrontPoint(Result):
@@ -301,11 +299,8 @@ class SearchResult(Result):
     reason: str = pydantic.Field("", description="Why it was, in words.")
     target: float | None = pydantic.Field(None, description="Goal compute: the score to reach.")
     front: list[FrontPoint] = pydantic.Field([], description="From cheap to dear.")
-    importance: dict[str, float] = pydantic.Field({}, description="Shares by parameter; empty if depth alone varied.")
     building: dict[int, Cost] = pydantic.Field({}, description="Step 1b by depth, once for all languages (MINIPOST).")
     budget_flops: float | None = pydantic.Field(None, description="Of a whole trial.")
-    standard_flops: float | None = pydantic.Field(None, description="One standard adaptation, over all layers.")
-    order: str = pydantic.Field("", description="In which order depths were tried, and why.")
     failures: dict[str, str] = pydantic.Field({}, description="Trials that could not be trained, and why.")
 
     @property

@@ -41,9 +41,8 @@ from lingraft.stages.embeddings import mined_pairs_of
 from lingraft.tasks.retrieval import TokenizedTexts
 from lingraft.tasks.task_kind import batch_sizes, lengths
 from lingraft.training import precision
-from lingraft.training.batches import TokenBatches
+from lingraft.training.batches import TokenBatches, to_device
 from lingraft.training.loop import Phase
-from lingraft.training.prefetch import to_device
 
 _PART = "vectors"
 _EMBEDDED_TOKENS = 4096

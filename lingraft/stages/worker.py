@@ -18,7 +18,6 @@ from lingraft import errors, ranks
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import EXPECTED_ERRORS, explain_device_errors, format_error
 from lingraft.console import say
-from lingraft.data.pool import available_cores
 from lingraft.errors import LingraftError
 from lingraft.signals import Interruption
 from lingraft.stages.adapt import adapt
@@ -62,7 +61,7 @@ def main(folder: Path) -> int:
 def _share_threads() -> None:
     """Give each process its share of the CPU threads, unless somebody has decided on them."""
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, available_cores() // int(os.environ["LOCAL_WORLD_SIZE"])))
+        torch.set_num_threads(max(1, ranks.available_cores() // int(os.environ["LOCAL_WORLD_SIZE"])))
 
 
 def _report(folder: Path, event: Mapping[str, Any]) -> None:

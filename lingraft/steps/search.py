@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from lingraft import tracking
 from lingraft.artifacts.files import make_folder, write_json
 from lingraft.artifacts.names import primary_name
-from lingraft.config.recipe import Recipe
 from lingraft.config.search import SEARCH_STORAGE
 from lingraft.data.languages import language_name, name_and_tag
 from lingraft.jobs.launchable import Input, InputList, Launchable, OptionalInput, Output
@@ -24,7 +23,7 @@ _MINI_DEPTH = "mini_depth."
 """Prefixes of a registered primary's tags with the best depth of a language.
 
 The language pipeline reads the first. A recipe registers one MINIPOST mini-model, so depths of the second kind are for
-people and for the next search only.
+people only.
 """
 TRIALS_FILE = "trials.json"
 _SCORES = {"masked": "dev_masked_accuracy", "alignment": "dev_alignment"}
@@ -84,7 +83,7 @@ def try_depths(given: DepthTrials, run: Path) -> Scores:
             recipe=given.recipe,
             inputs=given.search_inputs,
             storage=shared_storage(os.environ.get(SEARCH_STORAGE)),
-            known=_known(given.recipe),
+            worker=given.worker,
             watch=expose_metrics("search-depth", ignore_metrics),
         )
         write_json(given.out / TRIALS_FILE, [trial.model_dump(mode="json") for trial in found])
@@ -102,7 +101,6 @@ def search_depth(given: DepthSearch, run: Path) -> Scores:
             inputs=given.search_inputs,
             storage=shared_storage(os.environ.get(SEARCH_STORAGE)),
             out=given.out,
-            known=_known(recipe),
             watch=expose_metrics("search-depth", ignore_metrics),
         )
         result = load_search(given.out)
@@ -110,7 +108,9 @@ def search_depth(given: DepthSearch, run: Path) -> Scores:
         scores |= {"chosen_depth": float(result.chosen), "share_of_grid": result.flops / result.grid_flops}
         stage.record(made, scores)
         stage.log_artifact(made, "search")
-        tracking.tag(primary_name(recipe), f"{_prefix(recipe)}{result.language}", str(result.chosen))
+        prefix = _MINI_DEPTH if recipe.builds_mini else _DEPTH
+        tracking.tag(primary_name(recipe), f"{prefix}{result.language}", str(result.chosen))
+        tracking.tag(primary_name(recipe), f"search_run.{result.language}", stage.run_id)
         note = (
             f"**{result.chosen} layers are the best for {name_and_tag(result.language)}**, of {len(result.trials)} "
             f"trials. {result.reason}\n\nThe whole result is the artifact `search` of the run `search-depth` below."
@@ -119,14 +119,3 @@ def search_depth(given: DepthSearch, run: Path) -> Scores:
         tracking.describe(stage.client, run.read_text(), name, note, scores)
     tracking.close_run(run.read_text())
     return scores
-
-
-def _known(settings: Recipe) -> dict[str, int]:
-    """Return the best depths of languages that were searched before, from the registered primary's tags."""
-    tags = tracking.tags_of(primary_name(settings))
-    prefix = _prefix(settings)
-    return {name.removeprefix(prefix): int(depth) for name, depth in tags.items() if name.startswith(prefix)}
-
-
-def _prefix(settings: Recipe) -> str:
-    return _MINI_DEPTH if settings.builds_mini else _DEPTH

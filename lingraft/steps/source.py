@@ -1,11 +1,12 @@
 """Steps that run once for each primary: import, evaluation, registration, and the way back from the registry."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.cache import shared_result, shared_results
+from lingraft.artifacts.cache import RESULTS_VARIABLE, shared_result
 from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.artifacts.names import SEED, mini_name, primary_name, task_name
 from lingraft.config.recipe import Recipe
@@ -43,7 +44,9 @@ def import_model(recipe: str, run: Path, primary: Path, task: Path) -> None:
         brought = [Artifact.load(folder, Kind.TASK) for folder in filter(None, [found.task])]
         _require_own([each.manifest.detail("task", str) for each in brought], settings)
         made.copy_to(primary)
-        if where := shared_results():  # which have all else that a run makes, and a pretrained primary, too
+        if where := os.environ.get(
+            RESULTS_VARIABLE
+        ):  # which have all else that a run makes, and a pretrained primary, too
             with shared_result(where, Kind.PRIMARY, {"imported": made.fingerprint}) as (result, kept):
                 if kept is None:
                     made.copy_to(result)

@@ -55,7 +55,6 @@ def block_stream(
         first = (step - 1) * batch_blocks
         total = count_predicted(mask_rate, blocks.block_tokens, first, batch_blocks) or 1  # blocks may be that short
         starts = range(first + ranks.rank() * own, first + (ranks.rank() + 1) * own, size)
-        blocks.prefetch_from(order, starts.stop)
         return [
             (
                 count_predicted(mask_rate, blocks.block_tokens, start, size) / total,
@@ -156,6 +155,16 @@ def _rows_of(data: Prepared, batch_examples: int, seed: int, grouped_steps: int)
         return batches[int(shuffled[place % grouped_steps])]
 
     return rows
+
+
+def to_device(batch: Any, device: torch.device) -> Any:
+    """Return a batch of the same structure whose tensors lie on a device; copies to a GPU are not waited for."""
+    if isinstance(batch, Tensor):
+        return (batch.pin_memory() if device.type == "cuda" else batch).to(device, non_blocking=True)
+    if isinstance(batch, tuple):
+        parts: Any = [to_device(part, device) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
+    return batch
 
 
 def steps_for_epochs(data: Prepared, batch_examples: int, epochs: float) -> int:

@@ -24,7 +24,6 @@ from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
 from lingraft.training.optimizer import Optimizer, SkippedSteps
 from lingraft.training.precision import AutocastFactory, preserve_rng, tf32_products
-from lingraft.training.prefetch import prefetch
 from lingraft.training.schedule import TRAINING_START, Schedule, TrainingMetrics
 from lingraft.training.training_state import TrainingState
 
@@ -121,15 +120,13 @@ class TrainingLoop:
         with stop_signals() if checkpointer else nullcontext(StopRequest()) as stop:
             yield from self._log(schedule, stop)  # a point that a stop has kept from being evaluated
             steps = range(state.step + 1, 1 + (state.step if state.has_ended(schedule) else schedule.last_step))
-            batches = prefetch(map(self.stream, steps))
-            batches.wait(unless=functools.partial(_stop_signal, stop))
             self._checkpoint_or_stop(optimizer, skipped, stop)
             resumed_at_s = time.perf_counter()
-            for step, micro_batches in zip(steps, batches, strict=True):
+            for step in steps:
                 optimizer.reset(self.redraw(step))
                 loss = _forward_backward(
                     model=model,
-                    micro_batches=micro_batches,
+                    micro_batches=self.stream(step),
                     step=step,
                     seed=schedule.seed,
                     autocast=self.autocast,
@@ -148,7 +145,6 @@ class TrainingLoop:
                 resumed_at_s = time.perf_counter()
                 if state.has_ended(schedule):
                     break
-                batches.wait(unless=functools.partial(_stop_signal, stop))
                 self._checkpoint_or_stop(optimizer, skipped, stop)
             self._snapshot(optimizer, skipped)
             self._require_finite_end(schedule)

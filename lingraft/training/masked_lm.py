@@ -14,7 +14,7 @@ from lingraft.data.shards import Blocks
 from lingraft.model.encoder import Encoder
 from lingraft.model.kernels.cross_entropy import summed_cross_entropy
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.training.batches import MaskedLmBatch
+from lingraft.training.batches import MaskedLmBatch, to_device
 
 EVALUATION_MASK_RATE = 0.15
 """Accuracy is always measured at this rate, whatever the rate in training."""
@@ -46,7 +46,7 @@ class MaskedLmLoss(nn.Module):
         Places that a block of mostly special tokens leaves unpredicted count as predicted with no loss. So the divisor
         is the same for all blocks, however they are divided into batches.
         """
-        tokens_BT = drawn.tokens_BT.to(self.encoder.device, non_blocking=True)
+        tokens_BT = to_device(drawn.tokens_BT, self.encoder.device)
         masked = mask_tokens(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
         hidden = self.encoder.hidden_states(masked.tokens_BT, self.depths, below_heads=True, window=self.window)
         features, vocabulary = self.encoder.features(hidden, masked.positions_M), self.encoder.vocabulary

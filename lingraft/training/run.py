@@ -21,12 +21,11 @@ from lingraft.model.flops import finetuning_update_shape, flops_per_update, step
 from lingraft.model.kernels.cpu import reuse_freed_memory
 from lingraft.tasks.task_kind import Prepared, TaskKind
 from lingraft.training import precision
-from lingraft.training.batches import steps_for_epochs
+from lingraft.training.batches import steps_for_epochs, to_device
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
 from lingraft.training.loop import Phase, Redraw, Stream, TrainingLoop, max_steps, redraw_nothing
 from lingraft.training.masked_lm import MaskedLmLoss
-from lingraft.training.prefetch import to_device
 from lingraft.training.progress import training_progress
 from lingraft.training.schedule import MetricsCallback, Schedule, TrainingMetrics, write_curve
 from lingraft.training.training_state import TrainingState

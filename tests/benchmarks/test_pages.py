@@ -1,6 +1,5 @@
 """Every page of a benchmark is what the record beside it says."""
 
-import json
 import re
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import data_page, depth_search_page, objectives
+from benchmarks import data_page, objectives
 from benchmarks.embedding_model import page as embedding_models
 from benchmarks.initialisation import page as initialisation
 from benchmarks.initialisation.overview import sections
@@ -79,15 +78,6 @@ def test_the_page_of_data_shows_its_record() -> None:
     shown = data_page.page(read_record(RECORDS / f"data{RECORD_SUFFIX}"), 50_000, 40_000, 512)
     _, _, *parts = shown.split("\n\n")  # after the title and the versions of packages
     assert (RECORDS / "data.md").read_text(encoding="utf-8").endswith("\n\n".join(parts))
-
-
-def test_verdicts_on_depth_searches_are_what_the_record_says() -> None:
-    found = read_record(RECORDS / f"depth-search{RECORD_SUFFIX}")
-    cases = [depth_search_page.Case.model_validate(each) for each in found["cases"]]
-    for told in found["verdicts"]:
-        verdict = depth_search_page.verdict_on([case for case in cases if case.language == told["language"]])
-        assert json.loads(verdict.model_dump_json()) == {name: told[name] for name in told if name != "within"}
-        assert {str(seed): good for seed, good in verdict.within.items()} == told["within"]
 
 
 def test_a_command_is_told_without_the_folders_of_a_machine() -> None:

@@ -191,8 +191,6 @@ def test_every_mistake_is_listed_at_once() -> None:
         ({"search.learning_rate": {"low": 1, "high": 1}}, ["search.learning_rate:", "low 1.0 must be less than high"]),
         ({"search.learning_rate": {"low": 1e-4, "high": 1e-3}}, ["search:", "trials must say how many"]),
         ({"search.trials": 2}, ["search.trials 2", "3 depths"]),
-        ({"search.budget_shares": [0.3]}, ["search:", "[0.3]", "1/8 (looks)"]),
-        ({"search.goal": "compute", "search.reference_depth": 4}, ["search.reference_depth 4", "[1, 2, 3]"]),
         ({"split": {"dev_share": 0.5, "test_share": 0.5}}, ["split:", "below 0.9"]),
         ({"text": {"kind": "web"}}, ["text:", "'libreoffice-help', 'folder', 'huggingface'"]),
         ({"text": {"path": "texts"}}, ["text.kind:", "libreoffice-help, folder, huggingface"]),

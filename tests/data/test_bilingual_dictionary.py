@@ -31,21 +31,9 @@ def test_a_word_and_its_translation_a_line(between: str, compressed: bool, tmp_p
     assert words(file) == [("sol", "zun"), ("sol", "zon"), ("lun", "mun")]
 
 
-def test_phrases_and_scores_stand_between_tabs(tmp_path: Path) -> None:
-    (tmp_path / "words").write_text("sol ve lun\tzun ap mun\t0.25\t7\nlun\tmun\t1\t\n")
+def test_phrases_stand_between_tabs(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("sol ve lun\tzun ap mun\nlun\tmun\n")
     assert words(tmp_path / "words") == [("sol ve lun", "zun ap mun"), ("lun", "mun")]
-
-
-def test_wikdicts_columns_list_translations_between_bars(tmp_path: Path) -> None:
-    file = tmp_path / "en-xx.tsv"
-    file.write_text(
-        "written_rep\ttrans_list\tmax_score\trel_importance\nsol\tzun | zon mo\t81.5\t0.02\nlun\tmun\t9\t\n"
-    )
-    expected = [("sol", "zun"), ("sol", "zon mo"), ("lun", "mun")]
-    assert words(file) == expected
-    assert (
-        words(dictionaries.wikdict(tmp_path / "en-xx.sqlite3", [("sol", "zun | zon mo"), ("lun", "mun")])) == expected
-    )
 
 
 @pytest.mark.parametrize("header", ["English\tGerman", "de en", "source\ttarget"])
@@ -129,10 +117,7 @@ def test_a_dictionary_that_is_not_whole_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_no_dictionary_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
-    (tmp_path / "text.sqlite3").write_text("sol zun\n" * 100)
     assert "cannot be read" in errors(tmp_path / "missing.txt")[0]
-    assert "cannot be read" in errors(tmp_path / "missing.sqlite3")[0]
     assert "holds 0 dictionaries" in errors(tmp_path)[0]
-    assert "is not one of WikDict's files for two languages" in errors(tmp_path / "text.sqlite3")[0]
     with pytest.raises(TextError, match="there are no pairs"):
         words(tmp_path / "empty")

@@ -6,8 +6,9 @@ import pytest
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
-from lingraft.data import blocks, token_stream
+from lingraft.data import blocks
 from lingraft.data.blocks import load_blocks, pack_blocks
+from lingraft.data.documents import Document
 from lingraft.data.text import SPLITS, load_split
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.errors import TextError, TokenizerError
@@ -61,14 +62,13 @@ def test_text_shorter_than_a_block_is_refused_with_its_split(workshop: Workshop,
     assert not (tmp_path / "out").exists()
 
 
-def test_bytes_do_not_depend_on_the_number_of_cores(
-    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(token_stream, "_CHUNK_CHARACTERS", 25_000)  # or one worker would get everything
-    made = []
-    for threads in (1, 2):
-        recipe = workshop.recipe.model_copy(update={"threads": threads})
-        source = workshop.texts["de"], workshop.tokenizers["de"]
-        made.append(blocks.build(recipe, *source, tmp_path / str(threads), shard_bytes=1 << 12))
-    assert len(made[0].manifest.files) > 6
-    assert made[0].manifest.files == made[1].manifest.files
+def test_every_document_is_closed_and_in_its_place(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_CHUNK_CHARACTERS", 10)
+    pieces = Tokenizer.load(workshop.tokenizers["de"])
+    texts = ["ein haus", "", "der hund und die katze", "x" * 50] * 5
+    documents = [Document(str(number), text) for number, text in enumerate(texts)]
+    streams = list(blocks.token_stream(documents, pieces, np.dtype(np.uint16)))
+    assert len(streams) > 4
+    assert np.concatenate(streams).tolist() == [
+        token for text in texts for token in [*pieces.encode(text), DEFAULT_SPECIAL_IDS.end]
+    ]

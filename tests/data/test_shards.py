@@ -9,8 +9,7 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.token_ids import ids_dtype
 from lingraft.data.blocks import open_split
-from lingraft.data.shards import Blocks, BlockWriter, blocks_in_memory
-from lingraft.data.shuffling import ShuffledIndices
+from lingraft.data.shards import BlockWriter, blocks_in_memory
 from lingraft.errors import ArtifactError
 from tests.full_disk import full_disk
 
@@ -34,26 +33,6 @@ def flip_a_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-
-
-class InOrder(ShuffledIndices):
-    """Rows as they stand."""
-
-    def rows(self, first: int, count: int) -> torch.Tensor:
-        return torch.arange(first, first + count) % self.count
-
-
-class Shelf:
-    """Notes what is expected of it."""
-
-    def __init__(self) -> None:
-        self.expected: list[list[int]] = []
-
-    def get(self, index: int) -> np.ndarray:
-        raise AssertionError(f"shard {index} is not to be read")
-
-    def prefetch(self, indices: object) -> None:
-        self.expected.append(list(indices))  # type: ignore[call-overload]
 
 
 def test_rows_come_in_the_order_asked_for() -> None:
@@ -97,7 +76,7 @@ def test_a_window_is_a_whole_number_of_shards_and_all_rows_where_these_are_few(t
 
 def test_shards_are_mapped_and_not_read(tmp_path: Path) -> None:
     blocks = open_split(packed(tmp_path / "blocks", 95, 10), "train")
-    shard_NT = blocks.shards.get(3)
+    shard_NT = blocks.shard(3)
     assert not shard_NT.flags.owndata
     assert not shard_NT.flags.writeable
     assert isinstance(shard_NT.base, np.memmap)
@@ -128,21 +107,11 @@ def test_a_flipped_bit_is_found_before_its_shard_is_used_and_hurts_no_other(tmp_
         found.tensors("train-00003")
 
 
-def test_what_is_expected_is_verified_meanwhile(tmp_path: Path) -> None:
-    found = packed(tmp_path / "blocks", 95, 10)
-    blocks = open_split(found, "train")
-    blocks.prefetch(torch.tensor([35]))
+def test_a_shard_is_verified_once_before_its_first_use(tmp_path: Path) -> None:
+    blocks = open_split(packed(tmp_path / "blocks", 95, 10), "train")
     assert blocks.take(torch.tensor([35])).tolist() == [[35] * T]
     flip_a_bit(tmp_path / "blocks/train-00003.safetensors")  # after it was verified and mapped: nobody looks again
     assert int(blocks.take(torch.tensor([34]))[0, 0]) == 34
-
-
-def test_an_order_is_followed_two_windows_ahead_and_once_a_shard() -> None:
-    shelf = Shelf()
-    blocks = Blocks(95, T, 10, 20, shelf)
-    for place in (0, 3, 9, 10, 69):
-        blocks.prefetch_from(InOrder(95, seed=0), place)
-    assert shelf.expected == [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 0, 1]]
 
 
 def test_a_shard_that_does_not_fit_on_the_disk_leaves_nothing(tmp_path: Path) -> None:

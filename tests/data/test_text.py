@@ -191,17 +191,13 @@ def test_the_manifest_and_the_log_say_how_files_were_read(tmp_path: Path, capsys
 _PREPARE = """
 import re, sys
 from pathlib import Path
-from lingraft.data import preprocessing
-from lingraft.data.cleaning import duplicates
 from lingraft.data.text import prepare
 from lingraft.config.text import Cleaning
 from tests.text_recipe import text_recipe
 
-preprocessing.BATCH_CHARACTERS, duplicates._IN_MEMORY = 1 << 14, 1 << 10
 cleaning = Cleaning() if sys.argv[1] == "cleaned" else None
 for source in sys.argv[2:]:
-    # In one process: others would start after two seconds only, which slow machines take for the larger text alone.
-    recipe = text_recipe({"kind": "folder", "path": source}, threads=1)
+    recipe = text_recipe({"kind": "folder", "path": source})
     text = recipe.text.model_copy(update={"cleaning": cleaning})
     prepare(recipe.model_copy(update={"text": text}), "de", Path(source) / "out")
     # Not ru_maxrss, which begins with what the process held that this one was started by.

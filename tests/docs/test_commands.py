@@ -1,7 +1,6 @@
 """Every command of the README and of the guides runs: stages and endpoint for real, on text that the tests make."""
 
 import contextlib
-import json
 import re
 import shutil
 import socket
@@ -57,7 +56,6 @@ _MAKE, _STAGE, _KUSTOMIZE = ("make ", "lingraft ", "kubectl apply -k ")
 _SERVE = "lingraft serve "
 _FROM_RESULTS = "lingraft add-language --results .demo "
 """Begins the command that needs what a demo has left."""
-_DASHBOARD = re.compile(r"`(lingraft search dashboard [^`]+)`")
 _COMPILE, _ASK = "python -m pipelines compile ", "curl "
 _SUBMIT, _DEMO = "python -m pipelines submit ", "python -m pipelines demo "
 
@@ -253,14 +251,3 @@ def test_the_endpoint_answers_the_curl_command(worked: Path, served: str) -> Non
     [command] = _starting(_ASK)
     answer = _run(command.replace("localhost:8080", served).replace("/help-topic/", "/topic/"), worked)
     assert any(topic in answer for topic in made_up.TOPICS), answer
-
-
-@pytest.mark.integration
-def test_the_dashboard_opens_on_the_search(worked: Path) -> None:
-    [command] = _DASHBOARD.findall(TEXTS["docs/guides/choose-a-depth.md"])
-    with (
-        _running(command, worked, "/dashboard") as address,
-        urllib.request.urlopen(f"http://{address}/api/studies") as answer,
-    ):
-        (study,) = json.load(answer)["study_summaries"]
-    assert study["study_name"].startswith("tiny-de-")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from lingraft.artifacts.sync import RESULTS_VARIABLE
+from lingraft.artifacts.cache import RESULTS_VARIABLE
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.translations import Alignment
@@ -62,7 +62,7 @@ def judging(workshop: Workshop, recipe: Recipe) -> tuple[Job, Job]:
 
 def test_what_the_endpoint_is_asked_about_does_not_decide_scores(workshop: Workshop) -> None:
     def keys(recipe: Recipe) -> list[object]:
-        return [job.shared_provenance for job in judging(workshop, recipe)]
+        return [job.provenance for job in judging(workshop, recipe)]
 
     def with_task(**changes: object) -> Recipe:
         return workshop.recipe.model_copy(update={"tasks": (workshop.recipe.task().model_copy(update=changes),)})
@@ -76,7 +76,7 @@ def test_what_the_endpoint_is_asked_about_does_not_decide_scores(workshop: Works
 def test_bounding_the_judged_test_blocks_asks_for_new_scores_and_for_no_new_text(workshop: Workshop) -> None:
     bounded = workshop.recipe.model_copy(update={"test_blocks": 3})
     for before, after in zip(judging(workshop, workshop.recipe), judging(workshop, bounded), strict=True):
-        assert before.shared_provenance != after.shared_provenance
+        assert before.provenance != after.provenance
     text, same = (
         TextJob(recipe=recipe, language="de", out=workshop.texts["de"]).settings
         for recipe in (workshop.recipe, bounded)
@@ -90,9 +90,9 @@ def test_the_sentences_that_alignment_is_measured_over_decide_a_languages_scores
     file = tmp_path / "a.tsv"
     recipe = workshop.recipe.model_copy(update={"alignment": Alignment(parallel={"de": str(file)})})
     file.write_text("a house\tein Haus\n")
-    before = [job.shared_provenance for job in judging(workshop, recipe)]
+    before = [job.provenance for job in judging(workshop, recipe)]
     file.write_text("a tree\tein Baum\n")
-    after = [job.shared_provenance for job in judging(workshop, recipe)]
+    after = [job.provenance for job in judging(workshop, recipe)]
     assert before[0] == after[0]
     assert before[1] != after[1]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifacts import cache, sync
+from lingraft.artifacts import cache
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
@@ -23,7 +23,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     """Where results are shared."""
     place = tmp_path / "shared"
     place.mkdir()
-    monkeypatch.setenv(sync.RESULTS_VARIABLE, str(place) if request.param == "a folder" else place.as_uri())
+    monkeypatch.setenv(cache.RESULTS_VARIABLE, str(place) if request.param == "a folder" else place.as_uri())
     monkeypatch.setenv("LINGRAFT_CACHE", str(tmp_path / "cache"))
     return place
 
@@ -68,19 +68,26 @@ def test_the_same_is_not_made_twice_and_tells_its_curve_again(
 
 
 def test_a_result_is_shared_by_all_that_decides_it_and_nothing_else(
-    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, short: Recipe, tmp_path: Path
 ) -> None:
     def key(recipe: Recipe, language: str = "en") -> dict[str, Any]:
         job = pretraining(workshop, recipe, tmp_path)
-        return job.model_copy(update={"blocks": workshop.blocks[language]}).shared_provenance
+        return job.model_copy(update={"blocks": workshop.blocks[language]}).provenance
 
     same, elsewhere = key(short), changed(short, "cluster", storage_claim="other")
     assert key(elsewhere.model_copy(update={"targets": (*short.targets, "el")})) == same
     assert key(short, "de") != same
     assert key(changed(short, "pretraining", seed=7)) != same
     assert key(short.model_copy(update={"precision": "bf16"})) != same
-    monkeypatch.setenv(cache.IMAGE_VARIABLE, "train@sha256:other")
-    assert key(short) != same
+
+
+def test_another_version_makes_its_own_results(
+    workshop: Workshop, short: Recipe, shared: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job = pretraining(workshop, short, tmp_path / "out")
+    job.get_or_make()
+    monkeypatch.setattr(cache, "__version__", "99")
+    assert not job.has_shared_result()
 
 
 @pytest.mark.parametrize("shared", ["a folder", "a URI"], indirect=True)
@@ -116,7 +123,7 @@ def test_a_place_that_cannot_be_written_is_named(
     workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv(sync.RESULTS_VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(cache.RESULTS_VARIABLE, str(tmp_path / "file"))
     with pytest.raises(ArtifactError, match=r"cannot write .*file"):
         pretraining(workshop, short, tmp_path / "out").get_or_make()
 
@@ -136,7 +143,7 @@ def test_finetuning_depends_on_what_its_files_hold(workshop: Workshop, tmp_path:
             text=workshop.texts["en"],
             out=tmp_path / "out",
         )
-        return job.shared_provenance
+        return job.provenance
 
     examples.write_text("a\tb\tyes\n", encoding="utf-8")
     before = key()
@@ -150,7 +157,7 @@ def test_finetuning_depends_on_what_its_files_hold(workshop: Workshop, tmp_path:
 def test_without_a_place_nothing_is_shared(
     workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(sync.RESULTS_VARIABLE, raising=False)
+    monkeypatch.delenv(cache.RESULTS_VARIABLE, raising=False)
     job = pretraining(workshop, short, tmp_path / "out")
     assert not job.has_shared_result()
     assert Artifact.load(job.get_or_make().folder, Kind.PRIMARY)

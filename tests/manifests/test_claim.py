@@ -1,7 +1,6 @@
 """The claim: the Job that mounts it first, and the CronJob that clears it."""
 
 import os
-import shlex
 import subprocess
 import sys
 import time
@@ -10,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from lingraft.artifacts.cache import cached
+from lingraft.artifacts.manifest import Kind
 from lingraft.config.cluster import Cluster
 from lingraft.steps.launch.pods import CACHES, USER_ID
 from tests.manifests.conftest import MANIFESTS, built, pod_of
@@ -58,15 +59,26 @@ def test_a_claim_that_cannot_be_written_fails_the_job_and_says_so(tmp_path: Path
     assert "fsGroup" in done.stderr
 
 
-def test_a_result_that_nobody_asked_for_in_two_months_is_cleared_by_the_command(tmp_path: Path) -> None:
+def test_results_and_inputs_that_nobody_asked_for_in_a_month_are_cleared(tmp_path: Path) -> None:
     [cron_job] = [document for document in built("prod") if document["metadata"]["name"] == "clean-claim"]
     [container] = pod_of(cron_job)["containers"]
-    old = tmp_path / "results" / f"text-{'0' * 32}"
-    old.mkdir(parents=True)
-    (old / "result.made-from.json").write_text("{}")
-    os.utime(old / "result.made-from.json", (time.time() - 60 * 86_400,) * 2)
-    command = shlex.join(container["command"]).replace("/data", str(tmp_path))
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
+    _prepare(tmp_path)
+    names = (f"results/text-{'0' * 32}", "launched/inputs/0", "launched/calls/0", "results/primary-1")
+    *old, young = (tmp_path / name for name in names)
+    for folder in (*old, young):
+        folder.mkdir()
+        (folder / "result.log").write_text("{}")
+    for folder in old:
+        os.utime(folder, (time.time() - 31 * 86_400,) * 2)
+    os.utime(young, (time.time() - 31 * 86_400,) * 2)
+    with cached(young / "result", Kind.PRIMARY, {}):  # to use a result is enough
+        pass
+    done = subprocess.run(
+        [part.replace("/data", str(tmp_path)) for part in container["command"]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"deleted {old}\n"
+    assert {*done.stdout.splitlines()} == {*map(str, old)}
+    assert [folder.exists() for folder in (*old, young)] == [False, False, False, True]

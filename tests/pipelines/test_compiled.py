@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lingraft.artifacts import cache, sync
+from lingraft.artifacts import cache
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
@@ -272,8 +272,7 @@ def test_every_step_runs_the_recipes_image_within_its_profile_as_its_user_and_re
                 "HOME": "/tmp",
                 launcher.RETRIES: str(profile.retries),
                 "LINGRAFT_CACHE": f"{cluster.storage_path}/lingraft",
-                sync.RESULTS_VARIABLE: cluster.results_place,
-                cache.IMAGE_VARIABLE: cluster.image,
+                cache.RESULTS_VARIABLE: cluster.results_place,
             }.items()
         )
         address, credentials = place["secretAsEnv"]

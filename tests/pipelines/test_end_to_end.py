@@ -18,7 +18,7 @@ from lingraft.artifacts.names import bundle_name
 from lingraft.data.languages import name_and_tag
 from lingraft.reports.run.page import PAGE_FILE
 from lingraft.reports.run.records import RunRecords, SampleAnswer
-from lingraft.search.page import PAGE_FILE as SEARCH_PAGE
+from lingraft.search.outcome import PAGE_FILE as SEARCH_PAGE
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.served_models import served_models
 from lingraft.stages import results

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lingraft import preflight
-from lingraft.artifacts.sync import RESULTS_VARIABLE
+from lingraft.artifacts.cache import RESULTS_VARIABLE
 from lingraft.config.text import Split
 from lingraft.data.splits import split_of
 from lingraft.data.text import prepare

@@ -20,8 +20,7 @@ from lingraft.errors import RecipeError
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search import Inputs, search
-from lingraft.search.page import PAGE_FILE
-from lingraft.search.storage import open_storage
+from lingraft.search.outcome import PAGE_FILE
 from lingraft.stages import pretrain
 from lingraft.stages.alignment_probe import Reference, probe_of
 from lingraft.stages.embeddings import initial_rows
@@ -34,11 +33,11 @@ from tests.workshop import Workshop, changed
 BRIEFLY: dict[str, Any] = {"steps_at_depth": 8, "looks": 2}
 
 
-def _search(shop: Workshop, out: Path, known: dict[str, int] | None = None, **changes: Any) -> SearchResult:
+def _search(shop: Workshop, out: Path, **changes: Any) -> SearchResult:
     """Rows begin at random, so that there is much to learn."""
     recipe = changed(shop.recipe, "search", **{"steps_at_depth": 60, **changes})
     recipe = changed(recipe, "adaptation", initialisation=Initialisation.RANDOM)
-    search(recipe, _inputs(shop), None, out, known)
+    search(recipe, _inputs(shop), None, out)
     return load_search(out)
 
 
@@ -46,18 +45,13 @@ def _inputs(shop: Workshop) -> Inputs:
     return Inputs(shop.primary, shop.blocks["de"], shop.tokenizers["de"], shop.blocks["en"])
 
 
-def test_the_least_compute_to_a_share_of_the_reference_is_chosen(workshop: Workshop, tmp_path: Path) -> None:
+def test_the_least_compute_to_a_share_of_the_best_score_is_chosen(workshop: Workshop, tmp_path: Path) -> None:
     found = _search(workshop, tmp_path / "search", goal=Goal.COMPUTE, target_share=0.9, looks=4)
-    reference = min(found.trials, key=lambda trial: trial.number)
-    assert (reference.depth, reference.pruned, reference.flops) == (3, False, reference.whole_flops)
-    assert found.target == pytest.approx(0.9 * reference.score)
-    there = [trial for trial in found.trials if trial.reached_flops is not None]
-    assert reference in there
-    least = min(trial.reached_flops or 0.0 for trial in there)
-    assert 0 < least == next(trial.reached_flops for trial in there if trial.number == found.best)
-    for trial in there:
-        assert (trial.reached_flops or 0.0) <= trial.flops
-        assert trial.score >= found.target
+    every = [(flops, score, trial) for trial in found.trials for flops, score in trial.scores_by_flops if flops]
+    assert found.target == pytest.approx(0.9 * max(score for _, score, _ in every))
+    least = min(flops for flops, score, _ in every if score >= (found.target or 0))
+    assert any(flops == least and trial.number == found.best for flops, _, trial in every)
+    assert found.reason.startswith("the least compute to")
 
 
 def test_a_trial_that_has_reached_the_target_costs_no_more_and_a_target_that_nobody_reaches_is_said_so(
@@ -74,40 +68,33 @@ def test_a_trial_that_has_reached_the_target_costs_no_more_and_a_target_that_nob
 
 
 def test_the_front_has_no_point_that_another_beats(workshop: Workshop, tmp_path: Path) -> None:
-    found = _search(workshop, tmp_path / "search", goal=Goal.PARETO, looks=4)
+    found = _search(workshop, tmp_path / "search", looks=4)
     every = [point for trial in found.trials for point in trial.scores_by_flops if point[0]]
     for cheap, dear in itertools.pairwise(found.front):
         assert cheap.flops < dear.flops
         assert cheap.score < dear.score
     for point in found.front:
         assert not [1 for flops, score in every if flops <= point.flops and score > point.score]
-    (chosen,) = (trial for trial in found.trials if trial.number == found.best)
-    assert chosen.depth == found.chosen
-    enough = [point for point in found.front if point.score >= 0.95 * found.front[-1].score]
-    assert enough[0].trial == found.best
 
 
-def test_a_study_of_two_goals_stops_what_can_never_be_on_the_front_all_at_the_same_compute(
+def test_a_trial_below_the_median_stops_after_its_time_of_grace_at_the_same_compute_as_any(
     workshop: Workshop, tmp_path: Path
 ) -> None:
     """Rates are so low that trials stay where they begin: at random, or where the source's rows are."""
-    both, storage = (Initialisation.OVERLAP, Initialisation.RANDOM), f"journal:///{tmp_path / 'trials'}"
-    wanted: dict[str, Any] = {"goal": Goal.PARETO, "looks": 8, "steps_at_depth": 40, "grace_share": 0.3}
+    both, storage = (Initialisation.OVERLAP, Initialisation.RANDOM), f"sqlite:///{tmp_path / 'trials'}"
+    wanted: dict[str, Any] = {"looks": 8, "steps_at_depth": 40, "grace_share": 0.3}
     recipe = changed(workshop.recipe, "search", **wanted, initialisations=both, depths=(1, 3))
     recipe = changed(recipe, "adaptation", learning_rate=1e-5)
     search(recipe, _inputs(workshop), storage, tmp_path / "search")
     found = load_search(tmp_path / "search")
-    stopped = [trial for trial in found.trials if trial.pruned]
-    assert {(trial.depth, trial.initialisation) for trial in stopped} == {(depth, "random") for depth in (1, 3)}
     every = {(trial.depth, trial.initialisation) for trial in found.trials}
     assert every == {(depth, str(how)) for depth in (1, 3) for how in both}
+    stopped = [trial for trial in found.trials if trial.pruned]
+    assert {trial.initialisation for trial in stopped} == {"random"}
     for trial in stopped:  # after 3 of 8 looks, the first after the time of grace, whatever an update costs
-        assert abs(trial.flops - 3 / 8 * found.budget_flops) <= trial.flops / trial.steps / 2
-    assert len({trial.steps for trial in stopped}) > 1
-    opened, close = open_storage(storage)
-    (study,) = opened.get_all_studies()
-    trials = optuna.load_study(study_name=study.study_name, storage=opened).trials
-    close()
+        assert abs(trial.flops - 3 / 8 * (found.budget_flops or 0)) <= trial.flops / trial.steps / 2
+    [study] = optuna.get_all_study_names(storage)
+    trials = optuna.load_study(study_name=study, storage=storage).trials
     pruned = {
         (trial.params["depth"], trial.params["initialisation"]) for trial in trials if trial.state.name == "PRUNED"
     }
@@ -115,22 +102,16 @@ def test_a_study_of_two_goals_stops_what_can_never_be_on_the_front_all_at_the_sa
 
 
 def test_more_than_depth_is_searched_where_optuna_expects_most(workshop: Workshop, tmp_path: Path) -> None:
-    wanted: dict[str, Any] = {"learning_rate": Range(low=1e-3, high=1e-2), "budget_shares": (0.5, 1.0)}
-    wanted |= {"trials": 7, "looks": 4, "grace_share": 0.99}
+    wanted: dict[str, Any] = {"learning_rate": Range(low=1e-3, high=1e-2), "trials": 7, "looks": 4, "grace_share": 0.99}
     found = _search(workshop, tmp_path / "search", steps_at_depth=12, **wanted)
     by_number = sorted(found.trials, key=lambda trial: trial.number)
     assert len(by_number) == 7
     assert sorted(trial.depth for trial in by_number[:3]) == [1, 2, 3]
     assert {trial.learning_rate for trial in by_number[:3]} == {workshop.recipe.adaptation.learning_rate}
-    assert {trial.budget_share for trial in by_number[:3]} == {1.0}
     rates = [trial.learning_rate or 0.0 for trial in by_number[3:]]
     assert len(set(rates)) == 4
     assert all(1e-3 <= rate <= 1e-2 for rate in rates)
     assert not any(trial.pruned for trial in by_number)
-    for trial in by_number:
-        assert trial.flops == pytest.approx((trial.budget_share or 0) * (found.budget_flops or 0), rel=0.2)
-    assert {*found.importance} == {"depth", "learning_rate", "budget_share"}
-    assert sum(found.importance.values()) == pytest.approx(1)
     assert (tmp_path / "search" / "importance.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -140,25 +121,12 @@ def brief(workshop: Workshop) -> Path:
     return once.folder("brief", lambda folder: _search(workshop, folder / "search", **BRIEFLY)) / "search"
 
 
-def test_other_languages_order_the_trials_and_decide_nothing(workshop: Workshop, brief: Path, tmp_path: Path) -> None:
-    plain = load_search(brief)
-    warm = _search(workshop, tmp_path / "warm", {"tr": 2, "fr": 3, "xx": 9}, **BRIEFLY)
-    assert [trial.depth for trial in sorted(plain.trials, key=lambda trial: trial.number)] == [1, 2, 3]
-    assert [trial.depth for trial in sorted(warm.trials, key=lambda trial: trial.number)] == [3, 2, 1]
-    assert "3 of fr" in warm.order
-    assert "9" not in warm.order
-    assert {trial.depth for trial in warm.trials} == {trial.depth for trial in plain.trials}
-
-
-def test_the_page_needs_nothing_else(brief: Path) -> None:
+def test_the_page_and_the_curves_are_files(brief: Path) -> None:
     found = load_search(brief)
     page = (brief / PAGE_FILE).read_text(encoding="utf-8")
-    assert f"{found.chosen} layer" in page
-    assert "data:image/png;base64," in page
-    assert "http://" not in page
-    assert "https://" not in page
-    for name in ("curves.png", "cost.png"):
-        assert (brief / name).read_bytes().startswith(b"\x89PNG")
+    assert f"# {found.chosen} layers for de" in page
+    assert page.count("\n| ") == 1 + len(found.trials)
+    assert (brief / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +186,7 @@ def test_a_search_by_alignment_ranks_trials_by_it(workshop: Workshop, tmp_path: 
     swap(primary.encoder, make_vocabulary(rows.table_VD, rows.bias_V, rows.special))
     before = probe.measure(primary.encoder)[3].scores.accuracy
     assert {trial.scores_by_flops[0] for trial in found.trials} == {(0.0, before)}
-    assert "counterparts in the source language found" in (tmp_path / "search" / "search.html").read_text()
+    assert "counterparts in the source language found" in (tmp_path / "search" / PAGE_FILE).read_text()
 
 
 def test_a_search_by_alignment_needs_the_sources_evaluation(workshop: Workshop, tmp_path: Path) -> None:

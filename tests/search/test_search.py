@@ -10,14 +10,13 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
-from lingraft.config.search import Goal
 from lingraft.data.blocks import open_split
 from lingraft.errors import DepthError, RecipeError, TokenizerError, TrackingError
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.search import Inputs, search
-from lingraft.search.shared_study import SharedStudy
 from lingraft.search.space import trial_settings
+from lingraft.signals import Interruption
 from lingraft.stages.adapt import adapt
 from lingraft.stages.results import SearchResult, load_search
 from lingraft.training import masked_lm
@@ -131,14 +130,27 @@ def test_a_search_broken_off_goes_on_with_the_depths_that_are_left(
     theirs = f"sqlite:///{tmp_path / 'broken.db'}"
     study = optuna.create_study(storage=theirs, study_name=name, direction="maximize")
     study.add_trial(next(trial for trial in finished if trial.params["depth"] == 1))
-    assert SharedStudy.open(name, theirs, Goal.SCORE, {"depth": (1, 2, 3)}, lost_after_s=60).claim({"depth": 2})
-
     assert _search(workshop, tmp_path / "search", storage=theirs).chosen == found.chosen
-
     ((_, trials),) = _trials(theirs)
-    states = [(trial.params.get("depth"), trial.state.name) for trial in trials]
-    assert states[:2] == [(1, "COMPLETE"), (2, "FAIL")]
-    assert [tried for tried, _ in states[2:]] == [2, 3]
+    assert [(trial.params["depth"], trial.state.is_finished()) for trial in trials] == [(1, True), (2, True), (3, True)]
+
+
+def test_a_search_that_was_asked_to_stop_goes_on_from_the_checkpoint_of_its_trial(
+    workshop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage, recipe = f"sqlite:///{tmp_path / 'trials.db'}", _with_search(workshop.recipe, depths=(2,))
+
+    def stop(point: TrainingMetrics) -> None:
+        if point.step >= 30:
+            raise Interruption(15, "asked to stop")
+
+    with pytest.raises(Interruption):
+        _search(workshop, tmp_path / "search", recipe, storage, stop)
+    again = _search(workshop, tmp_path / "search", recipe, storage)
+    assert "going on after step" in capsys.readouterr().err
+    assert without_times(again) == without_times(_search(workshop, tmp_path / "undisturbed", recipe))
+    ((_, trials),) = _trials(storage)
+    assert [trial.state.name for trial in trials] == ["FAIL", "COMPLETE"]
 
 
 def test_other_settings_start_a_search_of_their_own(

@@ -3,7 +3,7 @@
 import pytest
 
 from lingraft.bundle.runtime import CPU, CUDA
-from lingraft.data.pool import available_cores
+from lingraft.ranks import available_cores
 from lingraft.serving import endpoint
 from lingraft.serving.settings import ServingSettings
 

@@ -1,4 +1,4 @@
-"""The steps of a depth search: what one language's search tells the next one, by way of the registered primary."""
+"""The steps of a depth search: workers share its trials, and the registered primary is tagged with the depth."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def _searched(shop: Workshop, recipe: Recipe, primary: Path, folder: Path) -> Se
     return load_search(folder / "search")
 
 
-def test_what_was_best_for_one_language_is_tried_first_for_the_next(
+def test_the_depth_that_a_worker_found_is_a_tag_of_the_registered_primary(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LINGRAFT_RESULTS", str(tmp_path / "results"))
@@ -66,12 +66,6 @@ def test_what_was_best_for_one_language_is_tried_first_for_the_next(
         primary = _registered(workshop, recipe, tmp_path)
         assert _searched(workshop, recipe, primary, tmp_path / "de").chosen == 2
         assert tracking.tags_of(primary_name(recipe))["mini_depth.de"] == "2"
-        wanted = changed(recipe, "search", language="tr", depths=(1, 2), distances={"de": 0.25})
-        found = _searched(workshop, wanted, primary, tmp_path / "tr")
-    assert found.order.startswith(
-        "first the best depths of other languages, the nearest first: 2 of de (distance 0.25)"
-    )
-    assert [trial.depth for trial in sorted(found.trials, key=lambda trial: trial.number)] == [2, 1]
 
 
 def test_a_search_is_the_depth_of_its_language_and_answers_prometheus(

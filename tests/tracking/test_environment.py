@@ -1,4 +1,4 @@
-"""Commands that read a registry, a search or publications: what is not there is refused, and nothing is created."""
+"""Commands that read a registry or publications: what is not there is refused, and nothing is created."""
 
 import re
 import socket
@@ -171,14 +171,10 @@ def test_passwords_are_not_shown() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (["search", "dashboard", "--storage", "sqlite:///optuna.db"], "there is no file .*Nothing was created"),
-        (["search", "dashboard", "--storage", "journal:///optuna.log"], "there is no file .*Nothing was created"),
         (["publish", "ls", "--to", "none"], "there is no folder .*/none"),
     ],
 )
-def test_a_search_and_publications_that_are_not_there_are_not_created(
-    command: list[str], words: str, empty: Path
-) -> None:
+def test_publications_that_are_not_there_are_not_created(command: list[str], words: str, empty: Path) -> None:
     with pytest.raises((TrackingError, PublicationError), match=words):
         CliRunner().invoke(app, command, catch_exceptions=False)
     assert [*empty.iterdir()] == []

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from lingraft.errors import RecipeError
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.tagged_sentences import Sentence
 from lingraft.tasks.tagging import Tagged, Tagger, Tagging
-from lingraft.training.batches import TokenBatches, block_stream, steps_for_epochs, task_stream
+from lingraft.training.batches import TokenBatches, block_stream, steps_for_epochs, task_stream, to_device
 from lingraft.training.masked_lm import MaskedLmLoss
 from tests.tasks.little import VOCABULARY
 
@@ -213,3 +213,17 @@ def test_a_row_longer_than_a_batch_stands_alone() -> None:
     assert sorted(itertools.chain(*batches)) == [*range(40)]
     assert all(len(each) == 1 for each in batches if max(map(rows.length, each)) > 5)
     assert [each for each in batches if len(each) > 1]
+
+
+class Tokens(NamedTuple):
+    """A batch."""
+
+    tokens_BT: Tensor
+    types_BT: Tensor | None
+    first: int
+
+
+def test_all_tensors_of_a_batch_are_moved_and_nothing_else_changes() -> None:
+    moved = to_device((0.25, Tokens(torch.ones(2), None, 7)), torch.device("meta"))
+    assert (moved[0], type(moved[1]), moved[1].types_BT, moved[1].first) == (0.25, Tokens, None, 7)
+    assert moved[1].tokens_BT.is_meta

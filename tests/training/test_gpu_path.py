@@ -20,11 +20,10 @@ from lingraft.model.encoder import Encoder, freeze_except
 from lingraft.tasks.classification import Classification, Classified
 from lingraft.tasks.pairs import Encoded
 from lingraft.training import precision
-from lingraft.training.batches import MaskedLmBatch, task_stream
+from lingraft.training.batches import MaskedLmBatch, task_stream, to_device
 from lingraft.training.loop import Phase, TrainingLoop
 from lingraft.training.masked_lm import MaskedLmLoss
 from lingraft.training.optimizer import Optimizer, SkippedSteps
-from lingraft.training.prefetch import to_device
 from lingraft.training.run import _TaskLoss
 from lingraft.training.schedule import Schedule
 

@@ -28,11 +28,6 @@ class CleaningCounts:
         if count:
             self.dropped[reason] += count
 
-    def add(self, other: "CleaningCounts") -> None:
-        """Add the counts of another instance."""
-        self.kept += other.kept
-        self.dropped.update(other.dropped)
-
     def details(self) -> dict[str, Any]:
         """Return the counts as a manifest records them."""
         return {"read": self.read, "kept": self.kept, "dropped": dict(self.dropped)}
@@ -54,17 +49,6 @@ class CorpusStats:
         """Count a paragraph that was read and kept."""
         self.paragraphs.kept += 1
         self.characters.kept += len(paragraph)
-
-    def take_back(self, reason: str, paragraph: str) -> None:
-        """Count a paragraph as dropped that was counted as kept."""
-        self.paragraphs.kept -= 1
-        self.characters.kept -= len(paragraph)
-        self.drop(reason, paragraph)
-
-    def add(self, other: "CorpusStats") -> None:
-        """Add the counts of another instance."""
-        self.paragraphs.add(other.paragraphs)
-        self.characters.add(other.characters)
 
     def details(self) -> dict[str, Any]:
         """Return the counts as a manifest records them."""

@@ -104,7 +104,6 @@ def searched(recipe: Recipe) -> BilledRun | None:
         return None
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
     trials = len(recipe.searched_depths) * max(1, len(recipe.search.initialisations))
-    trials *= max(1, len(recipe.search.budget_shares))
     work = mlm_update_shape(recipe, step, recipe.adaptation, recipe.tokenizer.vocabulary)
     updates = recipe.search.steps_at_depth or round((recipe.search.flop_budget or 0) / flops_per_update(step, work))
     return BilledRun("search", step, updates, work, recipe.search.trials or trials)

@@ -1,10 +1,8 @@
 """The exchange of files between a launcher and its step: folders on a claim that both have mounted."""
 
-import contextlib
 import hashlib
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -132,40 +130,8 @@ class Handover:
             except ArtifactError:
                 if not there.exists():  # another language's launcher was faster
                     raise
-        os.utime(there.parent)  # it is in use, which `prune_launched` reads from the time of its folder
+        os.utime(there.parent)  # it is in use: the CronJob `clean-claim` removes old folders
         return str(there)
-
-
-def prune_launched(root: Path, unused_s: float, *, dry_run: bool = False) -> Iterator[Path]:
-    """Remove failed attempts and inputs that are older than `unused_s` seconds, and yield their folders.
-
-    An attempt without an answer stays, and so do its inputs, since its Job may read them for as long as it trains.
-
-    Args:
-        root: folder of all calls on the claim; without a launched step there may be none.
-        unused_s: seconds since the step's answer, or since an input was sent last.
-        dry_run: whether all of them stay.
-    """
-    running, unneeded = [], []
-    for file in sorted(root.glob(f"{_CALLS}/*/*/call.json")):
-        with contextlib.suppress(FileNotFoundError):  # its launcher has collected the result meanwhile
-            attempt = CallAttempt(file.parent)
-            if attempt.answer_file.exists() and _age_s(attempt.answer_file) > unused_s:
-                unneeded.append(attempt.folder)
-            else:
-                running.append(file.read_text(encoding="utf-8"))
-    for folder in sorted(root.glob(f"{_INPUTS}/*")):
-        if _age_s(folder) > unused_s and not any(folder.name in call for call in running):
-            unneeded.append(folder)
-    for folder in unneeded:
-        if not dry_run:
-            with contextlib.suppress(FileNotFoundError):  # as above
-                shutil.rmtree(folder)
-        yield folder
-
-
-def _age_s(path: Path) -> float:
-    return time.time() - path.stat().st_mtime
 
 
 def content_hash(path: Path) -> str:

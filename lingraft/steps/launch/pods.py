@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lingraft import ranks
-from lingraft.artifacts import cache, sync
+from lingraft.artifacts.cache import RESULTS_VARIABLE
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.config.search import SEARCH_STORAGE
 from lingraft.training import metrics
@@ -121,7 +121,7 @@ def resources(profile: Profile) -> Manifest:
 
 def variables(cluster: Cluster) -> dict[str, str]:
     """Return the environment variables of every step, in KFP or launched; the image's user has no home folder."""
-    plain = {"HOME": "/tmp", sync.RESULTS_VARIABLE: cluster.results_place, cache.IMAGE_VARIABLE: cluster.image}
+    plain = {"HOME": "/tmp", RESULTS_VARIABLE: cluster.results_place}
     return plain | {name: f"{cluster.storage_path}/{folder}" for name, folder in CACHES.items()}
 
 

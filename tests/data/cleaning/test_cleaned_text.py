@@ -1,8 +1,6 @@
 import json
-import os
 import random
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +12,7 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.cli import app
 from lingraft.config.recipe import Recipe
-from lingraft.data import pool, preprocessing
-from lingraft.data.cleaning import duplicates
 from lingraft.data.cleaning.corpus_stats import format_table
-from lingraft.data.pool import WorkerError
 from lingraft.data.text import SPLITS, load_split, prepare, read_split
 from lingraft.errors import RecipeError
 from tests.text_recipe import text_recipe
@@ -32,9 +27,8 @@ test = { kind = "file", path = "test.tsv" }"""
 
 
 def recipe(source: Path, cleaning: dict[str, Any] | None = None, **changes: Any) -> Recipe:
-    """What becomes of a text does not depend on the number of processes, so most tests start none."""
     text = {"kind": "folder", "path": str(source)} | ({} if cleaning is None else {"cleaning": cleaning})
-    return text_recipe(text, **{"threads": 1} | changes)
+    return text_recipe(text, **changes)
 
 
 def sentence(draw: random.Random) -> str:
@@ -66,15 +60,7 @@ def paragraphs(text: Artifact) -> Iterator[str]:
             yield from document.text.split("\n")
 
 
-@pytest.fixture
-def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches and files so small that every path is taken."""
-    monkeypatch.setattr(preprocessing, "BATCH_CHARACTERS", 2000)
-    monkeypatch.setattr(duplicates, "_IN_MEMORY", 64)
-    monkeypatch.setattr(duplicates, "_DIFFERENT", 16)
-
-
-def test_no_paragraph_is_twice_in_one_split_or_in_two(tmp_path: Path, small_portions: None) -> None:
+def test_no_paragraph_is_twice_in_one_split_or_in_two(tmp_path: Path) -> None:
     source = write(tmp_path / "source", made_up(200))
     text = prepare(recipe(source, {}), "de", tmp_path / "text")
     found = list(paragraphs(text))
@@ -95,25 +81,7 @@ def test_the_first_of_equal_paragraphs_stays_wherever_it_is_split_to(tmp_path: P
     assert having == ["page/0"]
 
 
-@pytest.mark.parametrize(
-    "cleaning",
-    [
-        {"unicode": "none", "min_characters": 40},
-        None,
-        *(pytest.param(each, marks=pytest.mark.nightly) for each in ({}, {"deduplicate": False})),
-    ],
-)
-def test_processes_change_nothing(tmp_path: Path, small_portions: None, cleaning: dict[str, Any] | None) -> None:
-    source = write(tmp_path / "source", made_up(60))
-    one, two = (prepare(recipe(source, cleaning, threads=threads), "de", tmp_path / str(threads)) for threads in (1, 2))
-    assert one.fingerprint == two.fingerprint
-    files = sorted(path.name for path in one.folder.iterdir())
-    assert files == ["dev.jsonl", "manifest.json", "test.jsonl", "train.jsonl"]
-    assert one.manifest.data_hashes == two.manifest.data_hashes
-    assert one.manifest.details == two.manifest.details
-
-
-def test_what_is_read_is_kept_or_dropped_for_a_reason(tmp_path: Path, small_portions: None) -> None:
+def test_what_is_read_is_kept_or_dropped_for_a_reason(tmp_path: Path) -> None:
     documents = [*made_up(50), "\u200b", "1234567890", "Of it all, this alone is left.\n \nxx\n" + "***" * 9]
     text = prepare(recipe(write(tmp_path / "source", documents), {}), "de", tmp_path / "text")
     details = text.manifest.details
@@ -142,24 +110,6 @@ def test_without_cleaning_text_is_taken_as_it_is(tmp_path: Path) -> None:
     assert sorted(document.text for split in SPLITS for document in load_split(text, split)) == sorted(documents)
     assert "cleaning" not in text.manifest.details
     assert "cleaning" not in text.manifest.recipe["text"]
-
-
-def test_a_worker_that_is_killed_leaves_an_error_and_no_artifact(
-    tmp_path: Path, small_portions: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    give = pool._PoolWorker.give
-
-    def give_and_kill(worker: pool._PoolWorker, number: int, item: Any) -> None:
-        give(worker, number, item)
-        if number == 5:
-            os.kill(worker.process.pid, signal.SIGKILL)
-
-    monkeypatch.setattr(pool, "_ALONE_S", 0.0)
-    monkeypatch.setattr(pool._PoolWorker, "give", give_and_kill)
-    source = write(tmp_path / "source", made_up(200))
-    with pytest.raises(WorkerError, match="SIGKILL"):
-        prepare(recipe(source, {}, threads=2), "de", tmp_path / "made" / "text")
-    assert list((tmp_path / "made").iterdir()) == []
 
 
 @pytest.mark.parametrize(

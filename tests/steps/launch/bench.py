@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lingraft.artifacts import sync
+from lingraft.artifacts import cache
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.config.recipe import Recipe
 from lingraft.jobs.training import PretrainingJob
@@ -95,7 +95,7 @@ def a_bench(workshop: Workshop, folder: Path, monkeypatch: pytest.MonkeyPatch, p
     cluster = Cluster(storage_path=str(claim), stages={"pretraining": profile})
     recipe = changed(workshop.recipe, "pretraining", **SHORT).model_copy(update={"cluster": cluster, "threads": 1})
     monkeypatch.setenv(launcher.STAGE, "pretraining")
-    monkeypatch.setenv(sync.RESULTS_VARIABLE, str(claim / "results"))
+    monkeypatch.setenv(cache.RESULTS_VARIABLE, str(claim / "results"))
     with server.serving(folder) as kubeconfig, sqlite_store(folder) as uri:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
         node = Node(server, folder, {"MLFLOW_TRACKING_URI": uri})

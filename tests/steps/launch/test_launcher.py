@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifacts import sync
+from lingraft.artifacts import cache
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import InputFailedError, failure_reason, write_failure
 from lingraft.artifacts.manifest import Kind
@@ -37,7 +37,7 @@ KILLED_AFTER = 3
 @pytest.fixture
 def run(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The file that names a tracking run, with a place for results."""
-    monkeypatch.setenv(sync.RESULTS_VARIABLE, str(tmp_path / "shared"))
+    monkeypatch.setenv(cache.RESULTS_VARIABLE, str(tmp_path / "shared"))
     with sqlite_store(tmp_path):
         data.open_run(workshop.recipe.to_json(), "source", tmp_path / "run")
         yield str(tmp_path / "run")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lingraft.data import pool
+from lingraft import ranks
 from lingraft.stages import worker
 
 
@@ -15,7 +15,7 @@ def test_processes_share_the_cores_that_the_containers_quota_leaves_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, processes: int, threads: int
 ) -> None:
     (tmp_path / "cpu.max").write_text(quota)
-    monkeypatch.setattr(pool, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(ranks, "_QUOTA", tmp_path / "cpu.max")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
