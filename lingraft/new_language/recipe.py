@@ -27,7 +27,7 @@ from lingraft.model.loading import FreshLayers, LoadedPrimary, require_shape
 _LARGEST_VOCABULARY = 50_000
 """The paper's vocabulary of each language (section 3); an imported primary of many languages has more rows."""
 _PAIR_VOCABULARY = 15_000
-"""By sentence pairs, whose words are few. Initial rows of 8,000, 10,000, 15,000 and 30,000 German pieces find 62.3,
+"""Pieces where a language is learned by sentence pairs, which have few words. Initial rows of 8,000, 10,000, 15,000 and 30,000 German pieces find 62.3,
 64.4, 65.2 and 63.7% of XQuAD's paragraphs first (53,000 pairs of captions, news and help, all-MiniLM-L6-v2)."""
 _EPOCHS = 10
 _FEWEST_STEPS = 500
@@ -35,12 +35,11 @@ _MOST_STEPS = 125_000
 """Number of passes over the text, and bounds on the updates: embeddings need some updates however little text there
 is, and the paper makes do with the most for any amount (section 3)."""
 _PAIR_EPOCHS, _FEWEST_PAIR_STEPS = 1, 100
-"""Passes over sentence pairs, and the fewest updates. Of 50,000 German pairs, a third of an epoch
-gives nearly all that a whole one does."""
+"""Passes over sentence pairs, and the fewest updates. Over all six layers of all-MiniLM-L6-v2, German questions find
+XQuAD's paragraph first in 65.3% of cases after none, in 67.0, 68.5 and 69.1% after a quarter, half and all of 50,000
+pairs (454 s of one core). Over the bottom two layers it is 66.2% after 40% of them (65 s), and hardly more after."""
 _WARMUP_SHARE = 0.08
 """10,000 of 125,000 updates in the paper (section 3)."""
-_BOTTOM_SHARE = 3
-"""Layers of an embedding model for each bottom layer that sentence pairs are learned over."""
 _BATCH_BLOCKS = 32
 _PAIR_LEARNING_RATE = 3e-3
 _LEARNING_RATE = 2e-3
@@ -324,7 +323,7 @@ def defaults(basis: Basis) -> dict[str, Any]:
     if basis.is_headless:
         found["tokenizer"] |= {"vocabulary": min(basis.vocabulary, _PAIR_VOCABULARY)}
         found["adaptation"] |= {"learning_rate": _PAIR_LEARNING_RATE}
-        by_pairs = {"depth": math.ceil(layers / _BOTTOM_SHARE), "initialisation": Initialisation.ALIGNED, "pairs": {}}
+        by_pairs = {"initialisation": Initialisation.ALIGNED, "pairs": {}}
         found |= {"system": System.MINIPOST, "gate": {"metric": ALIGNMENT_METRIC}, "alignment": {"mined": True}}
         found["encoder"] |= {"dropout": 0.0}  # vectors are learned as they will be asked for
         found["adaptation"] |= by_pairs

@@ -1,10 +1,10 @@
 """Translations of target pieces into source pieces, learned from sentence pairs or from a dictionary.
 
 From sentences by IBM model 1 (Brown et al. 1993): every target piece of a pair was produced by one of the pair's source
-pieces, or by none (NULL), and expectation-maximisation finds how probably by which. It is trained in both directions,
-and what both agree on is kept. Memory is bounded whatever the number of pairs: a piece is aligned only with the
-candidates that it occurs together with most tellingly, and pairs are visited in batches. From words by counting: pieces
-of a pair count for each other, the more the fewer pieces the words have.
+pieces, or by none (NULL), and expectation-maximisation finds how probably by which. Pieces that are spelled alike begin
+with counts. It is trained in both directions, and what both agree on is kept. Memory is bounded whatever the number of
+pairs: a piece is aligned only with the candidates that it occurs together with most tellingly, and pairs are visited in
+batches. From words by counting: pieces of a pair count for each other, the more the fewer pieces the words have.
 
 Legend: N pairs, S source vocabulary, T target vocabulary, K candidates of a piece, M pieces of a batch.
 """
@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from lingraft.console import with_progress
 from lingraft.data.parallel_text import Pair
-from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.errors import TextError
+from lingraft.model.initialisation.piece_classes import Pieces
+from lingraft.model.initialisation.spelling import Spelling
 
 MOST_PAIRS = 1_000_000
 """Pairs that are learned from; of more, a part that is spread evenly."""
@@ -45,6 +46,9 @@ _CELLS = 1 << 22
 """Numbers that are computed at once, at most: bounds memory to a few hundred megabytes."""
 _LEAST_PROBABLE = 0.01
 """Less probable translations are dropped: they are noise, and most of the table."""
+_SPELLING_COUNT = 5
+"""Pairs that equal spelling counts for. Initial rows of 15,000 German pieces find 65.2, 66.1, 66.6 and 65.4% of XQuAD's
+paragraphs first with 0, 1, 5 and 20, and 44.7, 45.3, 45.1 and 44.3% of MLQA's."""
 _WORD_POWER = 3
 """Best power for Greek, of 1, 2, 3, 4 and 6; words of one piece each say most."""
 _TINY = 1e-30
@@ -54,14 +58,8 @@ _CLEARLY = 0.9
 Array = NDArray[Any]
 
 
-class BatchTokenizer(Protocol):
+class BatchTokenizer(Pieces, Protocol):
     """A tokenizer that cuts many texts at once."""
-
-    @property
-    def special(self) -> SpecialIds:
-        """Ids of the special pieces, which are never aligned."""
-
-    def __len__(self) -> int: ...
 
     def encode_all(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text."""
@@ -108,7 +106,7 @@ def parallel_table(
         )
     encoded = _EncodedPairs.of(chain(head, rest), source, target)
     encoded.require_any(origin)
-    return _make_table(encoded, _symmetrise(encoded.source_NS, encoded.target_NT))
+    return _make_table(encoded, _symmetrise(encoded.source_NS, encoded.target_NT, Spelling.of(source, target)))
 
 
 def dictionary_table(
@@ -293,10 +291,12 @@ def _make_table(encoded: _EncodedPairs, counts_TS: scipy.sparse.csr_array) -> Tr
     return TranslationTable(_by_row(counts_TS), encoded.target_NT.shape[0], dict(encoded.left_out))
 
 
-def _symmetrise(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+def _symmetrise(
+    source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array, spelling: Spelling | None = None
+) -> scipy.sparse.csr_array:
     """The geometric mean of both directions' probabilities (T, S): 0 where one of them never aligns two pieces."""
-    forward_TS = _ibm_model_1(source_NS, target_NT)
-    backward_ST = _ibm_model_1(target_NT, source_NS)
+    forward_TS = _ibm_model_1(source_NS, target_NT, spelling)
+    backward_ST = _ibm_model_1(target_NT, source_NS, spelling.turned if spelling else None)
     return _columns_of_1(forward_TS).multiply(_columns_of_1(backward_ST).T).sqrt().tocsr()
 
 
@@ -326,16 +326,20 @@ def _by_row(counts_TS: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     return counts_TS.astype(np.float32)
 
 
-def _ibm_model_1(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+def _ibm_model_1(
+    source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array, spelling: Spelling | None
+) -> scipy.sparse.csr_array:
     """Expect how often a target piece comes from each source piece (T, S), by model 1 in one direction."""
     candidates_TK = _candidates(source_NS, target_NT)
     # Behind the last source piece stands one that no pair has, where a piece has fewer candidates.
     real_TK = candidates_TK < source_NS.shape[1]
-    probabilities_TK = real_TK.astype(np.float32)
+    alike_TK = _SPELLING_COUNT * spelling.likeness(candidates_TK) if spelling else np.zeros(real_TK.shape, np.float32)
+    probabilities_TK = real_TK + alike_TK
     frequencies_T = np.bincount(target_NT.indices, minlength=target_NT.shape[1])
     null_T = (frequencies_T / frequencies_T.sum()).astype(np.float32)
     for _ in with_progress(range(_STEPS), "learn translations", "pass", _STEPS):
         counts_TK, null_counts_T = _expected(source_NS, target_NT, candidates_TK, probabilities_TK, null_T)
+        counts_TK += np.where(counts_TK > 0, alike_TK, 0)
         totals_S = np.bincount(candidates_TK.ravel(), counts_TK.ravel(), minlength=source_NS.shape[1] + 1)
         probabilities_TK = (counts_TK / np.maximum(totals_S, _TINY)[candidates_TK]).astype(np.float32)
         null_T = (null_counts_T / max(null_counts_T.sum(), _TINY)).astype(np.float32)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from lingraft.data.parallel_text import Pair
-from lingraft.data.tokenizer.pieces import SpecialIds
+from lingraft.data.tokenizer.pieces import SpecialIds, Surface
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import TextError
 from lingraft.model.initialisation import translation
+from lingraft.model.initialisation.spelling import Spelling
 from lingraft.model.initialisation.translation import (
     LONG_PHRASE,
     THINNED,
@@ -42,6 +43,9 @@ class Words:
         return [
             [ids.get(word, DEFAULT_SPECIAL_IDS.unknown) for word in text.replace("+", " ").split()] for text in texts
         ]
+
+    def surfaces(self) -> list[Surface | None]:
+        return [*[None] * len(DEFAULT_SPECIAL_IDS), *(Surface(word, initial=True) for word in self.known)]
 
     def id_of(self, word: str) -> int:
         return self.encode_all([word])[0][0]
@@ -176,3 +180,26 @@ def test_a_dictionarys_words_are_encoded_once_each_and_long_phrases_are_left_out
     # The first 2,000 pairs are looked at once more, to find which language comes first.
     assert source.encoded == {"sol": 2001, "ti": 1, "Sol": 1, "Ti": 1, **{f"mun {number}": 1 for number in range(2000)}}
     assert table.probabilities_TS[[target.id_of("zun")], [source.id_of("sol")]].sum() == pytest.approx(0.5)
+
+
+def test_words_that_are_spelled_alike_are_translations_where_sentences_leave_it_open() -> None:
+    source = Words(("harbour", "quay", "storm", "theatre", "islam", "the"))
+    target = Words(("theater", "hafen", "kai", "sturm", "islam", "der"))
+    pairs = [
+        Pair("the harbour theatre", "der theater hafen", "line 1"),
+        Pair("the quay islam storm", "der sturm kai islam", "line 2"),
+        Pair("the harbour quay", "der hafen kai", "line 3"),
+    ]
+    found_TS = parallel_table(pairs, source, target, "made up").probabilities_TS.toarray()
+    likeliest = {word: source.known[int(found_TS[target.id_of(word)].argmax()) - 5] for word in target.known}
+    assert likeliest == dict(zip(target.known, ("theatre", "harbour", "quay", "storm", "islam", "the"), strict=True))
+
+
+def test_likeness_is_that_of_letters_without_accents_or_case() -> None:
+    spelling = Spelling.of(Words(("protest", "the", "ж")), Words(("Prótestant", "da", "sonne")))
+    candidates_TK = np.tile([5, 6, 7, 99], (8, 1))  # the last one is none
+    likeness_TK = spelling.likeness(candidates_TK)
+    # " p", "pr", "ro", "ot", "te", "es" and "st" of 7 and 10 bigrams.
+    assert likeness_TK[5].tolist() == pytest.approx([(14 / 17) ** 2, 0, 0, 0])
+    assert not likeness_TK[[0, 6, 7]].any()
+    assert spelling.turned.likeness(np.full((8, 1), 5))[5, 0] == pytest.approx((14 / 17) ** 2)
