@@ -29,7 +29,7 @@ from lingraft.stages.adapt import adaptation_run
 from lingraft.stages.finetune import body_parameters
 from lingraft.tasks.classification import Classification
 from lingraft.training.batches import masked_lm_stream, task_stream
-from lingraft.training.run import TrainingRun, masked_lm_phase, task_phase, training_run
+from lingraft.training.run import TrainingRun, masked_lm_plan, task_plan, training_run
 
 
 def one_update(recipe: Recipe, at_once: int, blocks: int) -> Recipe:
@@ -57,8 +57,8 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
     def pretraining() -> TrainingRun:
         encoder = Encoder(recipe.primary_shape, vocabulary)
         step = recipe.steps_over(depth)[Stage.PRETRAIN]
-        phase = masked_lm_phase(recipe, step, encoder, recipe.pretraining)
-        return training_run(recipe, [phase], [*encoder.parameters()], masked_lm_stream(blocks, recipe.pretraining))
+        plan = masked_lm_plan(recipe, step, encoder, recipe.pretraining)
+        return training_run(recipe, plan, [*encoder.parameters()], masked_lm_stream(blocks, recipe.pretraining))
 
     def building() -> TrainingRun:
         step = recipe.steps_over(depth, System.MINIPOST)[Stage.BUILD_MINI]
@@ -68,7 +68,7 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
         mini = mini_model(encoder, depth, fresh)
         trained = freeze_except(mini, fresh.parameters())
         return training_run(
-            recipe, [masked_lm_phase(recipe, step, mini, settings)], trained, masked_lm_stream(blocks, settings)
+            recipe, masked_lm_plan(recipe, step, mini, settings), trained, masked_lm_stream(blocks, settings)
         )
 
     def adaptation() -> TrainingRun:
@@ -76,8 +76,8 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
         rows = InitialRows(mini.vocabulary.table_VD.detach().clone(), torch.zeros(vocabulary), 0, {}, {})
         return adaptation_run(
             recipe=recipe,
-            steps=[recipe.steps_over(depth)[Stage.ADAPT]],
-            minis=[mini],
+            step=recipe.steps_over(depth)[Stage.ADAPT],
+            mini=mini,
             rows=rows,
             blocks=blocks,
             settings=recipe.adaptation,
@@ -93,9 +93,9 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
         step = recipe.steps_over(depth)[Stage.FINETUNE]
         trained = freeze_except(net, body_parameters(net))
         training = settings.model_copy(update=once)
-        phase = task_phase(recipe=recipe, step=step, net=net, kind=kind, data=data, settings=training, seed=1)
+        plan = task_plan(recipe=recipe, step=step, net=net, kind=kind, data=data, settings=training, seed=1)
         stream = task_stream(data, training.batch_examples, training.micro_batch_examples, 1, training.group_by_length)
-        return training_run(recipe, [phase], trained, stream)
+        return training_run(recipe, plan, trained, stream)
 
     yield "finetuning", finetuning
     yield f"adaptation over {depth}", adaptation

@@ -31,7 +31,7 @@ from lingraft.stages.sentence_pairs import PairData, PairLoss
 from lingraft.tables import markdown_table
 from lingraft.tasks.retrieval import TokenizedTexts
 from lingraft.training.batches import TokenBatches
-from lingraft.training.loop import Phase, TrainingLoop
+from lingraft.training.loop import Plan, TrainingLoop
 from lingraft.training.schedule import Schedule
 
 _BATCH_TOKENS, _RATE, _SECONDS, _TURNS, _WARM_UP = 2048, 3e-3, 1.5, 3, 2
@@ -74,7 +74,7 @@ def ours(primary: LoadedPrimary, data: PairData, updates: int) -> float:
         stops=frozenset({_WARM_UP}),
     )
     loop = TrainingLoop(parameters=table, stream=stream, autocast=nullcontext, sparse_tables=table)
-    warm, end = loop.run([Phase(PairLoss(data, 0), schedule)])
+    warm, end = loop.run(Plan(PairLoss(data, 0), schedule))
     trained = sum(len(batch.tokens_BT) for step in range(warm.step, end.step) for _, batch in stream(step + 1))
     return trained / (end.elapsed_s - warm.elapsed_s)
 

@@ -30,7 +30,7 @@ from lingraft.model.encoder import Encoder, freeze_except, mini_model
 from lingraft.training.batches import masked_lm_stream
 from lingraft.training.distributed import process_group
 from lingraft.training.precision import device
-from lingraft.training.run import TrainingRun, masked_lm_phase, training_run
+from lingraft.training.run import TrainingRun, masked_lm_plan, training_run
 
 SHAPES = {"small": (256, 4, 8_000), "base": (768, 12, 50_000)}
 """Width, attention heads, vocabulary; 12 layers."""
@@ -87,14 +87,14 @@ def begun(recipe: Recipe, kind: str, vocabulary: int) -> TrainingRun:
     encoder, settings = Encoder(recipe.encoder, vocabulary), recipe.pretraining
     blocks = blocks_in_memory(torch.randint(5, vocabulary, (1024, TOKENS)))
     if kind == PRETRAINING:
-        phase = masked_lm_phase(recipe, recipe.steps_over(MINI)[Stage.PRETRAIN], encoder, settings)
-        return training_run(recipe, [phase], [*encoder.parameters()], masked_lm_stream(blocks, settings))
+        plan = masked_lm_plan(recipe, recipe.steps_over(MINI)[Stage.PRETRAIN], encoder, settings)
+        return training_run(recipe, plan, [*encoder.parameters()], masked_lm_stream(blocks, settings))
     depth = LAYERS if kind == ADAPTATION else MINI
     step = recipe.steps_over(depth)[Stage.ADAPT]
     mini = mini_model(encoder, depth)
     trained = freeze_except(mini, mini.vocabulary.parameters())
     return training_run(
-        recipe, [masked_lm_phase(recipe, step, mini, settings)], trained, masked_lm_stream(blocks, settings)
+        recipe, masked_lm_plan(recipe, step, mini, settings), trained, masked_lm_stream(blocks, settings)
     )
 
 

@@ -26,32 +26,15 @@ class Interruption(BaseException):
         self.exit_code = EXIT_CODES[self.signal]
 
 
-class _WorkAborted(BaseException):
-    """Ends work that need not be finished."""
-
-
 class StopRequest:
     """Whether the process has been asked to stop, by which signal; 0 if not."""
 
     def __init__(self) -> None:
         self.signal_number = 0
-        self._breaks_off = False
 
     def give(self, signal_number: int, _: FrameType | None) -> None:
         """Handle a signal; one that comes again while training stops is not an order to stop at once."""
         self.signal_number = signal_number
-        if self._breaks_off:
-            raise _WorkAborted
-
-    def unless_asked(self, work: Callable[[], float]) -> float | None:
-        """Return the result of long work; None if a stop is requested before it is done."""
-        self._breaks_off = True
-        try:
-            return None if self.signal_number else work()
-        except _WorkAborted:
-            return None
-        finally:
-            self._breaks_off = False
 
 
 @contextlib.contextmanager

@@ -1,13 +1,13 @@
-"""Trainings of one phase without a stage around them."""
+"""Trainings without a stage around them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 from torch import nn
 
 from lingraft.training.checkpoint import CheckpointManager
-from lingraft.training.loop import Phase, Redraw, Stream, TrainingLoop, redraw_nothing
+from lingraft.training.loop import Plan, Stream, TrainingLoop
 from lingraft.training.schedule import Schedule, TrainingMetrics
 from lingraft.training.training_state import TrainingState
 
@@ -25,17 +25,13 @@ def train(
     schedule: Schedule,
     state: TrainingState | None = None,
     checkpointer: CheckpointManager | None = None,
-    dev_score: Callable[[], float] | None = None,
-    redraw: Redraw = redraw_nothing,
 ) -> Iterator[TrainingMetrics]:
-    """Train in one phase, in float32."""
+    """Train in float32."""
     loop = TrainingLoop(
         parameters=parameters,
         stream=stream,
         autocast=nullcontext,
         checkpointer=checkpointer,
-        dev_score=dev_score,
         state=state or TrainingState(),
-        redraw=redraw,
     )
-    return loop.run([Phase(loss_of, schedule)])
+    return loop.run(Plan(loss_of, schedule))

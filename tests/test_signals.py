@@ -147,4 +147,4 @@ def test_a_watcher_that_fails_leaves_signals_as_they_were(
 
 
 def run_of(points: Iterator[TrainingMetrics], plan: Schedule, earlier: tuple[TrainingMetrics, ...]) -> TrainingRun:
-    return TrainingRun(cast(Any, points), plan.last_step, "fp32", TrainingState(), earlier, None)
+    return TrainingRun(cast(Any, points), plan.steps, "fp32", TrainingState(), earlier, None)

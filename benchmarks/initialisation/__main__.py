@@ -1,8 +1,8 @@
 """`python -m benchmarks.initialisation --out DIR`: how much compute each system needs from each start.
 
-Languages are learned by BL_BASE, BL_SMALL, MINIPOST, MINIJOINT and progressively, with rows that start as the
-paper's, or aligned by text alone, by FreeDict's dictionaries or by sentence pairs. Everything is made under `--out`,
-once: stopped at any moment, the same command goes on, also with more languages, starts, systems or seeds. The JSON is
+Languages are learned by BL_BASE, BL_SMALL, MINIPOST and MINIJOINT, with rows that start as the paper's, or
+aligned by text alone, by FreeDict's dictionaries or by sentence pairs. Everything is made under `--out`, once: stopped
+at any moment, the same command goes on, also with more languages, starts, systems or seeds. The JSON is
 written anew twice a minute, the page at the end. What the JSON of `--json` already holds of other languages, starts,
 systems or seeds stays in it, so that a table may be gathered on several machines.
 

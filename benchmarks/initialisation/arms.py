@@ -1,4 +1,4 @@
-"""The arms that are compared: each system from each start, and MINIJOINT over all depths progressively."""
+"""The arms that are compared: each system from each start."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -8,16 +8,14 @@ from typing import Any
 
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, comparison_of_arms
 from lingraft.config.initialisation import Initialisation
-from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.training import Adaptation, MiniBuilding
 from lingraft.errors import RecipeError
 
-PROGRESSIVE = "progressive"
 WHOLE = "MINIJOINT, whole"
 """MINIJOINT's primary, adapted over all of its layers: what is lost to its further head, not to the mini-model."""
-SYSTEMS = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT, PROGRESSIVE, WHOLE)
+SYSTEMS = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT, WHOLE)
 """Names of what can be compared, beside MINIJOINT at further depths."""
 _OVER = " over "
 WITHOUT_CURVES = (MASKED, ALIGNMENT)
@@ -28,7 +26,7 @@ _PARTS = 3
 _LONGER = 4
 """Updates, and rate, that rows take which do not start aligned, in terms of what aligned ones take (decision 20)."""
 _MINI_SHARE = 0.3
-"""Updates of step 1b per update of pretraining, as in recipes/small.toml."""
+"""Updates of step 1b per update of pretraining."""
 
 
 class Start(StrEnum):
@@ -36,8 +34,6 @@ class Start(StrEnum):
 
     OVERLAP = "overlap"
     """The paper's: rows of shared pieces are copied."""
-    FITTED = "fitted"
-    """Rows of shared pieces are copied, the others drawn around a fit to the source's."""
     TEXT = "text"
     """Aligned, without any resource."""
     DICTIONARY = "dictionary"
@@ -48,7 +44,7 @@ class Start(StrEnum):
     @property
     def initialisation(self) -> Initialisation:
         """Initialisation by its name in recipes."""
-        return Initialisation(self) if self in (Start.OVERLAP, Start.FITTED) else Initialisation.ALIGNED
+        return Initialisation.OVERLAP if self is Start.OVERLAP else Initialisation.ALIGNED
 
 
 Resources = Mapping[Start, Mapping[str, Path]]
@@ -67,7 +63,7 @@ def compared(
     """Plan the comparison.
 
     Args:
-        recipe: whose MINIJOINT adapts over [adaptation] depth, and progressively over all heads.
+        recipe: whose MINIJOINT adapts over [adaptation] depth.
         starts: for each language, those that have no resource for it are left out.
         systems: of `SYSTEMS`.
         seeds: of pretraining and adaptation; each pretrains primaries of its own.
@@ -98,17 +94,12 @@ def compared(
 
 
 def _with_mini(recipe: Recipe) -> Recipe:
-    """The recipe with a step 1b, unless it has its own.
-
-    Step 1b is AdamW's: where pretraining is Muon's, whose rate says nothing of AdamW's, the adaptation's is taken.
-    """
+    """The recipe with a step 1b, unless it has its own."""
     pretraining = recipe.pretraining
     shared = pretraining.model_dump(include={*MiniBuilding.model_fields}) | {
         "steps": max(1, round(_MINI_SHARE * pretraining.steps)),
         "warmup_steps": round(_MINI_SHARE * pretraining.warmup_steps),
     }
-    if pretraining.optimizer == "muon":
-        shared["learning_rate"] = recipe.adaptation.learning_rate
     mini = recipe.mini or MiniBuilding(**shared)
     return recipe.model_copy(update={"mini": mini, "search": None, "paper": None})
 
@@ -150,8 +141,6 @@ def _scheduled(adaptation: Adaptation, start: Start) -> Adaptation:
 
 def system_of(arm: Arm, comparison: Comparison) -> str:
     """Return the name of what an arm compares: one of `SYSTEMS`, or MINIJOINT over so many layers."""
-    if arm.recipe.adaptation.progressive:
-        return PROGRESSIVE
     if arm.system is not System.MINIJOINT or arm.depth == comparison.recipe.adaptation.depth:
         return str(arm.system)
     return WHOLE if arm.depth == arm.recipe.encoder.layers else f"{arm.system}{_OVER}{arm.depth}"
@@ -180,10 +169,9 @@ def _with_depth(recipe: Recipe, depth: int) -> Recipe:
 
 
 def _recipe_of(recipe: Recipe, name: str, seed: int) -> Recipe:
-    layers, heads = recipe.encoder.layers, recipe.encoder.mlm_heads
-    if name in (PROGRESSIVE, WHOLE):
+    layers = recipe.encoder.layers
+    if name == WHOLE:
         made, changes = recipe.for_system(System.MINIJOINT, layers), {"depth": layers, "seed": seed}
-        changes |= {"progressive": FixedSwitch(kind="fixed", depths=heads)} if name == PROGRESSIVE else {}
     else:
         made, changes = recipe.for_system(System(name)), {"seed": seed}
     adaptation = made.adaptation.model_copy(update=changes)

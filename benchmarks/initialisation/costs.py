@@ -10,7 +10,6 @@ from lingraft.reports.paper.efficiency import LearningCurve, near_maximal
 
 NAMES = {
     Start.OVERLAP: "`overlap`",
-    Start.FITTED: "`fitted`",
     Start.TEXT: "`aligned`, text alone",
     Start.DICTIONARY: "`aligned`, dictionary",
     Start.PAIRS: "`aligned`, sentence pairs",

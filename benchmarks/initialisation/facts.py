@@ -19,8 +19,8 @@ from lingraft.training.schedule import TrainingMetrics, read_curve
 
 _DIGITS = 4
 _LOSSES = 10
-_OPTIMISER = ("optimizer", "learning_rate", "warmup_steps", "weight_decay", "clip_norm")
-_TRAINING = ("steps", "batch_blocks", "mask_rate", *_OPTIMISER, "positions", "windows")
+_OPTIMISER = ("learning_rate", "warmup_steps", "weight_decay", "clip_norm")
+_TRAINING = ("steps", "batch_blocks", "mask_rate", *_OPTIMISER)
 _FINETUNING = ("epochs", "batch_examples", "learning_rate", "warmup_ratio")
 
 
@@ -29,7 +29,7 @@ def settings(comparison: Comparison) -> dict[str, dict[str, Any]]:
     recipe = comparison.recipe
     shape = recipe.encoder.model_dump(mode="json", exclude_none=True)
     found = {"encoder": shape | {"vocabulary": recipe.tokenizer.vocabulary}}
-    found["pretraining"] = _chosen(recipe.pretraining, (*_TRAINING, "embeddings"))
+    found["pretraining"] = _chosen(recipe.pretraining, _TRAINING)
     if recipe.mini:
         found["step 1b"] = _chosen(recipe.mini, ("fresh_layers", *_TRAINING))
     for start, arm in {arm.start: arm for arm in comparison.arms}.items():

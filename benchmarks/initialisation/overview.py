@@ -26,7 +26,6 @@ _TRIVIAL, _INITIAL = "*trivial answer*", "*BL_BASE, as initialised*"
 _CEILING, _SOURCE = "*BL_BASE, finetuned on labels in the language ({})*", "*BL_BASE, in the source language*"
 _ROWS = {
     Start.OVERLAP: "copied by overlap",
-    Start.FITTED: "fitted",
     Start.TEXT: "aligned from text alone",
     Start.DICTIONARY: "aligned by a dictionary",
     Start.PAIRS: "aligned by sentence pairs",

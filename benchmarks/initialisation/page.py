@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.initialisation.arms import PROGRESSIVE, WHOLE, Start, in_order
+from benchmarks.initialisation.arms import WHOLE, Start, in_order
 from benchmarks.initialisation.budgets import at_equal_cost
 from benchmarks.initialisation.costs import (
     NAMES,
@@ -176,18 +176,12 @@ def _introduction(found: dict[str, Any]) -> list[str]:
         for start, name in NAMES.items()
         if start in sizes["adaptation"]
     )
-    progressive = (
-        f" *{PROGRESSIVE}* adapts over {', '.join(map(str, sizes['heads']))} in turn, for the FLOPs of as many updates "
-        "over all layers."
-        if any(record["system"] == PROGRESSIVE for record in found["records"])
-        else ""
-    )
     devices = {(run["device"], run.get("precision")) for run in found["runs"]}
     several = " Seconds are means over seeds of several processors, numbers of cores or precisions."
     seconds = several if len(devices) > 1 else ""
     return [
         f"The primary has {sizes['layers']} layers of width {sizes['width']}. BL_SMALL and MINIJOINT adapt over "
-        f"{sizes['depth']}, MINIPOST over as many and {fresh_layers(found)}.{progressive} Pretraining takes "
+        f"{sizes['depth']}, MINIPOST over as many and {fresh_layers(found)}. Pretraining takes "
         f"{sizes['pretraining_steps']:,} updates, step 1b {sizes['mini_steps']:,}. Adaptation takes {schedules}. "
         f"{'[Settings](#settings) and commands' if found.get('settings') else 'Commands'} are below.",
         "Scores are of the primary with the language's embeddings, on test text, before and after adaptation: accuracy "

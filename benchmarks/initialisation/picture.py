@@ -5,7 +5,7 @@ from statistics import mean
 from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.initialisation.arms import PROGRESSIVE, WHOLE, Start, in_order, is_over_further_depth
+from benchmarks.initialisation.arms import WHOLE, Start, in_order, is_over_further_depth
 from benchmarks.initialisation.costs import (
     NAMES,
     TASK_NAMES,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _STYLES = {
     **{str(system): style for system, style in SYSTEM_STYLES.items()},
-    PROGRESSIVE: MarkStyle(COLOURS["purple"], "-", "v"),
     WHOLE: MarkStyle(COLOURS["sky"], "--", "P"),
 }
 NOT_COUNTED = "not counted"

@@ -20,7 +20,7 @@ from lingraft.tasks.classification import Classification, Classified
 from lingraft.tasks.pairs import Encoded
 from lingraft.training.batches import masked_lm_stream, task_stream
 from lingraft.training.loop import MicroBatches, Stream
-from lingraft.training.run import TrainingRun, masked_lm_phase, task_phase, training_run
+from lingraft.training.run import TrainingRun, masked_lm_plan, task_plan, training_run
 from lingraft.training.schedule import ignore_metrics
 
 _RECIPE = Path("recipes/base.toml")
@@ -89,8 +89,8 @@ def _run(cell: Cell, blocks: Blocks, told: Callable[[Stream], Stream]) -> Traini
     model = mini_model(primary, step.layers - step.fresh_layers, fresh)
     parts = {Stage.PRETRAIN: model, Stage.BUILD_MINI: fresh, Stage.ADAPT: model.vocabulary}
     trained = freeze_except(model, parts[step.stage].parameters())
-    phase = masked_lm_phase(recipe, step, model, recipe.pretraining)
-    return training_run(recipe, [phase], trained, told(masked_lm_stream(blocks, recipe.pretraining)))
+    plan = masked_lm_plan(recipe, step, model, recipe.pretraining)
+    return training_run(recipe, plan, trained, told(masked_lm_stream(blocks, recipe.pretraining)))
 
 
 def _finetuning(
@@ -105,9 +105,9 @@ def _finetuning(
     kind = Classification()
     net = kind.net(primary, LABELS)
     trained = freeze_except(net, body_parameters(net))
-    phase = task_phase(recipe=recipe, step=cell.training.step, net=net, kind=kind, data=data, settings=training, seed=1)
+    plan = task_plan(recipe=recipe, step=cell.training.step, net=net, kind=kind, data=data, settings=training, seed=1)
     stream = task_stream(data, training.batch_examples, training.micro_batch_examples, 1, training.group_by_length)
-    return training_run(recipe, [phase], trained, told(stream))
+    return training_run(recipe, plan, trained, told(stream))
 
 
 def in_place_of_pairs(rows: list[list[int]], labels_N: Tensor) -> Classified:

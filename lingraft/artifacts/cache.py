@@ -170,7 +170,7 @@ def require_same_provenance(out: Path, provenance: Mapping[str, Any]) -> None:
         ProvenanceMismatchError: it was, or its key cannot be read; the message says what differs.
     """
     file = _key_file(out)
-    remedy = f"Remove {out} to have it made again, or choose another folder for all results."
+    remedy = f"Remove {out} and what was made from it to have it made again, or choose another folder for all results."
     try:
         found = json.loads(file.read_bytes())
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.files import atomic_folder, cache_folder, explain_write_errors, write_bytes
+from lingraft.artifacts.files import atomic_folder, cache_folder, write_bytes
 from lingraft.artifacts.locks import folder_lock
 from lingraft.artifacts.manifest import MANIFEST, Kind, read_manifest
 from lingraft.artifacts.storage import RemotePath
@@ -44,7 +44,7 @@ def open_remote(uri: str, kind: Kind) -> Artifact:
     folder = cache_folder("blocks") / hashlib.sha256(uri.encode() + b"\0" + manifest).hexdigest()[:32]
     with folder_lock(folder, wait=True):
         if not folder.exists():
-            with explain_write_errors(folder), atomic_folder(folder) as coming:
+            with atomic_folder(folder) as coming:
                 write_bytes(coming / MANIFEST, manifest)
                 with _explain_errors(place):
                     _download(place, read_manifest(coming).file_names, coming)

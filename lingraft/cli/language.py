@@ -41,10 +41,10 @@ def initialise(
 ) -> None:
     """Write one language's embeddings at update 0, as the recipe's adaptation.initialisation says.
 
-    overlap, fitted and random need the primary and the language's tokenizer alone. aligned also needs the language's
-    blocks and the source's static vectors, unless the primary has no MLM head. The result is an embeddings artifact:
-    `lingraft adapt --initial` starts from it, `evaluate --initial` takes the scores before training from it, and
-    `export onnx` serves it as it is.
+    overlap needs the primary and the language's tokenizer alone. aligned also needs the language's blocks and the
+    source's static vectors, unless the primary has no MLM head. The result is an embeddings artifact: `lingraft adapt
+    --initial` starts from it, `evaluate --initial` takes the scores before training from it, and `export onnx` serves
+    it as it is.
     """
     from lingraft.jobs.training import InitialisationJob
 
@@ -75,19 +75,9 @@ def adapt(
     checkpoints: Annotated[
         Path | None, typer.Option(help="Folder for the embeddings along the way, at the updates [adaptation] names.")
     ] = None,
-    shallower_mini: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A shallower mini-model of MINIPOST for a progressive adaptation; repeat it, the shallowest first."
-        ),
-    ] = None,
     initial: InitialOption = None,
 ) -> None:
-    """Learn one language's embeddings over the bottom layers, body frozen (step 2).
-
-    With [adaptation.progressive] in the recipe it begins on shallower mini-models, and continues on deeper ones by a
-    fixed schedule, or when the dev loss stops improving.
-    """
+    """Learn one language's embeddings over the bottom layers, body frozen (step 2)."""
     from lingraft.jobs.training import AdaptationJob
 
     settings = load_recipe(recipe)
@@ -99,7 +89,6 @@ def adapt(
         tokenizer=tokenizer,
         mini=mini,
         initial=initial,
-        shallower_minis=tuple(shallower_mini or ()),
         checkpoints=checkpoints,
         out=out,
     )

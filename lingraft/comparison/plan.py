@@ -13,7 +13,6 @@ from typing import TypeVar
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.tasks import Task
-from lingraft.config.training import Paper
 from lingraft.errors import RecipeError
 
 Planned = TypeVar("Planned")
@@ -71,16 +70,14 @@ class Arm:
     @property
     def name(self) -> str:
         """Unique name, in one word."""
-        progressive = "-progressive" if self.recipe.adaptation.progressive else ""
         start = f"-{self.start}" if self.start else ""
-        return f"{self.system.lower().replace('_', '-')}{progressive}-{self.depth}-seed-{self.seed}{start}"
+        return f"{self.system.lower().replace('_', '-')}-{self.depth}-seed-{self.seed}{start}"
 
     @property
     def title(self) -> str:
         """Name of the arm for people."""
-        progressive = "progressive " if self.recipe.adaptation.progressive else ""
         start = f", from {self.start}" if self.start else ""
-        return f"{progressive}{self.system} at depth {self.depth}, pretraining seed {self.seed}{start}"
+        return f"{self.system} at depth {self.depth}, pretraining seed {self.seed}{start}"
 
     @property
     def primary(self) -> str:
@@ -200,8 +197,7 @@ def plan_comparison(recipe: Recipe) -> Comparison:
     Where [adaptation] names no checkpoints, the first and the last update are evaluated.
 
     Raises:
-        RecipeError: the recipe has no [paper], a task has the name of the comparison's own, or a further task is none
-            of the recipe's.
+        RecipeError: the recipe has no [paper], or a task has the name of the comparison's own.
     """
     if recipe.paper is None:
         raise RecipeError("the recipe has no [paper], which says what is compared. Add one, such as 'systems = [...]'.")
@@ -213,9 +209,6 @@ def plan_comparison(recipe: Recipe) -> Comparison:
         for system in recipe.paper.systems
         for depth in _depths(recipe, system)
     ]
-    further = _further_recipe(recipe, recipe.paper)
-    for system, seeds in recipe.paper.further_seeds.items():
-        arms += [Arm(_recipe_for(further, system, recipe.adaptation.depth, seed)) for seed in seeds]
     return comparison_of_arms(recipe, arms)
 
 
@@ -226,16 +219,6 @@ def comparison_of_arms(recipe: Recipe, arms: Sequence[Arm]) -> Comparison:
         by_primary.setdefault(arm.primary, []).append(arm)
     primaries = (PlannedPrimary(name, (*its,), _task_layers(recipe, its)) for name, its in by_primary.items())
     return Comparison(recipe, (*arms,), (*primaries,))
-
-
-def _further_recipe(recipe: Recipe, paper: Paper) -> Recipe:
-    """The recipe with the tasks that further pretrainings are evaluated on."""
-    if paper.further_tasks is None:
-        return recipe
-    names = [task.name for task in recipe.tasks]
-    if unknown := set(paper.further_tasks).difference(names):
-        raise RecipeError(f"paper.further_tasks has {sorted(unknown)}, but the recipe's tasks are {names}.")
-    return recipe.model_copy(update={"tasks": tuple(one for one in recipe.tasks if one.name in paper.further_tasks)})
 
 
 def _recipe_for(recipe: Recipe, system: System, depth: int, seed: int) -> Recipe:

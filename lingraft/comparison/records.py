@@ -217,9 +217,4 @@ def _notes(comparison: Comparison) -> list[str]:
     ]
     if recipe.precision == "bf16":
         notes.append("Trained and judged under bf16 autocast, weights in fp32.")
-    if recipe.pretraining and (windows := recipe.pretraining.windows):
-        notes.append(
-            f"Attention stays within windows of {windows.tokens} tokens in the first {windows.steps:,} updates of "
-            "pretraining; the paper's is over whole blocks throughout."
-        )
     return notes

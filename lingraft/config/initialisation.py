@@ -8,10 +8,6 @@ class Initialisation(StrEnum):
 
     OVERLAP = "overlap"
     """Rows of pieces that the source has too are copied, the rest are drawn from N(0, 0.02) (paper, footnote 1)."""
-    RANDOM = "random"
-    """All rows but the special ones are drawn from N(0, 0.02)."""
-    FITTED = "fitted"
-    """Rows of shared pieces are copied; others are drawn around the mean that a fit to the source's rows predicts."""
     ALIGNED = "aligned"
     """Rows are weighted means of the source's rows that mean the same, found by parallel text, a dictionary or text."""
 

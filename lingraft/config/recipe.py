@@ -25,7 +25,7 @@ from lingraft.config.source import Source
 from lingraft.config.systems import Stage, Step, Steps, System, steps_of
 from lingraft.config.tasks import PRIMARY, ParallelLines, Task
 from lingraft.config.text import Folder, Split, TextSource
-from lingraft.config.training import Adaptation, MiniBuilding, Paper, Pretraining, Training, blocks_per_process
+from lingraft.config.training import Adaptation, MiniBuilding, Paper, Training, blocks_per_process
 from lingraft.config.translations import Alignment, ParallelText, is_default
 from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
@@ -56,17 +56,18 @@ class Recipe(Section):
         description="auto: bf16 on a GPU with units for it, and on a CPU where a short probe finds it faster. "
         "In fp32 a GPU trains with TF32 products.",
     )
-    threads: NonNegativeInt = Field(
-        0, description="CPU threads of each training process, and processes that read text; 0: by the machine."
-    )
+    threads: NonNegativeInt = Field(0, description="CPU threads of each training process; 0: by the machine.")
     test_blocks: PositiveInt | None = Field(
         None,
         exclude_if=is_none,
         description="Test blocks in which evaluations predict masked tokens, spread evenly over all; absent: all. The "
         "source's evaluation prepares the measure of alignment by as much text.",
     )
-    pretraining: Pretraining | None = Field(
-        None, exclude_if=is_none, description="Pretraining of the primary; absent where source.model names one."
+    pretraining: Training | None = Field(
+        None,
+        exclude_if=is_none,
+        description="Step 1: the primary with its MLM heads, from nothing, in the source language; absent where "
+        "source.model names one.",
     )
     mini: MiniBuilding | None = Field(None, description="Building of MINIPOST's mini-model; no other system has it.")
     adaptation: Adaptation = Field(description="Training of each language's embeddings.")
@@ -128,17 +129,6 @@ class Recipe(Section):
             tokens = settings.blocks_at_once * self.encoder.block_tokens
             if not round(settings.mask_rate * tokens):
                 raise ValueError(f"{stage}.mask_rate {settings.mask_rate} masks none of the {tokens} tokens at once")
-        if self.pretraining is None:
-            return
-        if self.encoder.family.pre_norm and self.pretraining.positions != "random":
-            raise ValueError(
-                f"pretraining.positions {self.pretraining.positions!r} says how a position table begins, but layers of "
-                "encoder.family have rotary positions and no table: leave it out"
-            )
-        windows = self.pretraining.windows
-        tokens = self.encoder.block_tokens
-        if windows and tokens % windows.tokens:
-            raise ValueError(f"pretraining.windows.tokens {windows.tokens} must divide block_tokens {tokens}")
 
     def _require_divisible(self) -> None:
         """A cluster's processes divide batches, which is known before they are started."""
@@ -228,7 +218,6 @@ class Recipe(Section):
                 raise ValueError(f"adaptation.depth must be {self.encoder.layers}, all layers, where system is BL_BASE")
             if system is System.MINIJOINT:
                 self._require_heads("adaptation.depth", (self.adaptation.depth,))
-        self._require_progressive()
         self._require_heads("paper.depths", self.paper.depths if self.paper else ())
         if self.search:
             self._require_search(self.search)
@@ -256,17 +245,6 @@ class Recipe(Section):
     def over(self, depth: int) -> Self:
         """Return the recipe with its mini-model at another depth."""
         return self.model_copy(update={"adaptation": self.adaptation.model_copy(update={"depth": depth})})
-
-    def _require_progressive(self) -> None:
-        progressive = self.adaptation.progressive
-        if progressive is None:
-            return
-        if self.system not in (System.MINIJOINT, System.MINIPOST):
-            raise ValueError(f"adaptation.progressive needs mini-models; system {self.system} has none")
-        if self.system is System.MINIJOINT:
-            self._require_heads("adaptation.progressive.depths", progressive.depths)
-        if other := [name for name in ("search", "paper") if getattr(self, name)]:
-            raise ValueError(f"adaptation.progressive does not go with {other}, which look at one depth at a time")
 
     def _require_heads(self, key: str, depths: tuple[int, ...]) -> None:
         heads = self.encoder.mlm_heads
@@ -298,14 +276,11 @@ class Recipe(Section):
     def for_system(self, system: System, depth: int | None = None) -> Self:
         """Return the recipe under another system, with the shape of its primary and its depth of adaptation.
 
-        It has no comparison, since it is of one system, and a search only where that system has one. If system or depth
-        are not the recipe's own, adaptation is not progressive.
+        It has no comparison, since it is of one system, and a search only where that system has one.
         """
         steps = self.steps_over(depth or self.adaptation.depth, system)
         adapted = steps[Stage.ADAPT]
         changes: dict[str, Any] = {"depth": adapted.layers - adapted.fresh_layers}
-        if (system, changes["depth"]) != (self.system, self.adaptation.depth):
-            changes["progressive"] = None
         if self.paper and system in self.paper.checkpoint_every_steps:
             changes["checkpoint_every_steps"] = self.paper.checkpoint_every_steps[system]
         bottom = self.adaptation.model_copy(update=changes)
@@ -460,7 +435,7 @@ class Recipe(Section):
         """Whether the recipe's system has a step 1b."""
         return Stage.BUILD_MINI in self.steps_over(self.adaptation.depth)
 
-    def require_pretraining(self) -> Pretraining:
+    def require_pretraining(self) -> Training:
         """Return the settings by which the primary is pretrained."""
         if self.pretraining is None:
             raise RecipeError(

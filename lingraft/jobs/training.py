@@ -18,7 +18,7 @@ from lingraft.config.systems import Stage
 from lingraft.data.bilingual_dictionary import pair_hashes, translation_hashes
 from lingraft.data.text import content_hashes
 from lingraft.jobs.job import OF_TRAINING, Job, LanguageJob
-from lingraft.jobs.launchable import Input, InputList, OptionalInput
+from lingraft.jobs.launchable import Input, OptionalInput
 from lingraft.tasks.fingerprints import marks_of
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 
@@ -260,8 +260,6 @@ class AdaptationJob(LanguageJob, frozen=True):
     """Mini-model of step 1b, where the system has one."""
     initial: OptionalInput = None
     """Embeddings to start from; None: they are drawn by the recipe's seed."""
-    shallower_minis: InputList = ()
-    """Mini-models that a progressive adaptation begins on, from the shallowest on."""
     checkpoints: Path | None = None
     """Folder for the embeddings along the way."""
     has_curve: bool = False
@@ -298,7 +296,7 @@ class AdaptationJob(LanguageJob, frozen=True):
             depth=self.depth,
             out=self.out / EMBEDDINGS if self.has_curve else self.out,
             watch=watch,
-            minis=(*self.shallower_minis, self.mini) if self.mini else self.shallower_minis,
+            mini=self.mini,
             checkpoints=self.out / CHECKPOINTS if self.has_curve else self.checkpoints,
             initial=self.initial,
         )

@@ -6,7 +6,6 @@ What belongs to the vocabulary (the token table and the output bias) stands apar
 what a language brings: `vocabulary` is swapped, everything else is the body and its heads.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -183,19 +182,6 @@ class Encoder(nn.Module):
         self.heads = nn.ModuleDict({str(depth): MlmHead(shape) for depth in shape.mlm_heads})
         self.apply(init_weights)
 
-    @torch.no_grad()
-    def init_sinusoidal_positions(self) -> None:
-        """Have position embeddings (T, D) begin as sinusoids, of the spread that random ones have.
-
-        A shift by some places is then a rotation, the same everywhere, which attention need not find for each place.
-        Waves are those of Vaswani et al. (2017, section 3.5): sines in even columns, cosines in odd ones.
-        """
-        rows, width = self.positions_TD.shape
-        column_D = torch.arange(width)
-        angle_TD = torch.arange(rows)[:, None] / 10_000 ** ((column_D - column_D % 2) / width)
-        wave_TD = torch.where(column_D % 2 == 0, angle_TD.sin(), angle_TD.cos())
-        self.positions_TD.copy_(math.sqrt(2) * INITIAL_STD * wave_TD)
-
     @property
     def device(self) -> torch.device:
         """Device that the encoder computes on."""
@@ -225,7 +211,6 @@ class Encoder(nn.Module):
         visible_BT: Tensor | None = None,
         types_BT: Tensor | None = None,
         below_heads: bool = False,
-        window: int | None = None,
     ) -> dict[int, Tensor]:
         """Hidden states (B, T, D) after each depth asked for; no layer above the deepest one is computed.
 
@@ -233,7 +218,7 @@ class Encoder(nn.Module):
         `visible_BT` is True where a token may be attended to; packed blocks, which have no padding, need none. With
         `below_heads`, MLM heads follow: their gradient of the table is dense, and so that of the rows looked up is left
         sparse on a CPU, to be added to it in place. A GPU would add sparse rows by atomics, in no fixed order; the
-        dense gradient it sorts. Attention stays within windows of `window` tokens, if given.
+        dense gradient it sorts.
 
         Raises:
             DepthError: heads follow, and there is none at one of the depths.
@@ -246,16 +231,14 @@ class Encoder(nn.Module):
         hidden_BTD = self.vocabulary.lookup(tokens_BT, sparse)
         hidden_BTD = self.input_norm(self._with_positions(hidden_BTD, types_BT))
         hidden_BTD = F.dropout(hidden_BTD, drop, self.training) if drop else hidden_BTD
-        within_BT = tokens_BT
-        if window:  # layers see each as a block of its own
-            within_BT, hidden_BTD = tokens_BT.view(-1, window), hidden_BTD.reshape(-1, window, self.shape.width)
-        attentions = self._attentions(within_BT, visible_BT)
+        attentions = self._attentions(tokens_BT, visible_BT)
         found = {}
         for depth, layer in enumerate(self.layers[: max(wanted)], start=1):
             hidden_BTD = self._run_layer(layer, hidden_BTD, attentions[depth - 1])
             if depth in wanted:
-                normed_BTD = self.final_norms[str(depth)](hidden_BTD) if str(depth) in self.final_norms else hidden_BTD
-                found[depth] = normed_BTD.view(*tokens_BT.shape, -1) if window else normed_BTD
+                found[depth] = (
+                    self.final_norms[str(depth)](hidden_BTD) if str(depth) in self.final_norms else hidden_BTD
+                )
         return found
 
     def _attentions(self, tokens_BT: Tensor, visible_BT: Tensor | None) -> list[Any]:
@@ -306,11 +289,6 @@ class Encoder(nn.Module):
         """Return the features (M, D) at masked positions of hidden states (B, T, D), by the depth of the head."""
         heads = {depth: cast(MlmHead, self.heads[str(depth)]) for depth in hidden}
         return {depth: head.features(hidden[depth].flatten(0, 1)[positions_M]) for depth, head in heads.items()}
-
-    def inner_matrices(self) -> list[nn.Parameter]:
-        """Return the matrices between embeddings and output: those of layers, and of what is dense in heads."""
-        inner = [*self.layers.parameters(), *self.heads.parameters()]
-        return [parameter for parameter in inner if parameter.ndim == 2]
 
     def body_tensors(self) -> dict[str, Tensor]:
         """Everything but the vocabulary, by name."""

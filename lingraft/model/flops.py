@@ -4,7 +4,7 @@ The paper has no pre-norm layers. Theirs follow its way of counting: matrix prod
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lingraft.config.systems import Step, TrainedPart
@@ -55,11 +55,6 @@ class UpdateShape:
             return cls(**size, **others)
         layers = {"global_every": pre_norm.global_every, "reach": pre_norm.reach}
         return cls(**size, **layers, gated_feedforward=shape.feedforward_width, **others)
-
-    def within(self, window: int) -> "UpdateShape":
-        """Return the shape with attention within windows of so many tokens, which cost what blocks as long would."""
-        windows = self.batch_blocks * self.block_tokens // window
-        return replace(self, block_tokens=window, batch_blocks=windows)
 
     def _layer(self, number: int) -> float:
         """FLOP_layer of one sequence, by the layer's number from 0."""
@@ -144,7 +139,7 @@ def flops_per_update(step: Step, work: UpdateShape) -> float:
 
 
 def mlm_update_shape(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int) -> UpdateShape:
-    """Shape of an update of masked language modelling, over whole blocks."""
+    """Shape of an update of masked language modelling."""
     return UpdateShape.of(
         recipe.encoder,
         layers=step.layers,
@@ -161,16 +156,15 @@ def finetuning_update_shape(recipe: "Recipe", step: Step, settings: "Finetuning"
     return UpdateShape.of(recipe.encoder, layers=step.layers, vocabulary=0, batch_blocks=batch, mask_rate=0.0, heads=0)
 
 
-def step_flops(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int, window: int | None = None) -> float:
-    """FLOPs of such an update, by the paper's formulas; attention stays within windows of so many tokens, if given.
+def step_flops(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int) -> float:
+    """FLOPs of such an update, by the paper's formulas.
 
     An update of sentence pairs counts as three passes of its tokens, in sentences as long as a block: one for the
     source's vectors, and two for the gradient of the embeddings.
     """
     pairs = settings.pairs if isinstance(settings, Adaptation) else None
     if pairs is None:
-        work = mlm_update_shape(recipe, step, settings, vocabulary)
-        return flops_per_update(step, work.within(window) if window else work)
+        return flops_per_update(step, mlm_update_shape(recipe, step, settings, vocabulary))
     layers = recipe.encoder.layers if pairs.layers == "all" else step.layers - step.fresh_layers
     shape = UpdateShape.of(recipe.encoder, layers=layers, vocabulary=0, batch_blocks=1, mask_rate=0.0, heads=0)
     return shape.pretraining_flops() * pairs.batch_tokens / recipe.encoder.block_tokens

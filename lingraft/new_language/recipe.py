@@ -27,8 +27,8 @@ from lingraft.model.loading import FreshLayers, LoadedPrimary, require_shape
 _LARGEST_VOCABULARY = 50_000
 """The paper's vocabulary of each language (section 3); an imported primary of many languages has more rows."""
 _PAIR_VOCABULARY = 15_000
-"""Pieces where a language is learned by sentence pairs, which have few words. Initial rows of 8,000, 10,000, 15,000 and 30,000 German pieces find 62.3,
-64.4, 65.2 and 63.7% of XQuAD's paragraphs first (53,000 pairs of captions, news and help, all-MiniLM-L6-v2)."""
+"""Pieces where a language is learned by sentence pairs, which have few words. Of 8,000, 10,000, 15,000 and 30,000 German
+pieces, initial rows find 62.3, 64.4, 65.2 and 63.7% of XQuAD's paragraphs first (53,000 pairs, all-MiniLM-L6-v2)."""
 _EPOCHS = 10
 _FEWEST_STEPS = 500
 _MOST_STEPS = 125_000
@@ -40,6 +40,8 @@ XQuAD's paragraph first in 65.3% of cases after none, in 67.0, 68.5 and 69.1% af
 pairs (454 s of one core). Over the bottom two layers it is 66.2% after 40% of them (65 s), and hardly more after."""
 _WARMUP_SHARE = 0.08
 """10,000 of 125,000 updates in the paper (section 3)."""
+_BOTTOM_SHARE = 3
+"""Layers of an embedding model for each bottom layer of a mini-model that is trained for it."""
 _BATCH_BLOCKS = 32
 _PAIR_LEARNING_RATE = 3e-3
 _LEARNING_RATE = 2e-3
@@ -245,9 +247,8 @@ def shown(recipe: Recipe, blocks: int, pieces: int, pair_tokens: int = 0) -> str
     settings = recipe.adaptation
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
     fresh = f" and {step.fresh_layers} of the mini-model" if step.fresh_layers else ""
-    shallower = settings.progressive.depths[:-1] if settings.progressive else ()
-    over = f"{', '.join(map(str, shallower))}, then {settings.depth}" if shallower else str(settings.depth)
-    whole = "" if fresh or settings.depth < recipe.encoder.layers else ": standard adaptation"
+    over = recipe.encoder.layers if settings.pairs and settings.pairs.layers == "all" else settings.depth
+    whole = "" if fresh or over < recipe.encoder.layers else ": standard adaptation"
     tokens = recipe.encoder.block_tokens
     if settings.pairs:
         learned = f"{pair_tokens:,} tokens of sentence pairs"
@@ -303,7 +304,7 @@ def _from_recipe(recipe: Recipe, basis: Basis, wanted: Wanted) -> dict[str, Any]
 def _from_primary(basis: Basis, wanted: Wanted) -> dict[str, Any]:
     found = defaults(basis)
     if wanted.depth is not None and basis.depth is None:
-        found["adaptation"] |= {"depth": wanted.depth}
+        found["adaptation"] |= {"depth": wanted.depth} | ({"pairs": {}} if basis.is_headless else {})
     return found | {"name": "add-language", "source": {"language": basis.language, "model": basis.name}}
 
 
@@ -323,7 +324,8 @@ def defaults(basis: Basis) -> dict[str, Any]:
     if basis.is_headless:
         found["tokenizer"] |= {"vocabulary": min(basis.vocabulary, _PAIR_VOCABULARY)}
         found["adaptation"] |= {"learning_rate": _PAIR_LEARNING_RATE}
-        by_pairs = {"initialisation": Initialisation.ALIGNED, "pairs": {}}
+        bottom = math.ceil(layers / _BOTTOM_SHARE)
+        by_pairs = {"depth": bottom, "initialisation": Initialisation.ALIGNED, "pairs": {"layers": "all"}}
         found |= {"system": System.MINIPOST, "gate": {"metric": ALIGNMENT_METRIC}, "alignment": {"mined": True}}
         found["encoder"] |= {"dropout": 0.0}  # vectors are learned as they will be asked for
         found["adaptation"] |= by_pairs

@@ -65,16 +65,12 @@ def suggest(trial: optuna.Trial, recipe: Recipe) -> Params:
 
 
 def trial_settings(recipe: Recipe, params: Params, steps: int) -> Adaptation:
-    """Return the recipe's adaptation with a trial's parameters, for so many updates with a tenth of them as warm-up.
-
-    Nothing but its budget and the search's pruning ends a trial.
-    """
+    """Return the recipe's adaptation with a trial's parameters, for so many updates with a tenth of them as warm-up."""
     own = {name: params[name] for name in _TRAINED if name in params}
     if "initialisation" in own:
         own["initialisation"] = Initialisation(own["initialisation"])
     length = {"steps": steps, "log_every_steps": steps, "warmup_steps": steps // 10}
-    ends = {"judge_every_steps": 0, "patience": 0, "flop_budget": None}
-    return recipe.adaptation.model_copy(update=own | length | ends)
+    return recipe.adaptation.model_copy(update=own | length)
 
 
 def describe(params: Params) -> str:

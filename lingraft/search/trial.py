@@ -174,8 +174,8 @@ class Trainer:
         ):
             run = adaptation_run(
                 recipe=self.recipe,
-                steps=[step],
-                minis=[mini],
+                step=step,
+                mini=mini,
                 rows=rows,
                 blocks=self.train_blocks,
                 settings=settings,

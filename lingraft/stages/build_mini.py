@@ -13,9 +13,8 @@ from lingraft.model.encoder import freeze_except, fresh_head, fresh_layers, mini
 from lingraft.model.loading import HEAD_PART, load_primary
 from lingraft.training.batches import masked_lm_stream
 from lingraft.training.distributed.launch import distributed
-from lingraft.training.masked_lm import dev_evaluator
 from lingraft.training.precision import preserve_rng
-from lingraft.training.run import masked_lm_phase, record_training, training_run
+from lingraft.training.run import masked_lm_plan, record_training, training_run
 from lingraft.training.schedule import MetricsCallback
 from lingraft.training.stage_output import already_done, require_empty, resumable, save_result
 
@@ -52,11 +51,10 @@ def build_mini(recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: Me
             return made
         run = training_run(
             recipe=recipe,
-            phases=[masked_lm_phase(recipe, step, mini, settings)],
+            plan=masked_lm_plan(recipe, step, mini, settings),
             trained=trained,
             stream=masked_lm_stream(open_split(data, "train"), settings),
             checkpointer=checkpointer,
-            dev_score=dev_evaluator(mini, mini, open_split(data, "dev"), settings),
         )
         with run.watched(f"build mini-model of {step.layers} layers", watch) as report:
             for point in run.points:

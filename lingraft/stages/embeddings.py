@@ -61,7 +61,7 @@ def initial_rows(recipe: Recipe, primary: LoadedPrimary, pieces: Tokenizer, init
             f"`lingraft initialise` for {pieces.language!r} first, and give the folder that it wrote (--initial)."
         )
     generator = torch.Generator().manual_seed(recipe.adaptation.seed)
-    rows = initialise_rows(primary.source, primary.tokenizer, pieces.own, how, generator)
+    rows = initialise_rows(primary.source, primary.tokenizer, pieces.own, generator)
     return replace(rows, borrowed=primary.borrowed_rows(pieces))
 
 
@@ -74,6 +74,7 @@ def embeddings_details(recipe: Recipe, depth: int, step: Step, rows: InitialRows
         "overlap": rows.copied,
         "overlap_by_class": rows.counts(),
         "vocabulary": len(rows.table_VD),
+        "special_ids": rows.special._asdict(),
         **({"borrowed": len(rows.borrowed.ids_B)} if rows.borrowed else {}),
     }
 

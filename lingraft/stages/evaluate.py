@@ -10,7 +10,7 @@ from torch import Tensor
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Cost
 from lingraft.config.recipe import Recipe
-from lingraft.config.systems import Stage, Step, System
+from lingraft.config.systems import Stage, System
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
 from lingraft.errors import ArtifactError
@@ -147,7 +147,7 @@ def evaluate_language(
     """
     source, learned = load_primary(primary, recipe.primary_shape), load_embeddings(embeddings)
     source.lend_to(learned)
-    details, pieces = learned.manifest.details, learned.tokenizer
+    pieces = learned.tokenizer
     depth, system = learned.manifest.detail("depth", int), learned.manifest.detail("system", System)
     step = recipe.steps_over(depth, system)[Stage.ADAPT]
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
@@ -196,7 +196,6 @@ def evaluate_language(
         embeddings=learned.fingerprint,
         system=system,
         depth=depth,
-        shallower=tuple(phase["depth"] for phase in details.get("phases", ())[:-1]),
         fresh_layers=learned.manifest.detail("fresh_layers", int),
         layers=source.encoder.shape.layers,
         vocabulary=len(rows.table_VD),
@@ -208,7 +207,7 @@ def evaluate_language(
         tasks=scores,
         cost=learned.manifest.cost,
         building=load_mini(mini).manifest.cost if mini else None,
-        whole_flops=_whole_flops(recipe, step, source, learned),
+        whole_flops=_whole_flops(recipe, source, learned),
         history=read_curve(embeddings),
         precision=learned.manifest.recorded("precision", str),
     )
@@ -217,14 +216,10 @@ def evaluate_language(
     return results.save(result, out, _facts(result, hashes), masked_items | aligned_items | task_items)
 
 
-def _whole_flops(recipe: Recipe, step: Step, source: LoadedPrimary, learned: Embeddings) -> float:
-    """FLOPs of as many updates over all layers; a progressive adaptation counts those of its last depth."""
+def _whole_flops(recipe: Recipe, source: LoadedPrimary, learned: Embeddings) -> float:
+    """FLOPs of as many updates over all layers."""
     whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
-    cost, vocabulary = learned.manifest.cost, len(learned.tokenizer)
-    updates: float = cost.steps
-    if "phases" in learned.manifest.details:
-        updates = cost.flops / step_flops(recipe, step, recipe.adaptation, vocabulary)
-    return updates * step_flops(recipe, whole, recipe.adaptation, vocabulary)
+    return learned.manifest.cost.steps * step_flops(recipe, whole, recipe.adaptation, len(learned.tokenizer))
 
 
 def _facts(result: SourceResult | LanguageResult, data_hashes: dict[str, str]) -> dict[str, Any]:

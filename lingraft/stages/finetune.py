@@ -1,7 +1,7 @@
 """Finetuning the body on a task in the source language (paper section 2, step 3)."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,10 @@ from lingraft.model.loading import load_primary
 from lingraft.tasks.examples import load_examples
 from lingraft.tasks.finetuned import save_task
 from lingraft.tasks.kinds import kind_of
-from lingraft.tasks.task_kind import Prepared, TaskKind
 from lingraft.training.batches import task_stream
 from lingraft.training.distributed.launch import distributed
 from lingraft.training.precision import preserve_rng
-from lingraft.training.run import record_training, task_phase, training_run
+from lingraft.training.run import record_training, task_plan, training_run
 from lingraft.training.schedule import MetricsCallback
 from lingraft.training.stage_output import already_done, require_empty, resumable, save_result
 
@@ -89,13 +88,12 @@ def finetune(
             return made
         run = training_run(
             recipe=recipe,
-            phases=[task_phase(recipe=recipe, step=step, net=net, kind=kind, data=data, settings=settings, seed=seed)],
+            plan=task_plan(recipe=recipe, step=step, net=net, kind=kind, data=data, settings=settings, seed=seed),
             trained=trained,
             stream=task_stream(
                 data, settings.batch_examples, settings.micro_batch_examples, seed, settings.group_by_length
             ),
             checkpointer=checkpointer,
-            dev_score=_evaluator(net, kind, held_out, recipe.source.language),
         )
         with run.watched(f"finetune {task}, seed {seed}", watch) as report:
             for point in run.points:
@@ -139,15 +137,6 @@ def head_parameters(net: Any) -> list[nn.Parameter]:
     """Return what is trained over a frozen body: the task's head."""
     body = {*net.encoder.parameters()}
     return [parameter for parameter in net.parameters() if parameter not in body]
-
-
-def _evaluator(net: nn.Module, kind: TaskKind, held_out: Prepared, language: str) -> Callable[[], float]:
-    def score() -> float:
-        found = kind.judge(net, held_out, language).score
-        net.train()
-        return found
-
-    return score
 
 
 def _content_hash(examples: Sequence[object]) -> str:

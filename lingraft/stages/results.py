@@ -209,7 +209,6 @@ class LanguageResult(Result):
     embeddings: str = pydantic.Field(description="Fingerprint.")
     system: str = pydantic.Field(description="One of `lingraft.config.systems.System`.")
     depth: int = pydantic.Field(description="Layers of the primary that the mini-model has.")
-    shallower: tuple[int, ...] = pydantic.Field((), description="Depths before it, of a progressive adaptation.")
     fresh_layers: int = pydantic.Field(0, description="Layers on top of these that step 1b built (MINIPOST).")
     layers: int = pydantic.Field(description="Layers of the primary; depth = layers is standard adaptation.")
     vocabulary: int
@@ -229,10 +228,7 @@ class LanguageResult(Result):
     tasks: tuple[TaskScores, ...] = pydantic.Field(description="Those that have test examples in the language.")
     cost: Cost
     building: Cost | None = pydantic.Field(None, description="What step 1b took, once for all languages.")
-    whole_flops: float = pydantic.Field(
-        description="What as many updates over all layers would have cost (A3); of a progressive one, as many as its "
-        "FLOPs are over its last depth."
-    )
+    whole_flops: float = pydantic.Field(description="What as many updates over all layers would have cost (A3).")
     history: list[Point]
     precision: str
 
@@ -243,8 +239,8 @@ class LanguageResult(Result):
 
     @property
     def standard(self) -> bool:
-        """True for standard adaptation, over all layers from its beginning."""
-        return self.depth == self.layers and not self.shallower
+        """True for standard adaptation, over all layers."""
+        return self.depth == self.layers
 
     @property
     def alignment_metrics(self) -> dict[str, float]:

@@ -42,7 +42,7 @@ from lingraft.tasks.retrieval import TokenizedTexts
 from lingraft.tasks.task_kind import batch_sizes, lengths
 from lingraft.training import precision
 from lingraft.training.batches import TokenBatches, to_device
-from lingraft.training.loop import Phase
+from lingraft.training.loop import Plan
 
 _PART = "vectors"
 _EMBEDDED_TOKENS = 4096
@@ -179,15 +179,15 @@ class PairData:
         assert settings.pairs
         return TokenBatches(self, settings.pairs.batch_tokens, settings.seed)
 
-    def phase(self, masked: Phase, step: Step, settings: Adaptation) -> Phase:
-        """Return a phase that learns by pairs, with the schedule of one by masked tokens."""
+    def plan(self, masked: Plan, step: Step, settings: Adaptation) -> Plan:
+        """Return a plan that learns by pairs, with the schedule of one by masked tokens."""
         assert settings.pairs
         encoder = self.encoder.to(precision.device())
         encoder.recompute = settings.recompute
         # Several processes add up their gradients as dense ones.
         encoder.sparse_gradient = ranks.world_size() == 1
         place = 0 if settings.pairs.layers == "all" else self.depths.index(step.layers - step.fresh_layers)
-        return Phase(PairLoss(self, place), replace(masked.schedule, tokens_per_step=settings.pairs.batch_tokens))
+        return Plan(PairLoss(self, place), replace(masked.schedule, tokens_per_step=settings.pairs.batch_tokens))
 
 
 class PairLoss(nn.Module):

@@ -3,11 +3,8 @@
 Legend: V vocabulary, W width of the vectors, D width of a table.
 """
 
-import math
 import time
 from pathlib import Path
-
-import torch
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
@@ -15,20 +12,15 @@ from lingraft.artifacts.files import require_new
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
-from lingraft.data.rng import make_generator
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
-from lingraft.model.encoder import INITIAL_STD, Vocabulary
 from lingraft.model.initialisation.static_vectors import WINDOW, StaticVectors, static_vectors
-from lingraft.model.initialisation.vector_alignment import normalise_vectors
 
 WIDTH = 96
 """Width of every language's vectors, since an alignment maps one space onto another of the same width."""
 _SEED = 1
 """Seed of the factorisation's random start, one for all languages, so that vectors depend on blocks alone."""
-_RANDOM_SHARE = 0.3
-"""Share of the random rows in rows that begin as static vectors."""
 _PART = "vectors"
 
 
@@ -60,22 +52,6 @@ def build_vectors(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path) -> A
 def vectors_of(blocks: Blocks, pieces: Tokenizer) -> StaticVectors:
     """Compute static vectors as every language has them: of the same width, by the same seed."""
     return static_vectors(blocks, len(pieces), pieces.special, WIDTH, _SEED)
-
-
-@torch.no_grad()
-def begin_as_static_vectors(vocabulary: Vocabulary, found: StaticVectors, seed: int = _SEED) -> None:
-    """Have the rows of a table begin as static vectors of its pieces, as long as random rows are.
-
-    Pieces without a vector keep their random rows, and the others a share of them, so that no two rows are alike.
-    `seed` is that of the rotation.
-    """
-    width = vocabulary.table_VD.shape[1]
-    unit_VW = normalise_vectors(found.vectors_VW[:, :width], found.known)
-    # A factorisation has most of its spread in a few columns; turned at random, all columns have as much.
-    turned_DD, _ = torch.linalg.qr(torch.randn(width, width, generator=make_generator("turn", seed)))
-    rows_VD = INITIAL_STD * math.sqrt(width) * unit_VW @ turned_DD[: unit_VW.shape[1]]
-    drawn_VD = vocabulary.table_VD[found.known]
-    vocabulary.table_VD[found.known] = rows_VD[found.known] + _RANDOM_SHARE * drawn_VD
 
 
 def load_vectors(folder: Path, pieces: Tokenizer) -> StaticVectors:

@@ -24,7 +24,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import PRIMARY
 from lingraft.console import say
 from lingraft.data.languages import language_name
-from lingraft.errors import DepthError, RecipeError
+from lingraft.errors import DepthError
 from lingraft.jobs.evaluation import LanguageEvaluationJob
 from lingraft.jobs.launchable import Input, InputList, Launchable, Output
 from lingraft.reports.run.records import GateVerdict, RunRecords
@@ -106,15 +106,8 @@ class BundleExport(Launchable, frozen=True):
 
 
 def choose_depths(given: DepthChoice, run: Path | None = None) -> list[int]:
-    """Return the depths to adapt a language over: the recipe's, the searched one, and all layers to compare with.
-
-    A progressive adaptation is that over the recipe's own depth, where it ends.
-
-    Raises:
-        RecipeError: pipelines cannot run the recipe's progressive adaptation.
-    """
+    """Return the depths to adapt a language over: the recipe's, the searched one, and all layers to compare with."""
     recipe = given.recipe
-    _require_possible(recipe, given.compare)
     chosen = _chosen_depth(recipe, given.language)
     whole = [recipe.encoder.layers] if given.compare else []
     found = sorted({recipe.adaptation.depth, chosen, *whole})
@@ -160,7 +153,7 @@ def register_language(given: LanguageRegistration, run: Path) -> str | None:
             evaluation=Artifact.load(given.results / f"{result.language}-{result.depth}", Kind.EVALUATION),
             gate=recipe.gate,
             parity=_task_parity(recipe, given.tasks, folder),
-            more={"recipe": recipe.digest(), **_progressive_tag(folder)},
+            more={"recipe": recipe.digest()},
         )
         decided = promote_version(stage, name, version, recipe.gate)
         if decided.after == int(version):
@@ -192,13 +185,6 @@ def _hand_on_champion(stage: tracking.StageRun, name: str, primary: str, chosen:
         download(stage.client, champion, Kind.EMBEDDINGS, chosen)
     else:
         write_failure(chosen, f"no embeddings of {name!r} are good enough to be served: {refused}")
-
-
-def _progressive_tag(embeddings: Path) -> dict[str, str]:
-    """Return depths and updates of a progressive adaptation as a tag; no tag for a plain one."""
-    phases = Artifact.load(embeddings, Kind.EMBEDDINGS).manifest.details.get("phases", ())
-    summary = ", ".join(f"{phase['steps']} over {phase['depth']}" for phase in phases)
-    return {"progressive": summary} if summary else {}
 
 
 def _of_own_depth(
@@ -342,23 +328,6 @@ def require_languages(run: Path, outcomes: Sequence[Path]) -> None:
     tracking.close_run(run_id)
 
 
-def _require_possible(recipe: Recipe, compare: bool) -> None:
-    progressive = recipe.adaptation.progressive
-    depth = recipe.adaptation.depth
-    if progressive and compare and depth == recipe.encoder.layers:
-        raise RecipeError(
-            f"a progressive adaptation that ends at depth {depth}, all layers, stands where standard adaptation would "
-            "be compared. Run without `compare`, or let it end at a depth before."
-        )
-    if progressive and len(progressive.depths) > 1 and recipe.builds_mini:
-        raise RecipeError(
-            f"pipelines build one MINIPOST mini-model, but depths {list(progressive.depths)} need one each. Use "
-            "`lingraft mini` and `lingraft adapt --shallower-mini`, or system MINIJOINT."
-        )
-
-
 def _chosen_depth(recipe: Recipe, language: str) -> int:
-    """Return the searched depth of a language, else the recipe's; searches do not apply to progressive adaptation."""
-    if recipe.adaptation.progressive:
-        return recipe.adaptation.depth
+    """Return the searched depth of a language, else the recipe's."""
     return int(tracking.tags_of(primary_name(recipe)).get(f"depth.{language}", recipe.adaptation.depth))

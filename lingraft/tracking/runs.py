@@ -52,8 +52,8 @@ KFP_RUN = "kfp_run"
 """Tag of a pipeline's run: id of the run in Kubeflow Pipelines."""
 _REQUEST = "lingraft.request"
 """Tag that identifies a run by the request that created it, if the answer to that request was lost."""
-_METRICS_PER_POINT = 8
-"""Largest number of metrics in a point; points of progressive adaptations have the most."""
+_METRICS_PER_POINT = 6
+"""Largest number of metrics in a point."""
 
 TimedMetrics = tuple[int, "TrainingMetrics"]
 """Time of a point in milliseconds since 1970, and its metrics."""
@@ -372,10 +372,8 @@ def _metrics_of(point: "TrainingMetrics") -> dict[str, float]:
     """Return the metrics of a point, without those that do not apply to this training."""
     measured: dict[str, float | None] = {
         "loss": point.loss,
-        "dev_loss": point.dev_loss,
         "learning_rate": point.learning_rate,
         "left_out_steps": point.left_out_steps or None,
-        "depth": point.depth,
         **{f"cost/{name}": getattr(point, name) for name in ("tokens", "flops", "elapsed_s")},
     }
     return {key: value for key, value in measured.items() if value is not None}

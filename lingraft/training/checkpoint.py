@@ -54,8 +54,6 @@ class CheckpointManager:
         self.every_s = every_s
         self.notes: dict[str, Any] = {}
         """Written beside the state, such as a choice that must not be made anew."""
-        self.stalled_s: list[float] = []
-        """Seconds for which each checkpoint held training up."""
         self.ended: TrainingState | None = None
         """State at the end of training; written only if the process is asked to stop before the result is on disk."""
         self._saved_at = time.monotonic()
@@ -134,10 +132,8 @@ class CheckpointManager:
         was_writing = self._is_writing
         if self.wait() and last and was_writing:
             return
-        started = time.perf_counter()
         tensors = state.tensors()
         facts = {"format": _FORMAT, "state": state.facts(), "noted": dict(self.notes), "made_from": self.made_from}
-        self.stalled_s.append(time.perf_counter() - started)
         self._saved_at = time.monotonic()
         self._written = self._writer.submit(self._write, state.step, last, tensors, facts)
 

@@ -1,16 +1,12 @@
-"""The training loop: pretraining, step 1b, adaptation and finetuning differ in model, trained parameters and batches.
-
-A training has one phase or several, all of the same parameters. Each phase has a model of its own, such as the deeper
-mini-models of a progressive adaptation; weights, moments, schedule and learning curve go on from phase to phase.
-"""
+"""The training loop: stages that train differ in model, trained parameters and batches."""
 
 import functools
 import signal
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -24,41 +20,23 @@ from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
 from lingraft.training.optimizer import Optimizer, SkippedSteps
 from lingraft.training.precision import AutocastFactory, preserve_rng, tf32_products
-from lingraft.training.schedule import TRAINING_START, Schedule, TrainingMetrics
+from lingraft.training.schedule import Schedule, TrainingMetrics
 from lingraft.training.training_state import TrainingState
 
 MicroBatches = Sequence[tuple[float, Any]]
 """Micro-batches of one step and process, each with its share of the mean over the global batch."""
 Stream = Callable[[int], MicroBatches]
 """Returns the micro-batches of a step; steps count from 1."""
-Redraw = Callable[[int], Sequence[nn.Parameter]]
-"""Draws some parameters anew before a step, and returns them; called again for the step, it draws the same values."""
 _CONTINUE, _SAVE, _STOP = range(3)
 _REMEDY = "Lower the learning rate, lengthen the warm-up, or use precision = 'fp32'."
 
 
-@dataclass(frozen=True)
-class Phase:
-    """Part of a training."""
+class Plan(NamedTuple):
+    """What a training minimises, and by which schedule."""
 
     loss_of: nn.Module
     """Returns the loss of a batch, a scalar."""
     schedule: Schedule
-    """Schedule as if the phase were the first; where it starts is known when the phase before has ended."""
-
-
-def max_steps(phases: Sequence[Phase]) -> int:
-    """Return the steps of a training whose phases last as long as their schedules let them."""
-    start = TRAINING_START
-    for phase in phases:
-        schedule = replace(phase.schedule, start=start)
-        start = schedule.start_after(schedule.last_step)
-    return start.step
-
-
-def redraw_nothing(step: int) -> Sequence[nn.Parameter]:
-    """Leave all parameters as the step before has made them."""
-    return ()
 
 
 @dataclass
@@ -70,60 +48,34 @@ class TrainingLoop:
     stream: Stream
     autocast: AutocastFactory
     checkpointer: CheckpointManager | None = None
-    dev_score: Callable[[], float] | None = None
-    """Computes the dev score, the higher the better, where the schedule asks for it."""
-    dev_loss: Callable[[], float] | None = None
-    """Computes the dev loss, by which phases end whose schedule has a plateau."""
     state: TrainingState = field(default_factory=TrainingState)
-    muon_matrices: Sequence[nn.Parameter] = ()
-    """Parameters that Muon updates; AdamW updates all others."""
     sparse_tables: Sequence[nn.Parameter] = ()
     """Parameters of which a step updates only the rows that have a gradient."""
-    redraw: Redraw = redraw_nothing
-    """Called before every step; moments of what it draws anew, parameters that AdamW updates, begin at 0 again."""
 
-    def run(self, phases: Sequence[Phase]) -> Generator[TrainingMetrics, None, None]:
+    def run(self, plan: Plan) -> Generator[TrainingMetrics, None, None]:
         """Train, and yield the points of the learning curve; the time between points does not count.
 
-        The caller may evaluate, save or stop at a point. In the end the parameters are those after the last step or,
-        with a dev score, those of the best one. A phase for which no step is left is skipped, with those after it.
+        The caller may evaluate, save or stop at a point. In the end the parameters are those after the last step.
 
         Raises:
             TrainingError: too many steps, or the last ones, had a loss or a gradient that is not finite.
             Interruption: the process was asked to stop, and a checkpoint was written.
         """
-        starts = self.state.phase_starts
-        while True:
-            phase = phases[len(starts)]
-            schedule = replace(phase.schedule, start=starts[-1] if starts else TRAINING_START)
-            yield from self._train(phase.loss_of, schedule)
-            if schedule.is_last or self.state.is_stale(schedule):
-                break
-            start = schedule.start_after(self.state.step)
-            if replace(phases[len(starts) + 1].schedule, start=start).last_step == self.state.step:
-                break
-            starts.append(start)
-        self.state.best.restore(self.parameters)
-
-    def _train(self, loss_of: nn.Module, schedule: Schedule) -> Iterator[TrainingMetrics]:
-        state, checkpointer = self.state, self.checkpointer
+        schedule, state, checkpointer = plan.schedule, self.state, self.checkpointer
         optimizer = Optimizer(
             parameters=self.parameters,
             weight_decay=schedule.weight_decay,
             clip_norm=schedule.clip_norm,
-            muon_matrices=self.muon_matrices,
             sparse_tables=self.sparse_tables,
         )
         skipped = SkippedSteps(state.skipped)
-        model = process_group.data_parallel(loss_of)
+        model = process_group.data_parallel(plan.loss_of)
         self._restore(optimizer)
         with stop_signals() if checkpointer else nullcontext(StopRequest()) as stop:
-            yield from self._log(schedule, stop)  # a point that a stop has kept from being evaluated
-            steps = range(state.step + 1, 1 + (state.step if state.has_ended(schedule) else schedule.last_step))
+            steps = range(state.step + 1, schedule.steps + 1)
             self._checkpoint_or_stop(optimizer, skipped, stop)
             resumed_at_s = time.perf_counter()
             for step in steps:
-                optimizer.reset(self.redraw(step))
                 loss = _forward_backward(
                     model=model,
                     micro_batches=self.stream(step),
@@ -141,10 +93,9 @@ class TrainingLoop:
                 state.step = step
                 state.losses.append(loss)
                 state.elapsed_s += time.perf_counter() - resumed_at_s
-                yield from self._log(schedule, stop)
+                if schedule.logs_at(step):
+                    yield self._log(schedule)
                 resumed_at_s = time.perf_counter()
-                if state.has_ended(schedule):
-                    break
                 self._checkpoint_or_stop(optimizer, skipped, stop)
             self._snapshot(optimizer, skipped)
             self._require_finite_end(schedule)
@@ -160,47 +111,22 @@ class TrainingLoop:
             self.state.optimizer = {}
         self.state.losses = [loss.to(self.parameters[0].device) for loss in self.state.losses]
 
-    def _log(self, schedule: Schedule, stop: StopRequest) -> Iterator[TrainingMetrics]:
-        """Yield the point of the learning curve after the current step, if it is due and was not yielded before.
-
-        A stop ends an evaluation; the point is then yielded when training goes on.
-        """
+    def _log(self, schedule: Schedule) -> TrainingMetrics:
+        """Add the point after the current step to the learning curve, and return it."""
         state = self.state
-        if not (state.losses and schedule.logs_at(state.step)):
-            return
-        evaluations = (
-            (self.dev_score, schedule.evaluates_at(state.step)),
-            (self.dev_loss, schedule.evaluates_loss_at(state.step)),
-        )
-        found: list[float | None] = []
-        for evaluate, is_due in evaluations:
-            if evaluate is None or not is_due:
-                found.append(None)
-                continue
-            with tf32_products():
-                score = stop.unless_asked(evaluate)
-            if process_group.all_reduce_max(score is None) or score is None:
-                return
-            found.append(process_group.broadcast(score))
-        dev_score, dev_loss = found
-        if dev_score is not None:
-            state.best.update(dev_score, state.step, self.parameters)
         losses_S = torch.stack(state.losses).float()
         state.losses.clear()
         point = TrainingMetrics(
             step=state.step,
             tokens=state.step * schedule.tokens_per_step,
-            flops=schedule.start_after(state.step).flops,
+            flops=state.step * schedule.flops_per_step,
             elapsed_s=state.elapsed_s,
             loss=float(losses_S[losses_S.isfinite()].mean()),
             learning_rate=schedule.learning_rate_at(state.step),
-            dev_score=dev_score,
             left_out_steps=len(state.skipped),
-            depth=schedule.depth,
-            dev_loss=dev_loss,
         )
         state.points.append(point)
-        yield point
+        return point
 
     def _checkpoint_or_stop(self, optimizer: Optimizer, skipped: SkippedSteps, stop: StopRequest) -> None:
         if self.checkpointer is None:

@@ -25,18 +25,12 @@ _EVALUATION_BATCH = 64
 class MaskedLmLoss(nn.Module):
     """Loss of a batch: the mean over heads of the cross-entropy at masked positions (paper section 2)."""
 
-    def __init__(
-        self, encoder: Encoder, depths: tuple[int, ...], mask_rate: float, seed: int, window: int | None = None
-    ) -> None:
-        """Create the loss.
-
-        No layer above the deepest of `depths` is computed; attention stays within windows of `window` tokens, if given.
-        """
+    def __init__(self, encoder: Encoder, depths: tuple[int, ...], mask_rate: float, seed: int) -> None:
+        """Create the loss; no layer above the deepest of `depths` is computed."""
         super().__init__()
         self.encoder = encoder
         self.depths = depths
         self.mask_rate = mask_rate
-        self.window = window
         self.seed = derive_seed("masks", seed)
         self.pieces = _pieces(encoder)
 
@@ -48,7 +42,7 @@ class MaskedLmLoss(nn.Module):
         """
         tokens_BT = to_device(drawn.tokens_BT, self.encoder.device)
         masked = mask_tokens(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
-        hidden = self.encoder.hidden_states(masked.tokens_BT, self.depths, below_heads=True, window=self.window)
+        hidden = self.encoder.hidden_states(masked.tokens_BT, self.depths, below_heads=True)
         features, vocabulary = self.encoder.features(hidden, masked.positions_M), self.encoder.vocabulary
         frozen = vocabulary.borrowed.rows() if vocabulary.borrowed else None
         losses = [
@@ -88,21 +82,15 @@ def mean_loss(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dic
     return {depth: counts.score for depth, counts in _evaluate_masked(encoder, blocks_NT, depths, losses).items()}
 
 
-Measure = Callable[[Encoder, Tensor, Iterable[int]], dict[int, float]]
-"""Measures the head at each depth on blocks (N, T): `accuracy` or `mean_loss`."""
-
-
-def dev_evaluator(
-    trained: nn.Module, evaluated: Encoder, dev: Blocks, settings: Training, measure: Measure = accuracy
-) -> Callable[[], float]:
-    """Return a function that measures an encoder's last head on the first dev blocks.
+def dev_evaluator(trained: nn.Module, evaluated: Encoder, dev: Blocks, settings: Training) -> Callable[[], float]:
+    """Return a function that measures the accuracy of an encoder's last head on the first dev blocks.
 
     `trained` is in training mode again afterwards.
     """
     top = evaluated.shape.layers
 
     def score() -> float:
-        found = measure(evaluated, dev.take(torch.arange(min(settings.judged_blocks, len(dev)))), (top,))[top]
+        found = accuracy(evaluated, dev.take(torch.arange(min(settings.judged_blocks, len(dev)))), (top,))[top]
         trained.train()
         return found
 

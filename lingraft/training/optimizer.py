@@ -1,34 +1,31 @@
-"""AdamW; Muon for some matrices, and Adam over the rows that a batch has for some tables.
+"""AdamW, and Adam over the rows that a batch has for some tables.
 
-All clip, and skip steps that are not finite; the first two do so without waiting for the device.
+Both clip, and skip steps that are not finite; AdamW does so without waiting for the device.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from lingraft.training.metrics import report_skipped_step
-from lingraft.training.muon import MOMENTUM, Muon
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.98), 1e-6
 """RoBERTa's settings, which the paper follows."""
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq", MOMENTUM)
-"""Names in the states of AdamW and Muon."""
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 _NORM_FLOOR = 1e-6
 
 
 class Optimizer:
-    """AdamW that decays matrices but not biases and LayerNorms; Muon and sparse Adam for what they are given."""
+    """AdamW that decays matrices but not biases and LayerNorms, and sparse Adam for the tables given."""
 
     def __init__(
         self,
         parameters: Sequence[nn.Parameter],
         weight_decay: float,
         clip_norm: float,
-        muon_matrices: Sequence[nn.Parameter] = (),
         sparse_tables: Sequence[nn.Parameter] = (),
     ) -> None:
         """Create the optimizer.
@@ -37,7 +34,6 @@ class Optimizer:
             parameters: all that is trained.
             weight_decay: decay of matrices; tables that are updated by rows have none.
             clip_norm: norm of all gradients to which larger ones are scaled down.
-            muon_matrices: those parameters that Muon updates.
             sparse_tables: those of which a step changes only rows that have a gradient, and their moments, as
                 `torch.optim.SparseAdam` does: most of a language's rows are in no sentence of a batch.
         """
@@ -45,7 +41,6 @@ class Optimizer:
             parameter.grad = None  # a step that was stopped between micro-batches leaves the sum of some
         self.parameters = parameters
         self.clip_norm = clip_norm
-        self._muon = Muon(muon_matrices, weight_decay)
         self._tables = [*sparse_tables]
         self._sparse_adam = torch.optim.SparseAdam([{"params": self._tables}], lr=1.0, betas=ADAM_BETAS, eps=ADAM_EPS)
         for table in self._tables:
@@ -55,8 +50,7 @@ class Optimizer:
                 "exp_avg": torch.zeros_like(table),
                 "exp_avg_sq": torch.zeros_like(table),
             }
-        elsewhere = self._muon.state.keys() | self._sparse_adam.state.keys()
-        others = [parameter for parameter in parameters if parameter not in elsewhere]
+        others = [parameter for parameter in parameters if parameter not in self._sparse_adam.state]
         groups = [
             {"params": [parameter for parameter in others if parameter.ndim > 1], "weight_decay": weight_decay},
             {"params": [parameter for parameter in others if parameter.ndim <= 1], "weight_decay": 0.0},
@@ -91,7 +85,6 @@ class Optimizer:
         for group in (*self._adamw.param_groups, *self._sparse_adam.param_groups):
             group["lr"] = learning_rate
         self._adamw.step()
-        self._muon.step(learning_rate, self._scale, self._bad)
         self._step_tables()
         self._adamw.zero_grad(set_to_none=True)
 
@@ -102,11 +95,6 @@ class Optimizer:
                 _rows(table).values().div_(self._scale)
             self._sparse_adam.step()
         self._sparse_adam.zero_grad(set_to_none=True)
-
-    def reset(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Have the moments of parameters that AdamW updates, and its count of their steps, begin at 0 again."""
-        for parameter in parameters:
-            self._adamw.state.pop(parameter, None)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return weights and moments by name, without a copy: the next step changes them."""
@@ -119,8 +107,7 @@ class Optimizer:
 
     def _states_of(self, parameter: nn.Parameter) -> dict[Tensor, Any]:
         """Return the states, by parameter, of the optimizer that updates this one."""
-        states = (self._muon.state, self._sparse_adam.state)
-        return next((state for state in states if parameter in state), self._adamw.state)
+        return self._sparse_adam.state if parameter in self._sparse_adam.state else self._adamw.state
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Copy weights and moments back that `tensors` returned."""

@@ -59,8 +59,8 @@ def preserve_rng() -> AbstractContextManager[None]:
 def tf32_products() -> Iterator[None]:
     """Multiply float32 matrices on a GPU in TF32, which has 10 bits of mantissa, at several times the rate.
 
-    It is for training and its dev scores only, and so it ends with them: what a model is evaluated by afterwards must
-    not depend on what else its process has done.
+    It is for training only, and so it ends with it: what a model is evaluated by afterwards must not depend on what
+    else its process has done.
     """
     matmul = torch.backends.cuda.matmul
     before, matmul.allow_tf32 = matmul.allow_tf32, True

@@ -42,8 +42,7 @@ def training_progress(steps: int, title: str) -> Iterator[MetricsCallback]:
 
 
 def _measured(point: TrainingMetrics) -> str:
-    depth = "" if point.depth is None else f"depth {point.depth}, "
-    return f"{depth}loss {point.loss:.3f}, {point.tokens / point.elapsed_s:,.0f} tokens/s"
+    return f"loss {point.loss:.3f}, {point.tokens / point.elapsed_s:,.0f} tokens/s"
 
 
 def _total_time_left(point: TrainingMetrics, steps: int) -> str:

@@ -1,7 +1,7 @@
-"""One run of the training loop for a stage: its phases, batches, number format, and the record that it leaves."""
+"""One run of the training loop for a stage: its plan, batches, number format, and the record that it leaves."""
 
 import itertools
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ from lingraft.training import precision
 from lingraft.training.batches import steps_for_epochs, to_device
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
-from lingraft.training.loop import Phase, Redraw, Stream, TrainingLoop, max_steps, redraw_nothing
+from lingraft.training.loop import Plan, Stream, TrainingLoop
 from lingraft.training.masked_lm import MaskedLmLoss
 from lingraft.training.progress import training_progress
 from lingraft.training.schedule import MetricsCallback, Schedule, TrainingMetrics, write_curve
@@ -38,9 +38,6 @@ _SCHEDULE_SETTINGS = {
     "clip_norm",
     "log_every_steps",
     "skipped_steps",
-    "judge_every_steps",
-    "patience",
-    "flop_budget",
 }
 """Settings of a recipe that a schedule has under the same name."""
 
@@ -52,7 +49,7 @@ class TrainingRun:
     points: Generator[TrainingMetrics, None, None]
     """Trains as points are taken; close it, so that signals get their handlers back."""
     steps: int
-    """Steps of the run, unless the dev score or the dev loss ends it before."""
+    """Steps of the run."""
     number_format: str
     state: TrainingState
     """State of the training, which moves on; its points are the learning curve from the very beginning."""
@@ -81,20 +78,8 @@ class TrainingRun:
             yield report
 
 
-def masked_lm_phase(
-    recipe: Recipe,
-    step: Step,
-    encoder: Encoder,
-    settings: Training,
-    stops: Sequence[int] = (),
-    window: int | None = None,
-    **changes: Any,
-) -> Phase:
-    """Loss and schedule of masked language modelling over one model.
-
-    `stops` are further steps with a point of the learning curve; `changes` go to the schedule, where it is one of
-    several.
-    """
+def masked_lm_plan(recipe: Recipe, step: Step, encoder: Encoder, settings: Training, stops: Sequence[int] = ()) -> Plan:
+    """Loss and schedule of masked language modelling; `stops` are further steps with a point of the learning curve."""
     encoder.to(precision.device()).train().recompute = settings.recompute
     schedule = Schedule(
         steps=settings.steps,
@@ -102,17 +87,16 @@ def masked_lm_phase(
         **settings.model_dump(include=_SCHEDULE_SETTINGS),
         seed=settings.seed,
         tokens_per_step=settings.batch_blocks * recipe.encoder.block_tokens,
-        flops_per_step=step_flops(recipe, step, settings, len(encoder.vocabulary), window),
+        flops_per_step=step_flops(recipe, step, settings, len(encoder.vocabulary)),
         stops=frozenset(stops),
-        **changes,
     )
     encoder.fused = precision.compiles(schedule.steps * schedule.flops_per_step)
-    return Phase(MaskedLmLoss(encoder, step.heads, settings.mask_rate, settings.seed, window), schedule)
+    return Plan(MaskedLmLoss(encoder, step.heads, settings.mask_rate, settings.seed), schedule)
 
 
-def task_phase(
+def task_plan(
     recipe: Recipe, step: Step, net: nn.Module, kind: TaskKind, data: Prepared, settings: Finetuning, seed: int
-) -> Phase:
+) -> Plan:
     """Loss and schedule of a task's finetuning."""
     encoder: Any = net.to(precision.device()).train().encoder
     encoder.recompute = settings.recompute
@@ -125,7 +109,7 @@ def task_phase(
         tokens_per_step=settings.batch_examples * recipe.encoder.block_tokens,
         flops_per_step=flops_per_update(step, finetuning_update_shape(recipe, step, settings)),
     )
-    return Phase(_TaskLoss(net, kind), schedule)
+    return Plan(_TaskLoss(net, kind), schedule)
 
 
 class _TaskLoss(nn.Module):
@@ -140,32 +124,27 @@ class _TaskLoss(nn.Module):
 
 def training_run(
     recipe: Recipe,
-    phases: Sequence[Phase],
+    plan: Plan,
     trained: Sequence[nn.Parameter],
     stream: Stream,
     checkpointer: CheckpointManager | None = None,
-    dev_score: Callable[[], float] | None = None,
-    dev_loss: Callable[[], float] | None = None,
-    muon_matrices: Sequence[nn.Parameter] = (),
     sparse_tables: Sequence[nn.Parameter] = (),
-    redraw: Redraw = redraw_nothing,
 ) -> TrainingRun:
     """Return a run of the training loop, not yet begun, or that goes on from the newest checkpoint.
 
-    The caller has frozen everything but `trained`, of which Muon updates `muon_matrices`, Adam `sparse_tables` by rows,
-    and AdamW the others. What `redraw` draws anew before a step is among these others.
+    The caller has frozen everything but `trained`, of which Adam updates `sparse_tables` by rows, and AdamW the others.
     """
     if recipe.threads:
         torch.set_num_threads(recipe.threads)
     if precision.device().type == "cpu":
         reuse_freed_memory()
-    state, steps = checkpointer.load_newest() if checkpointer else None, max_steps(phases)
+    state, steps = checkpointer.load_newest() if checkpointer else None, plan.schedule.steps
     if checkpointer and state:
         number_format = checkpointer.notes["precision"]
         say(f"going on after step {state.step} of {steps}")
     else:
         state = TrainingState()
-        number_format = _choose_number_format(recipe, phases[0].loss_of, trained, stream)
+        number_format = _choose_number_format(recipe, plan.loss_of, trained, stream)
     if checkpointer:
         checkpointer.notes = {"precision": number_format}
     loop = TrainingLoop(
@@ -173,15 +152,11 @@ def training_run(
         stream=stream,
         autocast=precision.autocast(number_format),
         checkpointer=checkpointer,
-        dev_score=dev_score,
-        dev_loss=dev_loss,
         state=state,
-        muon_matrices=muon_matrices,
         sparse_tables=sparse_tables,
-        redraw=redraw,
     )
     return TrainingRun(
-        points=loop.run(phases),
+        points=loop.run(plan),
         steps=steps,
         number_format=number_format,
         state=state,
@@ -215,8 +190,6 @@ def record_training(
         "processes": ranks.world_size(),
         "left_out_steps": state.skipped,
     }
-    if state.best.score is not None:
-        record |= {"best_step": state.best.step, "best_dev_score": state.best.score}
     draft.facts = {
         "language": language,
         "data_hashes": data_hashes,

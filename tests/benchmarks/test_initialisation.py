@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.initialisation import intervals, table
 from benchmarks.initialisation.__main__ import main
-from benchmarks.initialisation.arms import PROGRESSIVE, WHOLE, Start, compared, in_order, system_of
+from benchmarks.initialisation.arms import WHOLE, Start, compared, in_order, system_of
 from benchmarks.initialisation.budgets import at_equal_cost
 from benchmarks.initialisation.costs import Costs, reference_start
 from benchmarks.initialisation.overview import sections
@@ -55,10 +55,10 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
     main([*given, "--starts", "overlap", "--systems", "BL_BASE"])
     assert [record["start"] for record in found_in(out)] == ["overlap"]
     trained = trained_in(out)
-    main([*given, "--starts", "pairs", "--systems", "BL_BASE", PROGRESSIVE, "--items"])
+    main([*given, "--starts", "pairs", "--systems", "BL_BASE", "MINIJOINT", "--items"])
     assert trained.items() <= trained_in(out).items()
     records = {(record["start"], record["system"]): record for record in found_in(out)}
-    asked_for = {("pairs", system) for system in ("BL_BASE", PROGRESSIVE)}
+    asked_for = {("pairs", system) for system in ("BL_BASE", "MINIJOINT")}
     assert {*records} == asked_for | {("overlap", "BL_BASE")}, "what the earlier run found stays in the table"
     for (start, _), record in records.items():
         points = {task: len(scores) for task, scores in record["scores"].items()}
@@ -68,14 +68,14 @@ def test_it_runs_systems_from_their_starts_and_goes_on_where_it_was(tmp_path: Pa
             assert sum(items["found"]) / sum(items["out_of"]) == pytest.approx(record["scores"][task][-1], abs=1e-4)
         assert {*record["trivial"]} == {*points}
         assert record.get("quality", {}).get("resource") == ("parallel text" if start == "pairs" else None)
-    main([*given, "--starts", "pairs", "--systems", "BL_BASE", PROGRESSIVE])
+    main([*given, "--starts", "pairs", "--systems", "BL_BASE", "MINIJOINT"])
     assert {(one["start"], one["system"]): one for one in found_in(out)} == records, "a run without --items drops none"
     written = lzma.decompress((out / RECORDS).read_bytes()).decode()
     assert str(tmp_path) not in written
     assert (out / "initialisation.md").read_text(encoding="utf-8") == page_of(json.loads(written), "initialisation.png")
     assert (out / "initialisation.png").read_bytes().startswith(b"\x89PNG")
     found = json.loads(written)
-    assert [one["systems"] for one in found["primaries"]] == [[PROGRESSIVE], ["BL_BASE"]]
+    assert [one["systems"] for one in found["primaries"]] == [["MINIJOINT"], ["BL_BASE"]]
     assert all({*one["scores"]} == {"masked", "help-topic"} for one in found["primaries"])
     assert {*found["settings"]} > {"encoder", "pretraining", "adaptation from pairs", "finetuning for help-topic"}
     write_text(out / "page-reading.md", "What it means.")
@@ -147,7 +147,7 @@ def test_results_of_other_sizes_do_not_enter_a_table(tmp_path: Path) -> None:
     assert table.read(tmp_path / RECORDS, found["sizes"]) == found
     with pytest.raises(LingraftError, match=r"other sizes: .'width': .128, 64"):
         table.read(tmp_path / RECORDS, found["sizes"] | {"width": 64})
-    further = found["sizes"] | {"adaptation": {"fitted": [100, 0.001]}}
+    further = found["sizes"] | {"adaptation": {"a further one": [100, 0.001]}}
     assert table.read(tmp_path / RECORDS, further) == found, "a further start has updates of its own"
     with pytest.raises(LingraftError, match=r"other sizes: .'adaptation from text': .\[\d+, 0.\d+\], \[100, 0.5\]"):
         table.read(tmp_path / RECORDS, found["sizes"] | {"adaptation": {"text": [100, 0.5]}})
@@ -450,7 +450,7 @@ def test_of_what_is_there_before_any_update_no_ratio_is_told() -> None:
 def test_a_reading_takes_its_numbers_from_the_records() -> None:
     base, mini = tagged("BL_BASE", "de", [0.2, 0.5, 0.6]), tagged("MINIJOINT", "de", [0.3, 0.6, 0.6])
     half = mini | {"flops": [0, 5e11, 1e12], "items": {"pos": {"found": [3] * 30, "out_of": [10] * 30}}}
-    other = [one | {"start": "fitted"} for one in (base, mini)]
+    other = [one | {"start": "text"} for one in (base, mini)]
     primaries = [
         {"systems": ["BL_BASE"], "seed": seed, "scores": {"pos": score}} for seed, score in ((1, 0.8), (2, 0.9))
     ]

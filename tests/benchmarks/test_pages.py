@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks import data_page, objectives
+from benchmarks import data_page
 from benchmarks.embedding_model import page as embedding_models
 from benchmarks.initialisation import page as initialisation
 from benchmarks.initialisation.overview import sections
 from benchmarks.initialisation.reading import filled
 from benchmarks.initialisation.summary import summary
 from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_page
-from benchmarks.progressive import page as progressive
 from benchmarks.serving import page as serving
 from benchmarks.serving.sections import Told
 from benchmarks.speed.cells import cells
@@ -36,8 +35,6 @@ def speed_page(found: dict[str, Any], family: str = "roberta") -> str:
     [
         ("embedding-models", embedding_models.page, "benchmarks"),
         ("initialisation", lambda found: initialisation.page(found, sections(found), "initialisation.png"), "results"),
-        ("objectives", objectives.page, "benchmarks"),
-        ("progressive-depth", lambda found: progressive.page(found, "progressive-depth.png"), "benchmarks"),
         ("serving", lambda found: serving.page(Told(**found)), "benchmarks"),
         ("training-speed", speed_page, "benchmarks"),
         ("training-speed-amd", speed_page, "benchmarks"),

@@ -49,45 +49,11 @@ def test_every_pretraining_seed_has_arms_and_primaries_of_its_own(tmp_path: Path
     assert {arm.primary for arm in found.arms} == {one.name for one in found.primaries}
 
 
-def test_a_system_with_a_further_seed_is_run_again_at_its_usual_depth_and_after_everything_else(tmp_path: Path) -> None:
-    found = plan(tmp_path, paper={"depths": [2], "further_seeds": {"MINIJOINT": [7]}})
-    again = found.by_seed()[7]
-    assert [(arm.system, arm.depth) for arm in again.arms] == [(System.MINIJOINT, 1)]
-    assert [one.seed for one in again.primaries] == [7]
-    assert [*found.by_seed()] == [1, 7]
-    assert {(str(arm.system), arm.depth) for arm in found.by_seed()[1].arms} == ARMS
-    planned = [*comparison_jobs(found, tmp_path / "out")]
-    assert len({job.made for job in planned}) == len(planned)
-    seeds = ["seed-7" in str(job.made) for job in planned]
-    assert seeds == sorted(seeds)
-
-
-@pytest.mark.parametrize("tasks", [[], ["topic"]])
-def test_a_further_seed_may_be_judged_on_fewer_tasks_but_always_on_masked_tokens(
-    tmp_path: Path, tasks: list[str]
-) -> None:
-    found = plan(tmp_path, paper={"further_seeds": {"MINIJOINT": [7]}, "further_tasks": tasks})
-    jobs = [job for job in comparison_jobs(found, tmp_path / "out") if "seed-7" in str(job.made)]
-    judged = {job.made.name for job in jobs if job.kind is Kind.EVALUATION}
-    assert judged == {"masked", *tasks}
-    [again] = found.by_seed()[7].primaries
-    assert {one.task for one in again.finetunings} == {*tasks}
-    assert {one.task for one in found.by_seed()[1].primaries[0].finetunings} == {"topic", "paws-x"}
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"paper": None}, r"has no \[paper\]"),
         ({"tasks": [{"name": "masked", "kind": "documents"}]}, "no task can be called 'masked'"),
-        (
-            {"paper": {"further_seeds": {"MINIJOINT": [7]}, "further_tasks": ["xnli"]}},
-            r"further_tasks has \['xnli'\], but the recipe's tasks are \['topic', 'paws-x'\]",
-        ),
-        *(
-            ({"paper": {"systems": ["BL_BASE", "MINIJOINT"], "further_seeds": seeds}}, "must be all different, none of")
-            for seeds in ({"MINIJOINT": [1]}, {"MINIJOINT": [2, 2]}, {"BL_SMALL": [2]})
-        ),
     ],
 )
 def test_a_recipe_that_cannot_be_compared_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

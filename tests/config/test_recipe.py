@@ -130,16 +130,6 @@ def test_every_mistake_is_listed_at_once() -> None:
         ),
         ({"encoder.mlm_heads": []}, ["encoder.mlm_heads is empty", "system MINIJOINT has no head", "'MINIPOST'"]),
         ({"encoder.width": 33}, ["encoder:", "33", "attention_heads 2"]),
-        ({"pretraining.windows": {"tokens": 8, "steps": 60}}, ["pretraining:", "windows.steps 60", "steps 60"]),
-        ({"pretraining.forget_every": 31}, ["forget_every 31 must be at most half of steps 60", "lower it, or"]),
-        (
-            {"pretraining.forget_every": 20, "pretraining.judge_every_steps": 5},
-            ["judge_every_steps 5 would keep", "forget_every 20", "leave one of them out"],
-        ),
-        (
-            {"pretraining.windows": {"tokens": 12, "steps": 6}},
-            ["pretraining.windows.tokens 12 must divide block_tokens 32"],
-        ),
         ({"pretraining.warmup_steps": 60}, ["pretraining:", "warmup_steps 60", "steps 60"]),
         ({"pretraining.steps": "60"}, ["pretraining.steps:", "integer", "given: '60'"]),
         ({"pretraining.learning_rate": float("inf")}, ["pretraining.learning_rate:", "finite"]),
@@ -167,10 +157,6 @@ def test_every_mistake_is_listed_at_once() -> None:
         ),
         ({"adaptation.pairs": {}}, ["adaptation.pairs needs sentences", "['de', 'tr'] have none"]),
         ({"adaptation.pairs": {}, "alignment.mined": True}, ["initialisation = 'aligned'"]),
-        (
-            {"adaptation.pairs": {}, "adaptation.judge_every_steps": 5},
-            ["judge_every_steps would judge by masked tokens", "leave one of them out"],
-        ),
         (
             {"adaptation.pairs": {}, "alignment.parallel": {"de": "de.tsv", "tr": "tr.tsv"}},
             ["search.metric and gate.metric 'masked' is not what", "set it to 'alignment'"],

@@ -71,7 +71,7 @@ def test_a_language_is_adapted_over_fresh_layers_and_judged(lane: Lane) -> None:
     recipe, folder = lane
     build_mini.build_mini(recipe, folder / "primary", folder / "blocks-en", folder / "mini", ignore_metrics)
     given = folder / "primary", folder / "blocks-de", folder / "tokenizer-de"
-    adapt(recipe, *given, recipe.adaptation.depth, folder / "de", ignore_metrics, minis=[folder / "mini"])
+    adapt(recipe, *given, recipe.adaptation.depth, folder / "de", ignore_metrics, mini=folder / "mini")
     primary, german = load_primary(folder / "primary"), load_embeddings(folder / "de")
     assert german.aligned_with == primary.fingerprint
     assert german.manifest.details["overlap"] > len(primary.tokenizer.special)

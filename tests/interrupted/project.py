@@ -75,7 +75,7 @@ micro_batch_examples = 5
 learning_rate = {task_rate}
 {pace}
 """
-PACE = {"log_every_steps": 7, "keep_every_s": 0.02, "judge_every_steps": 20}
+PACE = {"log_every_steps": 7, "keep_every_s": 0.02}
 
 
 def recipe(

@@ -92,10 +92,7 @@ def test_where_no_checkpoint_is_whole_training_begins_anew(project: Project, tmp
     "pace",
     [
         {"clip_norm": 0.5},
-        *(
-            pytest.param(pace, marks=nightly)
-            for pace in ({"steps": 81}, {"judge_every_steps": 7}, {"skipped_steps": 3})
-        ),
+        *(pytest.param(pace, marks=nightly) for pace in ({"steps": 81}, {"skipped_steps": 3})),
     ],
     ids=str,
 )

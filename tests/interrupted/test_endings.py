@@ -1,7 +1,6 @@
 """Trainings that end by themselves, in processes of their own: losses that are not finite, and a budget of FLOPs."""
 
 import re
-import signal
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,7 @@ from safetensors.torch import load_file
 from tests.interrupted.project import (
     Project,
     checkpoints,
-    facts,
-    history,
     recipe,
-    require_same,
-    steps_kept,
     training,
 )
 
@@ -42,16 +37,3 @@ def test_a_training_that_runs_away_ends_in_an_error_with_step_rate_and_batch(
             tensors = load_file(file)
             tensors.pop("losses", None)  # those that were left out are among them
             assert all(tensor.isfinite().all() for tensor in tensors.values())
-
-
-def test_a_budget_of_flops_holds_over_kills(project: Project, tmp_path: Path) -> None:
-    [*_, last] = history(project.whole("pretrain"))
-    settings = recipe(tmp_path, flop_budget=last["flops"] / 2)
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    assert project.start("pretrain", whole, recipe=settings).ends() == 0
-    assert facts(whole)["cost"]["steps"] == 40
-    assert facts(whole)["cost"]["flops"] == pytest.approx(last["flops"] / 2)
-    command = project.start("pretrain", out, recipe=settings)
-    assert command.signalled_when(signal.SIGKILL, lambda: steps_kept(out) >= 10) == -signal.SIGKILL
-    assert project.start("pretrain", out, recipe=settings).ends() == 0
-    require_same("pretrain", out, whole)

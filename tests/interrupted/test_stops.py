@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interrupted.project import STAGES, Project, history, recipe, require_same, steps_kept
+from tests.interrupted.project import STAGES, Project, recipe, steps_kept
 
 pytestmark = pytest.mark.integration
 NOTICE_S = 25
@@ -52,16 +52,3 @@ def test_a_stop_in_the_midst_of_training_loses_no_step(project: Project, tmp_pat
     assert steps_kept(out) >= 7
     assert f"stopped: asked to stop after step {steps_kept(out)}; step {steps_kept(out)} is kept in" in command.said
     assert f"going on after step {steps_kept(out)} of 80" in project.goes_on_to_the_same("pretrain", out).said
-
-
-def test_early_stopping_goes_on_with_its_best_so_far(project: Project, tmp_path: Path) -> None:
-    settings = recipe(tmp_path, steps=900, judge_every_steps=20, patience=6, mini_rate=0.02)
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    assert project.start("mini", whole, recipe=settings).ends() == 0
-    last = history(whole)[-1]["step"]
-    assert 120 <= last < 900
-    for aim in (last // 4, last // 2):
-        command = project.start("mini", out, recipe=settings)
-        assert command.signalled_when(signal.SIGKILL, lambda: steps_kept(out) >= aim) == -signal.SIGKILL  # noqa: B023
-    assert project.start("mini", out, recipe=settings).ends() == 0
-    require_same("mini", out, whole)

@@ -106,20 +106,6 @@ def test_a_head_computes_nothing_above_itself(encoder: Encoder) -> None:
     assert all(parameter.grad is not None for parameter in encoder.layers[:2].parameters())
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
-def test_attention_within_windows_is_that_of_a_mask_by_window(
-    encoder: Encoder, peer: RobertaForMaskedLM, training: bool
-) -> None:
-    tokens_BT, window_T = some_tokens(), torch.arange(40) // 8
-    seen_B1TT = (window_T[:, None] == window_T).expand(len(tokens_BT), 1, -1, -1)
-    with torch.set_grad_enabled(training):
-        ours = encoder.hidden_states(tokens_BT, (2, 4), window=8)
-    with torch.no_grad():
-        theirs = peer.roberta(tokens_BT, attention_mask=seen_B1TT, output_hidden_states=True).hidden_states
-    for depth, hidden_BTD in ours.items():
-        torch.testing.assert_close(hidden_BTD, theirs[depth], **CLOSE)
-
-
 def test_dropout_works_in_training_only(encoder: Encoder) -> None:
     dropping = Encoder(SHAPE.model_copy(update={"dropout": 0.3}), VOCABULARY)
     dropping.load_state_dict(encoder.state_dict())
@@ -176,20 +162,6 @@ def test_weights_begin_as_berts_do() -> None:
             assert not parameter.any()
         else:
             assert float(parameter.std()) == pytest.approx(0.02, rel=0.05)
-
-
-def test_positions_may_begin_as_sinusoids_of_the_same_spread() -> None:
-    fresh = Encoder(SHAPE.model_copy(update={"width": 192, "feedforward": None}), 500)
-    before = fresh.state_dict()["positions_TD"].clone()
-    fresh.init_sinusoidal_positions()
-    waves_TD = fresh.positions_TD.detach()
-    assert fresh.positions_TD.requires_grad
-    assert not torch.equal(waves_TD, before)
-    assert float(waves_TD.square().mean().sqrt()) == pytest.approx(0.02, rel=1e-4)
-    products_TT = waves_TD @ waves_TD.T
-    for shift in (0, 1, 5):  # what two places have in common depends on their distance alone
-        along_T = products_TT.diagonal(shift)
-        torch.testing.assert_close(along_T, along_T[:1].expand_as(along_T), rtol=0, atol=1e-6)
 
 
 @torch.no_grad()

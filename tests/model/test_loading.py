@@ -151,7 +151,7 @@ def test_a_vocabulary_keeps_its_tokenizers_special_ids_in_training_too(workshop:
     step = workshop.recipe.steps_over(1)[Stage.ADAPT]
     mini, rows = mini_of(primary, step, None), initial_rows(workshop.recipe, primary, primary.tokenizer)
     adaptation_run(
-        workshop.recipe, [step], [mini], rows, blocks_in_memory(workshop.tokens("en")), workshop.recipe.adaptation
+        workshop.recipe, step, mini, rows, blocks_in_memory(workshop.tokens("en")), workshop.recipe.adaptation
     )
     assert mini.vocabulary.special == theirs
     assert load_primary(workshop.primary).encoder.vocabulary.special == DEFAULT_SPECIAL_IDS

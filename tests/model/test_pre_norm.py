@@ -1,4 +1,4 @@
-"""An encoder of ModernBERT's family: heads at any depth, mini-models, windows, dropout, recomputing and FLOPs.
+"""An encoder of ModernBERT's family: heads at any depth, mini-models, dropout, recomputing and FLOPs.
 
 That it computes what transformers does is for `tests/huggingface/test_modernbert.py`.
 """
@@ -127,13 +127,6 @@ def test_padding_beyond_the_reach_of_any_token_sees_itself(length: int) -> None:
     mixed = attention.attend(query, key, value, 0.0)
     torch.testing.assert_close(mixed[:, :, 5:], value[:, :, 5:])
     assert not torch.allclose(mixed[:, :, 1:5], value[:, :, 1:5])
-
-
-@torch.no_grad()
-def test_windows_are_blocks_of_their_own(primary: Encoder) -> None:
-    within = primary.hidden_states(tokens(), (4,), window=20)[4]
-    alone = primary.hidden_states(tokens().view(-1, 20), (4,))[4].view_as(within)
-    torch.testing.assert_close(within, alone, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])

@@ -58,7 +58,7 @@ def test_a_model_that_is_searched_with_learns_the_languages(
     assert init(text, "--template", "search", "--model", tmp_path / "made" / "model", "--name", "find") == 0
     recipe = load_recipe(Path("recipe.toml"))
     assert (recipe.name, recipe.targets, recipe.alignment.mined) == ("find", ("de", "tr"), True)
-    assert [task.kind for task in recipe.tasks] == ["retrieval"]
+    assert [(task.name, task.kind) for task in recipe.tasks] == [("retrieval", "retrieval")]  # as importing names it
     preflight.require_ready(recipe)
 
 

@@ -17,9 +17,12 @@ from lingraft.config.training import MiniBuilding
 from lingraft.data.blocks import open_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError
+from lingraft.model.initialisation import initial_rows as initial_rows_module
+from lingraft.model.initialisation.initial_rows import InitialRows, shared_pieces
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search import Inputs, search
+from lingraft.search import trial as trial_module
 from lingraft.search.outcome import PAGE_FILE
 from lingraft.stages import pretrain
 from lingraft.stages.alignment_probe import Reference, probe_of
@@ -33,10 +36,14 @@ from tests.workshop import Workshop, changed
 BRIEFLY: dict[str, Any] = {"steps_at_depth": 8, "looks": 2}
 
 
-def _search(shop: Workshop, out: Path, **changes: Any) -> SearchResult:
+@pytest.fixture(autouse=True)
+def at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows begin at random, so that there is much to learn."""
+    monkeypatch.setattr(initial_rows_module, "shared_pieces", lambda *_: {})
+
+
+def _search(shop: Workshop, out: Path, **changes: Any) -> SearchResult:
     recipe = changed(shop.recipe, "search", **{"steps_at_depth": 60, **changes})
-    recipe = changed(recipe, "adaptation", initialisation=Initialisation.RANDOM)
     search(recipe, _inputs(shop), None, out)
     return load_search(out)
 
@@ -78,10 +85,18 @@ def test_the_front_has_no_point_that_another_beats(workshop: Workshop, tmp_path:
 
 
 def test_a_trial_below_the_median_stops_after_its_time_of_grace_at_the_same_compute_as_any(
-    workshop: Workshop, tmp_path: Path
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rates are so low that trials stay where they begin: at random, or where the source's rows are."""
-    both, storage = (Initialisation.OVERLAP, Initialisation.RANDOM), f"sqlite:///{tmp_path / 'trials'}"
+    """Rates are so low that trials stay where they begin: at random, or, as if aligned, where the source's rows are."""
+
+    def start(recipe: Recipe, *given: Any) -> InitialRows:
+        with monkeypatch.context() as patched:
+            if recipe.adaptation.initialisation is Initialisation.ALIGNED:
+                patched.setattr(initial_rows_module, "shared_pieces", shared_pieces)
+            return initial_rows(changed(recipe, "adaptation", initialisation=Initialisation.OVERLAP), *given)
+
+    monkeypatch.setattr(trial_module, "initial_rows", start)
+    both, storage = (Initialisation.ALIGNED, Initialisation.OVERLAP), f"sqlite:///{tmp_path / 'trials'}"
     wanted: dict[str, Any] = {"looks": 8, "steps_at_depth": 40, "grace_share": 0.3}
     recipe = changed(workshop.recipe, "search", **wanted, initialisations=both, depths=(1, 3))
     recipe = changed(recipe, "adaptation", learning_rate=1e-5)
@@ -90,7 +105,7 @@ def test_a_trial_below_the_median_stops_after_its_time_of_grace_at_the_same_comp
     every = {(trial.depth, trial.initialisation) for trial in found.trials}
     assert every == {(depth, str(how)) for depth in (1, 3) for how in both}
     stopped = [trial for trial in found.trials if trial.pruned]
-    assert {trial.initialisation for trial in stopped} == {"random"}
+    assert {trial.initialisation for trial in stopped} == {"overlap"}
     for trial in stopped:  # after 3 of 8 looks, the first after the time of grace, whatever an update costs
         assert abs(trial.flops - 3 / 8 * (found.budget_flops or 0)) <= trial.flops / trial.steps / 2
     [study] = optuna.get_all_study_names(storage)

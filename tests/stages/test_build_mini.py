@@ -25,7 +25,7 @@ from lingraft.stages import build_mini, pretrain
 from lingraft.stages.adapt import adapt
 from lingraft.stages.embeddings import initial_rows
 from lingraft.training.batches import masked_lm_stream
-from lingraft.training.run import masked_lm_phase, training_run
+from lingraft.training.run import masked_lm_plan, training_run
 from lingraft.training.schedule import ignore_metrics
 from tests.fixtures import once
 from tests.workshop import Workshop, same_tensors
@@ -64,7 +64,7 @@ def mini(workshop: Workshop, primary: Path) -> Path:
 
 
 def test_the_command_builds_one_of_any_depth(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
-    """A search over depths, or a progressive adaptation, needs more than the recipe's own."""
+    """A search over depths needs more than the recipe's own."""
     before = TINY.read_text(encoding="utf-8").partition("[search]")[0]
     recipe = tmp_path / "recipe.toml"
     building = "[mini]\nsteps = 2\nbatch_blocks = 4\nlearning_rate = 3e-3\nfresh_layers = 1\n"
@@ -102,8 +102,8 @@ def begun(workshop: Workshop, primary: Path, depth: int = 1) -> tuple[Encoder, E
     small = mini_model(whole, depth, fresh)
     step = recipe.steps_over(depth)[Stage.BUILD_MINI]
     settings, trained = recipe.require_mini(), freeze_except(small, fresh.parameters())
-    phase, stream = masked_lm_phase(recipe, step, small, settings), masked_lm_stream(blocks_of(workshop), settings)
-    run = training_run(recipe, [phase], trained, stream)
+    plan, stream = masked_lm_plan(recipe, step, small, settings), masked_lm_stream(blocks_of(workshop), settings)
+    run = training_run(recipe, plan, trained, stream)
     return whole, small, run
 
 
@@ -176,7 +176,7 @@ def test_embeddings_learned_over_the_mini_model_say_so_and_leave_everything_else
     workshop: Workshop, primary: Path, mini: Path, tmp_path: Path
 ) -> None:
     before = files(primary), files(mini)
-    made = adapted(workshop, minipost(workshop.recipe), primary, tmp_path / "de", minis=[mini])
+    made = adapted(workshop, minipost(workshop.recipe), primary, tmp_path / "de", mini=mini)
     assert (files(primary), files(mini)) == before
     details = made.manifest.details
     assert (details["system"], details["depth"], details["fresh_layers"]) == ("MINIPOST", 1, 2)
@@ -190,14 +190,14 @@ def test_checkpoints_run_from_the_initialisation_to_the_result(
     workshop: Workshop, primary: Path, mini: Path, tmp_path: Path
 ) -> None:
     recipe = minipost(workshop.recipe, checkpoint_every_steps=4, early_checkpoints=[1])
-    made = adapted(workshop, recipe, primary, tmp_path / "de", minis=[mini], checkpoints=tmp_path / "curve")
+    made = adapted(workshop, recipe, primary, tmp_path / "de", mini=mini, checkpoints=tmp_path / "curve")
     folders = sorted((tmp_path / "curve").iterdir())
     assert [folder.name for folder in folders] == [f"step-{step:08d}" for step in (0, 1, 4, 6)]
     found = [load_embeddings(folder) for folder in folders]
     rows = initial_rows(recipe, load_primary(primary), found[0].tokenizer)
     assert torch.equal(found[0].vocabulary.table_VD, rows.table_VD)
     assert found[-1].fingerprint == made.fingerprint
-    plain = adapted(workshop, minipost(workshop.recipe), primary, tmp_path / "plain", minis=[mini])
+    plain = adapted(workshop, minipost(workshop.recipe), primary, tmp_path / "plain", mini=mini)
     assert plain.fingerprint == made.fingerprint
     costs = [one.manifest.cost for one in found]
     assert [cost.steps for cost in costs] == [0, 1, 4, 6]
@@ -211,9 +211,9 @@ def test_a_mini_model_that_does_not_fit_the_recipe_is_refused(
     with pytest.raises(RecipeError, match=r"MINIPOST over depths \[1\] needs 1 mini-models of step 1b, but got 0"):
         adapted(workshop, minipost(joint), primary, out)
     with pytest.raises(DepthError, match=r"a mini-model of 1 \+ 2 layers, but 4 of which 2 are fresh are wanted"):
-        adapted(workshop, minipost(joint, depth=2), primary, out, minis=[mini])
+        adapted(workshop, minipost(joint, depth=2), primary, out, mini=mini)
     with pytest.raises(RecipeError, match=r"MINIJOINT over depths \[1\] needs 0 mini-models"):
-        adapted(workshop, joint, workshop.primary, out, minis=[mini])
+        adapted(workshop, joint, workshop.primary, out, mini=mini)
     with pytest.raises(RecipeError, match="step 1b is MINIPOST's; the recipe's system is MINIJOINT"):
         build_mini.build_mini(joint, workshop.primary, workshop.blocks["en"], out, ignore_metrics)
 

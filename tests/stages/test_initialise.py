@@ -17,10 +17,11 @@ from lingraft.data.blocks import input_hashes, open_split
 from lingraft.data.parallel_text import Pair, is_held_out
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
+from lingraft.model.encoder import Vocabulary
 from lingraft.model.initialisation import aligned_rows, vector_alignment
 from lingraft.model.initialisation.mixed_rows import RowMixer
 from lingraft.model.loading import load_embeddings, load_primary
-from lingraft.model.swap import swap
+from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search import Inputs, search
 from lingraft.signals import Interruption, interruptible
 from lingraft.stages.adapt import adapt
@@ -36,7 +37,6 @@ from tests.preflight.test_pairs import ENGLISH, ENGLISH_WORDS, FRENCH, FRENCH_WO
 from tests.workshop import Workshop, changed, same_tensors, stopping_after
 
 IN_FRENCH = r"the target side should be in 'de', but seems to be in 'fr' \("
-DRAWN = [how for how in Initialisation if not how.needs_text]
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +72,10 @@ def vocabulary(folder: Path) -> dict[str, torch.Tensor]:
     return load_embeddings(folder).vocabulary.state_dict()
 
 
-@pytest.mark.parametrize("how", DRAWN)
 def test_the_artifact_has_the_rows_that_adaptation_would_draw(
-    workshop: Workshop, short: Recipe, tmp_path: Path, how: Initialisation
+    workshop: Workshop, short: Recipe, tmp_path: Path
 ) -> None:
-    recipe = changed(short, "adaptation", initialisation=how, seed=7)
+    recipe = changed(short, "adaptation", seed=7)
     made = started(workshop, recipe, tmp_path / "de")
     primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
     drawn = initial_rows(recipe, primary, pieces)
@@ -128,9 +127,9 @@ def test_initial_embeddings_of_another_primary_tokenizer_or_kind_are_refused(
     turkish = Tokenizer.load(workshop.tokenizers["tr"])
     with pytest.raises(TokenizerError, match=rf"with tokenizer {pieces.hash} of 'de', not with {turkish.hash} of 'tr'"):
         initial_rows(short, primary, turkish, initial)
-    random = changed(short, "adaptation", initialisation=Initialisation.RANDOM)
-    with pytest.raises(RecipeError, match=r"was initialised by 'overlap', but the recipe's .* is 'random'"):
-        initial_rows(random, primary, pieces, initial)
+    aligned = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
+    with pytest.raises(RecipeError, match=r"was initialised by 'overlap', but the recipe's .* is 'aligned'"):
+        initial_rows(aligned, primary, pieces, initial)
     with pytest.raises(ArtifactError, match="holds embeddings after 30 updates"):
         initial_rows(short, primary, pieces, workshop.embeddings["de"])
 
@@ -147,14 +146,13 @@ def test_rows_that_need_text_name_the_inputs_that_are_missing(
 
 
 def test_scores_as_initialised_are_those_of_the_artifact(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
-    recipe = changed(short, "adaptation", initialisation=Initialisation.RANDOM)
-    other = started(workshop, changed(recipe, "adaptation", seed=9), tmp_path / "other")
-    embeddings = learned(workshop, recipe, tmp_path / "de", other)
-    found = judged(workshop, embeddings, tmp_path / "judged", other, recipe)
-    untrained = judged(workshop, other, tmp_path / "untrained", other, recipe)
+    other = started(workshop, changed(short, "adaptation", seed=9), tmp_path / "other")
+    embeddings = learned(workshop, short, tmp_path / "de", other)
+    found = judged(workshop, embeddings, tmp_path / "judged", other, short)
+    untrained = judged(workshop, other, tmp_path / "untrained", other, short)
     assert found.masked.mini_initial == untrained.masked.mini == untrained.masked.mini_initial
     assert found.masked.primary_initial == untrained.masked.primary
-    assert found.masked != judged(workshop, embeddings, tmp_path / "redrawn", None, recipe).masked
+    assert found.masked != judged(workshop, embeddings, tmp_path / "redrawn", None, short).masked
     hashes = Artifact.load(tmp_path / "judged", Kind.EVALUATION).manifest.data_hashes
     assert hashes["initial"] == load_embeddings(other).fingerprint
     assert (untrained.cost, untrained.depth) == (Cost(), 1)
@@ -170,20 +168,16 @@ def test_an_evaluation_refuses_initial_embeddings_that_were_not_the_start(
 
 
 def test_a_search_begins_its_trials_at_the_artifact(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
-    both = (Initialisation.OVERLAP, Initialisation.RANDOM)
-    recipe = changed(short, "adaptation", initialisation=Initialisation.RANDOM)
-    recipe = changed(recipe, "search", depths=(1,), steps_at_depth=2, looks=1, initialisations=both)
+    recipe = changed(short, "search", depths=(1,), steps_at_depth=2, looks=1)
     other = started(workshop, changed(recipe, "adaptation", seed=9), tmp_path / "other")
     first = {}
     for name, start in (("given", other), ("drawn", None)):
         inputs = Inputs(workshop.primary, workshop.blocks["de"], workshop.tokenizers["de"], initial=start)
         made = search(recipe, inputs, None, tmp_path / name)
-        first[name] = {
-            str(trial.initialisation): trial.scores_by_flops[0][1] for trial in load_search(tmp_path / name).trials
-        }
+        [trial] = load_search(tmp_path / name).trials
+        first[name] = trial.scores_by_flops[0][1]
         assert made.manifest.data_hashes.get("initial") == (start and load_embeddings(start).fingerprint)
-    assert first["given"]["random"] != first["drawn"]["random"]
-    assert first["given"]["overlap"] == first["drawn"]["overlap"]
+    assert first["given"] != first["drawn"]
 
 
 @pytest.fixture(scope="module")
@@ -250,22 +244,19 @@ def test_rows_from_an_alignment_are_compared_with_fitted_ones_by_masked_loss(
     monkeypatch.setattr(vector_alignment, "AGREEMENT", -2.0)
     monkeypatch.setattr(aligned_rows, "MOST_ADDED_LOSS", 100.0)
     made = from_text(workshop, short, vectors, tmp_path / "de")
-    fitted = initialise(
-        changed(short, "adaptation", initialisation=Initialisation.FITTED),
-        workshop.primary,
-        workshop.tokenizers["de"],
-        tmp_path / "fitted",
-    )
+    source, own = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"]).own
+    rows = RowMixer.of(source.source, source.tokenizer, own, short.adaptation.seed, rescales=False).fitted
     found = quality_of(made.folder)
     assert found is not None
     assert found.succeeded
-    losses = [loss_of(workshop, each.folder) for each in (made, fitted)]
+    fitted = make_vocabulary(rows.table_VD, rows.bias_V, rows.special, None)
+    losses = [loss_of(workshop, each) for each in (load_embeddings(made.folder).vocabulary, fitted)]
     assert losses[0] - losses[1] == pytest.approx(found.added_loss, abs=1e-3)
 
 
-def loss_of(shop: Workshop, embeddings: Path) -> float:
+def loss_of(shop: Workshop, own: Vocabulary) -> float:
     encoder = load_primary(shop.primary).encoder
-    swap(encoder, load_embeddings(embeddings).vocabulary)
+    swap(encoder, own)
     blocks = open_split(Artifact.load(shop.blocks["de"], Kind.BLOCKS), "dev")
     most = min(len(blocks), 8192 // blocks.block_tokens)
     top = encoder.shape.layers

@@ -175,7 +175,7 @@ def test_adaptation_learns_by_mined_pairs_where_there_are_no_others(project: Pro
         1,
         folder / "de",
         ignore_metrics,
-        minis=[folder / "mini"],
+        mini=folder / "mini",
         initial=initial,
     )
     learned = load_embeddings(folder / "de")

@@ -11,7 +11,6 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, System
-from lingraft.errors import RecipeError
 from lingraft.model.encoder import Encoder
 from lingraft.model.flops import UpdateShape
 from lingraft.model.loading import load_mini, load_primary
@@ -108,43 +107,38 @@ def test_every_system_learns_a_language(workshop: Workshop, tmp_path: Path, syst
         pretrained(workshop, tmp_path / "primary", system=system),
         recipe.steps_over(recipe.adaptation.depth),
     )
-    minis = []
+    mini = None
     if Stage.BUILD_MINI in steps:
-        minis = [build_mini(recipe, primary.folder, workshop.blocks["en"], tmp_path / "mini", ignore_metrics).folder]
+        mini = build_mini(recipe, primary.folder, workshop.blocks["en"], tmp_path / "mini", ignore_metrics).folder
     layers = load_primary(primary.folder, recipe.primary_shape).encoder.shape.layers
     assert layers == steps[Stage.PRETRAIN].layers == (1 if system is System.BL_SMALL else 3)
-    made = learned(workshop, recipe, primary.folder, tmp_path / "de", minis=minis)
+    made = learned(workshop, recipe, primary.folder, tmp_path / "de", mini=mini)
     expected = UpdateShape.of(
         recipe.encoder, layers=steps[Stage.ADAPT].layers, vocabulary=120, batch_blocks=8, mask_rate=0.15
     )
     assert made.manifest.cost.flops == pytest.approx(4 * expected.adaptation_flops())
 
 
-def test_a_progressive_adaptation_that_was_stopped_goes_on_to_the_very_same_rows(
+def test_an_adaptation_that_was_stopped_goes_on_to_the_very_same_rows(
     workshop: Workshop, primary: Path, tmp_path: Path
 ) -> None:
     recipe = modern(workshop.recipe)
-    switch = {"kind": "fixed", "depths": [1, 2, 3], "shares": [0.25, 0.25, 0.5]}
     raw = recipe.model_dump(mode="json")
-    raw["adaptation"] |= {"steps": 8, "depth": 3, "log_every_steps": 1, "progressive": switch}
+    raw["adaptation"] |= {"steps": 8, "depth": 3, "log_every_steps": 1}
     recipe = Recipe.parse(raw)
     whole = learned(workshop, recipe, primary, tmp_path / "whole")
     with pytest.raises(Interruption):
         learned(workshop, recipe, primary, tmp_path / "out", stopping_after(5))
     assert learned(workshop, recipe, primary, tmp_path / "out").fingerprint == whole.fingerprint
-    assert [phase["depth"] for phase in whole.manifest.details["phases"]] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("how", [Initialisation.FITTED, Initialisation.ALIGNED])
-def test_a_language_starts_from_rows_that_imitate_the_sources(
-    workshop: Workshop, primary: Path, tmp_path: Path, how: Initialisation
-) -> None:
-    recipe = changed(modern(workshop.recipe), "adaptation", initialisation=how)
+def test_a_language_starts_from_aligned_rows(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
+    recipe = changed(modern(workshop.recipe), "adaptation", initialisation=Initialisation.ALIGNED)
     vectors = build_vectors(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "vectors").folder
     start = initialise(recipe, primary, workshop.tokenizers["de"], tmp_path / "start", workshop.blocks["de"], vectors)
     made = learned(workshop, recipe, primary, tmp_path / "de", initial=start.folder)
     assert made.manifest.data_hashes["initial"] == start.fingerprint
-    assert (start.manifest.details["initialisation"], made.manifest.cost.steps) == (how, 4)
+    assert (start.manifest.details["initialisation"], made.manifest.cost.steps) == ("aligned", 4)
 
 
 def learned(
@@ -167,10 +161,3 @@ def test_finetuning_trains_the_body_and_the_norm_at_its_top_alone(
     trained = {id(parameter) for parameter in body_parameters(net)}  # gradients of all of these are awaited by DDP
     norms = [name for name, parameter in net.encoder.final_norms.named_parameters() if id(parameter) in trained]
     assert norms == ["3.weight"]
-
-
-def test_a_position_table_that_there_is_none_of_is_not_initialised(workshop: Workshop) -> None:
-    raw = modern(workshop.recipe).model_dump(mode="json")
-    raw["pretraining"]["positions"] = "sinusoidal"
-    with pytest.raises(RecipeError, match=r"'sinusoidal' says how a position table begins.*leave it out"):
-        Recipe.parse(raw)

@@ -58,7 +58,7 @@ def recipe_of(shop: Workshop, lines: Path, pairs: dict[str, Any], searches: bool
     raw = shop.recipe.model_dump(mode="json") | {"targets": ["de"], "alignment": {"parallel": {"de": str(lines)}}}
     raw["gate"] = {"metric": "alignment"}
     raw["search"] = {"language": "de", "depths": [1], "steps_at_depth": 12, "metric": "alignment"} if searches else None
-    raw["adaptation"] |= {"pairs": {"batch_tokens": 192, **pairs}, "judge_every_steps": 0, **adaptation}
+    raw["adaptation"] |= {"pairs": {"batch_tokens": 192, **pairs}, **adaptation}
     return Recipe.parse(raw)
 
 
@@ -92,8 +92,8 @@ def test_vectors_of_translations_approach_the_sources_and_the_body_stays(
     blocks = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "train")
     run = adaptation_run(
         recipe=recipe,
-        steps=[step],
-        minis=[mini_model(source.encoder, 1)],
+        step=step,
+        mini=mini_model(source.encoder, 1),
         rows=rows,
         blocks=blocks,
         settings=recipe.adaptation,
@@ -226,20 +226,6 @@ def test_the_sources_vectors_are_computed_once_and_again_if_damaged(
     # Where nothing can be kept, training begins all the same.
     monkeypatch.setenv("LINGRAFT_CACHE", "/proc/none")
     assert torch.equal(loaded(), first)
-
-
-def test_a_progressive_adaptation_learns_by_the_vectors_of_each_depth(
-    workshop: Workshop, lines: Path, tmp_path: Path
-) -> None:
-    progressive = {"kind": "fixed", "depths": [1, 3]}
-    recipe = recipe_of(workshop, lines, {}, depth=3, progressive=progressive)
-    learned = adapted(workshop, recipe, tmp_path / "out")
-    phases = learned.manifest.details["phases"]
-    assert [phase["depth"] for phase in phases] == [1, 3]
-    vocabulary, last = len(learned.tokenizer), recipe.steps_over(3)[Stage.ADAPT]
-    each = step_flops(recipe, last, recipe.adaptation, vocabulary)
-    assert sum(phase["flops"] for phase in phases) <= 1.05 * recipe.adaptation.steps * each
-    assert phases[0]["steps"] > 2 * phases[1]["steps"]
 
 
 def test_a_trial_of_a_search_learns_what_an_adaptation_learns(workshop: Workshop, lines: Path, tmp_path: Path) -> None:

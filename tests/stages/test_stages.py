@@ -12,19 +12,16 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
-from lingraft.data.blocks import load_blocks, open_split
-from lingraft.data.text import load_split
-from lingraft.model.encoder import Encoder, Layer, Vocabulary
+from lingraft.data.blocks import open_split
+from lingraft.model.encoder import Encoder, Layer
 from lingraft.model.loading import LoadedPrimary, load_embeddings, load_primary
 from lingraft.stages import adapt, finetune, pretrain
 from lingraft.stages.adapt import adaptation_run, mini_of
 from lingraft.stages.embeddings import initial_rows
-from lingraft.stages.vectors import begin_as_static_vectors, vectors_of
 from lingraft.tasks import classification
 from lingraft.tasks.classification import Classifier
 from lingraft.tasks.finetuned import load_task
-from lingraft.tasks.labelled_texts import documents_as_examples
-from lingraft.training import masked_lm, precision
+from lingraft.training import precision
 from lingraft.training import run as runs
 from lingraft.training.run import TrainingRun
 from lingraft.training.schedule import ignore_metrics, read_curve
@@ -50,7 +47,7 @@ def begun(workshop: Workshop, primary: LoadedPrimary, depth: int) -> tuple[Encod
     mini = mini_of(primary, step, None)
     rows = initial_rows(workshop.recipe, primary, load_embeddings(workshop.embeddings["de"]).tokenizer)
     blocks = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "train")
-    return mini, adaptation_run(workshop.recipe, [step], [mini], rows, blocks, workshop.recipe.adaptation)
+    return mini, adaptation_run(workshop.recipe, step, mini, rows, blocks, workshop.recipe.adaptation)
 
 
 @pytest.fixture
@@ -72,39 +69,6 @@ def test_seeds_decide_the_primary_whatever_was_drawn_before(workshop: Workshop, 
         torch.rand(number)
         marks.append(pretrained(workshop, briefly(recipe, seed=seed), tmp_path / str(number)).fingerprint)
     assert marks[0] == marks[1] != marks[2]
-
-
-def test_a_recipe_may_have_positions_begin_as_sinusoids(workshop: Workshop, tmp_path: Path) -> None:
-    recipe = changed(briefly(workshop.recipe), "pretraining", positions="sinusoidal", steps=1, learning_rate=1e-12)
-    found = load_primary(pretrained(workshop, recipe, tmp_path / "out").folder).encoder
-    expected = Encoder(recipe.encoder, recipe.tokenizer.vocabulary)
-    expected.init_sinusoidal_positions()
-    torch.testing.assert_close(found.positions_TD, expected.positions_TD, rtol=0, atol=1e-9)
-    assert recipe.digest() != changed(recipe, "pretraining", positions="random").digest()
-    named = changed(workshop.recipe, "pretraining", positions="random")
-    assert named.digest() == workshop.recipe.digest()
-
-
-def test_a_recipe_may_have_embeddings_begin_as_static_vectors(workshop: Workshop, tmp_path: Path) -> None:
-    recipe = changed(briefly(workshop.recipe), "pretraining", embeddings="static-vectors", steps=1, learning_rate=1e-12)
-    primary = load_primary(pretrained(workshop, recipe, tmp_path / "out").folder)
-    blocks = open_split(load_blocks(workshop.blocks["en"], primary.tokenizer, recipe.encoder.block_tokens), "train")
-    vectors = vectors_of(blocks, primary.tokenizer)
-    known = vectors.known
-    torch.manual_seed(recipe.pretraining.seed)
-    drawn = Encoder(recipe.encoder, recipe.tokenizer.vocabulary)
-    expected = Vocabulary(recipe.tokenizer.vocabulary, recipe.encoder.width)
-    expected.load_state_dict(drawn.vocabulary.state_dict())
-    begin_as_static_vectors(expected, vectors)
-    found_VD = primary.encoder.vocabulary.table_VD
-    torch.testing.assert_close(found_VD, expected.table_VD, rtol=0, atol=1e-9)
-    assert known.any()
-    assert torch.equal((found_VD - drawn.vocabulary.table_VD).abs().amax(1) > 1e-6, known)
-    lengths = [table_VD.norm(dim=1)[known].mean().item() for table_VD in (found_VD, drawn.vocabulary.table_VD)]
-    assert lengths[0] == pytest.approx(lengths[1], rel=0.3)
-    torch.testing.assert_close(primary.encoder.positions_TD, drawn.positions_TD, rtol=0, atol=1e-9)
-    named = changed(workshop.recipe, "pretraining", embeddings="random")
-    assert named.digest() == workshop.recipe.digest()
 
 
 @pytest.fixture
@@ -175,13 +139,6 @@ def test_the_probe_of_precision_auto_changes_nothing_but_the_format(
     chosen = probed.manifest.record["precision"]
     fixed = pretrained(workshop, briefly(workshop.recipe).model_copy(update={"precision": chosen}), tmp_path / "fixed")
     assert probed.fingerprint == fixed.fingerprint
-
-
-def test_the_dev_score_of_pretraining_is_of_the_dev_split(workshop: Workshop, tmp_path: Path) -> None:
-    made = pretrained(workshop, briefly(workshop.recipe, judge_every_steps=4), tmp_path / "out")
-    encoder, blocks = load_primary(made.folder).encoder, Artifact.load(workshop.blocks["en"], Kind.BLOCKS)
-    dev, test = (masked_lm.accuracy(encoder, open_split(blocks, name).all(), (3,))[3] for name in ("dev", "test"))
-    assert made.manifest.record["best_dev_score"] == dev != test
 
 
 def test_pretraining_trains_everything_and_every_head(workshop: Workshop) -> None:
@@ -272,15 +229,6 @@ def test_in_finetuning_the_vocabulary_is_bit_for_bit_what_it_was_and_seeds_diffe
     first, second = (Artifact.load(workshop.tasks[seed], Kind.TASK) for seed in (1, 2))
     assert again.fingerprint == first.fingerprint != second.fingerprint
     assert [one.manifest.details["seed"] for one in (first, second)] == [1, 2]
-
-
-def test_a_task_in_training_is_still_in_training_after_a_look_at_its_dev_score(workshop: Workshop) -> None:
-    task, primary = load_task(workshop.tasks[1]), load_primary(workshop.primary)
-    task.swap_in(primary)
-    documents = documents_as_examples(load_split(Artifact.load(workshop.texts["en"], Kind.TEXT), "dev"))
-    dev = task.kind.prepare(documents, task.labels, primary.tokenizer, task.shape)
-    assert finetune._evaluator(task.net.train(), task.kind, dev, "en")() > 0
-    assert all(module.training for module in task.net.modules())
 
 
 def test_a_finetuned_task_says_what_it_knows_and_how_well(workshop: Workshop) -> None:

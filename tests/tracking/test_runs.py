@@ -243,8 +243,8 @@ def test_a_version_says_what_it_is_and_belongs_to(parent: str, tmp_path: Path) -
 def test_a_learning_curve_is_logged_once_by_steps_beside_what_it_has_cost(parent: str) -> None:
     first, last = POINTS
     with tracking.stage(parent, "adapt-tr") as stage:
-        stage.watch(first._replace(depth=2, dev_loss=None, left_out_steps=0))
-        stage.watch(last._replace(depth=4, dev_loss=3.5, left_out_steps=3))
+        stage.watch(first._replace(left_out_steps=0))
+        stage.watch(last._replace(left_out_steps=3))
 
     def logged(metric: str) -> list[tuple[int, float]]:
         return [(at.step, at.value) for at in MlflowClient().get_metric_history(stage.run_id, metric)]
@@ -255,8 +255,6 @@ def test_a_learning_curve_is_logged_once_by_steps_beside_what_it_has_cost(parent
         "cost/tokens": [(10, 5120), (20, 10240)],
         "cost/flops": [(10, 2e9), (20, 4e9)],
         "cost/elapsed_s": [(10, 1.5), (20, 3.0)],
-        "depth": [(10, 2), (20, 4)],
-        "dev_loss": [(20, 3.5)],
         "left_out_steps": [(20, 3)],
     }
 

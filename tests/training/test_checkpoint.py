@@ -22,7 +22,7 @@ from lingraft.tasks.retrieval import PaddedTexts, RetrievalBatch
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.schedule import TrainingMetrics
 from lingraft.training.stage_output import save_result
-from lingraft.training.training_state import EarlyStopping, TrainingState
+from lingraft.training.training_state import TrainingState
 from tests.workshop import same_tensors
 
 MADE_FROM = {"stage": "pretrain", "blocks": "abc", "shape": {"width": 8, "layers": 2}, "steps": 100}
@@ -32,13 +32,12 @@ FILES = [MANIFEST, "state.json", "state.safetensors"]
 def state(step: int) -> TrainingState:
     draw = torch.Generator().manual_seed(step)
     optimizer = {f"0000.{name}": torch.randn(3, 4, generator=draw) for name in ("weight", "exp_avg")}
-    best = EarlyStopping(0.25 + step / 1000, step - 1, 2, [torch.randn(3, 4, generator=draw)])
     points = [
-        TrainingMetrics(step - 1, 640, 1e9 / 3, 1.1, 2.2, 1e-3 / 7, 0.3),
+        TrainingMetrics(step - 1, 640, 1e9 / 3, 1.1, 2.2, 1e-3 / 7),
         TrainingMetrics(step, 641, 2e9, 1.2, 2.1, 1e-3),
     ]
     losses = [torch.randn((), generator=draw) for _ in range(3)]
-    return TrainingState(step, 12.5 + step, points, losses, [3, 4], best, optimizer)
+    return TrainingState(step, 12.5 + step, points, losses, [3, 4], optimizer)
 
 
 def checkpointer(folder: Path, **changed: object) -> CheckpointManager:
@@ -75,7 +74,6 @@ def test_training_goes_on_while_what_it_was_is_written(tmp_path: Path) -> None:
     moving, writer = state(7), checkpointer(tmp_path)
     writer.save(moving)
     moving.optimizer["0000.weight"].zero_()
-    moving.best.weights[0].zero_()
     moving.losses.clear()
     moving.skipped.append(5)
     moving.points.clear()
@@ -219,7 +217,6 @@ def test_a_checkpoint_is_due_when_its_time_has_come_and_the_one_before_is_on_dis
     writer.save(state(1))
     writer.wait()
     assert writer.is_due()
-    assert len(writer.stalled_s) == 1
 
 
 def test_when_all_is_done_only_what_was_set_aside_stays(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from lingraft.model.swap import swap
 from lingraft.signals import Interruption
 from lingraft.training.batches import MaskedLmBatch, block_stream
 from lingraft.training.checkpoint import CheckpointManager
-from lingraft.training.loop import Phase, TrainingLoop
+from lingraft.training.loop import Plan, TrainingLoop
 from lingraft.training.masked_lm import MaskedLmLoss
 from lingraft.training.optimizer import Optimizer
 from lingraft.training.schedule import Schedule
@@ -87,7 +87,7 @@ def train(on: torch.device, model: Encoder, part: str = "all", in_bf16: bool = F
     )
     losses = []
     with contextlib.suppress(Interruption):
-        for point in loop.run([Phase(MaskedLmLoss(net, net.shape.mlm_heads, MASK_RATE, SEED), schedule)]):
+        for point in loop.run(Plan(MaskedLmLoss(net, net.shape.mlm_heads, MASK_RATE, SEED), schedule)):
             losses.append(point.loss)
             if point.step == stop_after:
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -95,7 +95,7 @@ def train(on: torch.device, model: Encoder, part: str = "all", in_bf16: bool = F
 
 
 @both_families
-def test_masks_and_a_swap_there_and_back_are_equal_and_logits_and_gradients_near(family: str, on: torch.device) -> None:
+def test_logits_and_gradients_are_near_and_a_swap_there_and_back_is_exact(family: str, on: torch.device) -> None:
     ours = encoder(family)
     theirs = copy.deepcopy(ours).to(on)
 

@@ -21,7 +21,7 @@ from lingraft.tasks.classification import Classification, Classified
 from lingraft.tasks.pairs import Encoded
 from lingraft.training import precision
 from lingraft.training.batches import MaskedLmBatch, task_stream, to_device
-from lingraft.training.loop import Phase, TrainingLoop
+from lingraft.training.loop import Plan, TrainingLoop
 from lingraft.training.masked_lm import MaskedLmLoss
 from lingraft.training.optimizer import Optimizer, SkippedSteps
 from lingraft.training.run import _TaskLoss
@@ -83,10 +83,9 @@ def test_finetuning_waits_for_no_device() -> None:
     assert net.out.weight.grad is not None
 
 
-@pytest.mark.parametrize("of_muon", [0, 2])
-def test_clipping_stepping_and_counting_skipped_steps_ask_for_no_value(of_muon: int) -> None:
+def test_clipping_stepping_and_counting_skipped_steps_ask_for_no_value() -> None:
     parameters = [nn.Parameter(torch.ones(4, 4)) for _ in range(3)]
-    optimizer, skipped = Optimizer(parameters, 0.1, 1.0, parameters[:of_muon]), SkippedSteps([])
+    optimizer, skipped = Optimizer(parameters, 0.1, 1.0), SkippedSteps([])
     for step in range(1, 4):
         for parameter in parameters:
             parameter.grad = torch.full_like(parameter, torch.inf if step == 2 else 1.0)
@@ -112,7 +111,7 @@ class Multiplies(nn.Module):
         return loss
 
 
-def test_a_gpu_multiplies_in_tf32_while_it_trains_and_judges_and_not_afterwards() -> None:
+def test_a_gpu_multiplies_in_tf32_while_it_trains_and_not_afterwards() -> None:
     noted: list[bool] = []
     loss_of = Multiplies(noted)
     schedule = Schedule(
@@ -122,25 +121,19 @@ def test_a_gpu_multiplies_in_tf32_while_it_trains_and_judges_and_not_afterwards(
         weight_decay=0.0,
         clip_norm=1.0,
         log_every_steps=1,
-        judge_every_steps=2,
         tokens_per_step=1,
         flops_per_step=1.0,
     )
     between: list[bool] = []
 
-    def score() -> float:
-        noted.append(torch.backends.cuda.matmul.allow_tf32)
-        return 1.0
-
     loop = TrainingLoop(
         parameters=[loss_of.weight],
         stream=lambda _: [(1.0, torch.ones(()))],
         autocast=precision.autocast("fp32"),
-        dev_score=score,
     )
-    for _ in loop.run([Phase(loss_of, schedule)]):
+    for _ in loop.run(Plan(loss_of, schedule)):
         between.append(torch.backends.cuda.matmul.allow_tf32)
-    assert noted == [True] * 5  # two steps, forwards and backwards, and a dev score
+    assert noted == [True] * 4  # two steps, forwards and backwards
     assert between == [False, False]
 
 

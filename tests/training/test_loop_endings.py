@@ -2,11 +2,6 @@
 
 import functools
 import math
-import os
-import signal
-import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,12 +13,10 @@ from torch import Tensor, nn
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.errors import TrainingError
-from lingraft.signals import Interruption
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.schedule import Schedule, TrainingMetrics
 from lingraft.training.training_state import TrainingState
 from tests import plans
-from tests.fixtures.forked import start
 from tests.plans import train
 
 planned = functools.partial(plans.planned, steps=20, warmup_steps=0)
@@ -151,79 +144,10 @@ def keeper_at(folder: Path, step: int) -> TrainingState:
     return checkpointer(folder)._read(place)[0]
 
 
-SCORES = {4: 0.1, 8: 0.5, 12: 0.5, 16: 0.3, 20: 0.4}
-
-
-def judged(model: Model, scores: dict[int, float], seen: dict[int, Tensor]) -> Callable[[], float]:
-    def judge() -> float:
-        step = 4 * (len(seen) + 1)
-        seen[step] = model.weight.detach().clone()
-        return scores[step]
-
-    return judge
-
-
-@pytest.mark.parametrize(("scores", "best"), [(SCORES, 8), (SCORES | {20: 0.6}, 20), (dict.fromkeys(SCORES, 0.2), 4)])
-def test_the_best_looks_weights_come_back_and_of_equal_ones_the_first(scores: dict[int, float], best: int) -> None:
-    model, seen, state = Model(), {}, TrainingState()
-    plan = planned(judge_every_steps=4)
-    points = list(train(model, [model.weight], stream(), plan, state, None, judged(model, scores, seen)))
-    assert torch.equal(model.weight, seen[best])
-    assert [point.dev_score for point in points] == list(scores.values())
-    assert (state.best.step, state.best.score) == (best, scores[best])
-
-
-@pytest.mark.parametrize(("patience", "last"), [(1, 12), (2, 16), (9, 20)])
-def test_training_ends_when_the_score_has_not_risen_for_so_many_looks(patience: int, last: int) -> None:
-    model, seen = Model(), {}
-    plan = planned(judge_every_steps=4, patience=patience)
-    points = list(train(model, [model.weight], stream(), plan, dev_score=judged(model, SCORES, seen)))
-    assert points[-1].step == last
-    assert torch.equal(model.weight, seen[8])
-
-
-@pytest.mark.parametrize(("budget", "last"), [(7.9e6, 7), (8e6, 8), (1e9, 20)])
-def test_training_ends_before_it_would_take_more_than_its_budget(budget: float, last: int) -> None:
-    points = trained(planned(flop_budget=budget))[1]
-    assert points[-1].step == last
-    assert points[-1].flops <= budget
-
-
-def test_a_budget_that_does_not_suffice_for_a_step_is_refused() -> None:
-    with pytest.raises(TrainingError, match=r"flop_budget 9e\+05 does not suffice for one update, which takes 1e\+06"):
-        planned(flop_budget=9e5)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_during_a_look_at_the_dev_score_does_not_wait_for_it(tmp_path: Path, number: signal.Signals) -> None:
-    plan, looks = planned(judge_every_steps=4), []
-
-    def slow() -> float:
-        looks.append(1)
-        if len(looks) == 2:
-            os.kill(os.getpid(), number)
-            time.sleep(60)
-        return float(len(looks))
-
-    begun, owner, points = time.monotonic(), checkpointer(tmp_path, 1000), []
-    model = Model()
-    before = signal.getsignal(number)
-    with pytest.raises(Interruption, match="asked to stop after step 8; step 8 is kept in") as stopped:
-        points.extend(train(model, [model.weight], stream(), plan, None, owner, slow))
-    assert time.monotonic() - begun < 30
-    assert stopped.value.exit_code == {signal.SIGTERM: 75, signal.SIGINT: 130}[number]
-    assert signal.getsignal(number) is before
-    state = keeper_at(tmp_path, 8)
-    assert [point.step for point in state.points] == [4]
-    again = [*state.points, *trained(plan, state=state, dev_score=lambda: 2.0)[1]]
-    assert [point.step for point in again] == [4, 8, 12, 16, 20]
-    assert [point.loss for point in again] == [point.loss for point in trained(plan, dev_score=lambda: 2.0)[1]]
-
-
 @pytest.mark.parametrize("stop", [1, 4, 19, 20])
 def test_who_goes_on_asks_for_the_next_step_first_and_arrives_at_the_same_bits(tmp_path: Path, stop: int) -> None:
-    plan = planned(judge_every_steps=4, patience=9, weight_decay=0.1)
-    whole, all_points = trained(plan, dev_score=Scores())
+    plan = planned(weight_decay=0.1)
+    whole, all_points = trained(plan)
     list(train(*half(stop, plan, tmp_path)))
     asked: list[int] = []
 
@@ -232,22 +156,11 @@ def test_who_goes_on_asks_for_the_next_step_first_and_arrives_at_the_same_bits(t
         return stream()(step)
 
     state = keeper_at(tmp_path, stop)
-    model, scores = Model(), Scores(stop // 4)
-    points = [*state.points, *train(model, [model.weight], noting, plan, state, None, scores)]
+    model = Model()
+    points = [*state.points, *train(model, [model.weight], noting, plan, state)]
     assert asked == list(range(stop + 1, 21))
     assert torch.equal(model.weight, whole)
     assert [point[:3] + point[4:] for point in points] == [point[:3] + point[4:] for point in all_points]
-
-
-class Scores:
-    """Made-up dev scores, from some look on."""
-
-    def __init__(self, looks: int = 0) -> None:
-        self.looks = looks
-
-    def __call__(self) -> float:
-        self.looks += 1
-        return math.sin(self.looks)
 
 
 def half(stop: int, plan: Schedule, folder: Path, *bad: int) -> tuple[Any, ...]:
@@ -264,61 +177,4 @@ def half(stop: int, plan: Schedule, folder: Path, *bad: int) -> tuple[Any, ...]:
             return True
 
     owner = UpTo(folder, {"stage": "test"}, 1e-9)
-    return model, [model.weight], stream(*bad), plan, None, owner, Scores()
-
-
-def train_on_a_source_that_stalls(folder: Path, stalls: int) -> None:
-    """Train until the source stalls at a step; a moment later this process is asked to stop."""
-
-    def stalling(step: int) -> list[tuple[float, Numbers]]:
-        if step == stalls:
-            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
-            threading.Event().wait(600)
-        return stream()(step)
-
-    model = Model()
-    try:
-        list(train(model, [model.weight], stalling, PLAN, checkpointer=checkpointer(folder, 1000)))
-    except Interruption as stopped:
-        print(stopped)
-        sys.exit(stopped.exit_code)
-
-
-@pytest.mark.parametrize(("stalls", "kept"), [(1, 0), (9, 8)])
-def test_a_source_that_stalls_does_not_hold_up_who_is_asked_to_stop(tmp_path: Path, stalls: int, kept: int) -> None:
-    """In a process of its own, whose end must not wait for the source either."""
-    child = start(train_on_a_source_that_stalls, tmp_path / "state", stalls, log=tmp_path / "log")
-    assert child.ends(50) == 75, child.said
-    assert f"asked to stop after step {kept}; step {kept} is kept in" in child.said
-    state = keeper_at(tmp_path / "state", kept)
-    assert torch.equal(trained(PLAN, state=state)[0], trained(PLAN)[0])
-
-
-@pytest.mark.parametrize("at", [4, 5, 6])
-def test_a_stop_within_a_step_before_which_weights_are_drawn_anew_leads_to_the_same_bits(
-    tmp_path: Path, at: int
-) -> None:
-    model = Model()
-
-    def redraw(step: int) -> list[nn.Parameter]:
-        if step != 5:
-            return []
-        model.weight.data = torch.tensor([[0.5, 0.25]])
-        return [model.weight]
-
-    class Stopping(nn.Module):
-        """Asks to stop within a step."""
-
-        def forward(self, batch: Numbers) -> Tensor:
-            if batch.place == 10 * at:
-                os.kill(os.getpid(), signal.SIGTERM)
-            return model(batch)
-
-    owner = checkpointer(tmp_path, 1000)
-    with pytest.raises(Interruption, match=f"asked to stop after step {at - 1}; "):
-        list(train(Stopping(), [model.weight], stream(), PLAN, checkpointer=owner, redraw=redraw))
-    list(train(model, [model.weight], stream(), PLAN, keeper_at(tmp_path, at - 1), redraw=redraw))
-    stopped, model = model, Model()
-    list(train(model, [model.weight], stream(), PLAN, redraw=redraw))
-    assert torch.equal(stopped.weight, model.weight)
-    assert not torch.equal(stopped.weight, trained(PLAN)[0])
+    return model, [model.weight], stream(*bad), plan, None, owner

@@ -53,14 +53,13 @@ def tensors(optimizer: Optimizer) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("where", ["loss", "gradient"])
-@pytest.mark.parametrize("of_muon", [0, 2])
-def test_a_step_that_is_not_finite_changes_neither_weights_nor_moments(bad: float, where: str, of_muon: int) -> None:
+def test_a_step_that_is_not_finite_changes_neither_weights_nor_moments(bad: float, where: str) -> None:
     parameters = weights()
-    optimizer = Optimizer(parameters, weight_decay=0.1, clip_norm=1.0, muon_matrices=parameters[:of_muon])
+    optimizer = Optimizer(parameters, weight_decay=0.1, clip_norm=1.0)
     give(parameters, 1)
     stepped(optimizer)
     before = tensors(optimizer)
-    assert before.keys() > {"0000.weight", "0003.exp_avg_sq", "0001.momentum" if of_muon else "0001.step"}
+    assert before.keys() > {"0000.weight", "0003.exp_avg_sq", "0001.step"}
     give(parameters, 2)
     if where == "gradient":
         assert parameters[1].grad is not None
@@ -85,77 +84,21 @@ def test_the_first_step_may_be_the_one_that_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("steps_before", [0, 7])
-@pytest.mark.parametrize("of_muon", [0, 2])
-def test_an_optimizer_that_is_restored_goes_on_to_the_same_bits(steps_before: int, of_muon: int) -> None:
+def test_an_optimizer_that_is_restored_goes_on_to_the_same_bits(steps_before: int) -> None:
     whole, parted = weights(), weights()
-    optimizer = Optimizer(whole, weight_decay=0.1, clip_norm=1.0, muon_matrices=whole[:of_muon])
+    optimizer = Optimizer(whole, weight_decay=0.1, clip_norm=1.0)
     for step in range(1, 15):
         if step == steps_before + 1:
             kept = tensors(optimizer)
         give(whole, step)
         stepped(optimizer)
-    again = Optimizer(parted, weight_decay=0.1, clip_norm=1.0, muon_matrices=parted[:of_muon])
+    again = Optimizer(parted, weight_decay=0.1, clip_norm=1.0)
     again.restore(kept)
     for step in range(steps_before + 1, 15):
         give(parted, step)
         stepped(again)
     assert all(torch.equal(one, other) for one, other in zip(whole, parted, strict=True))
     assert all(not torch.equal(tensor, again.tensors()[name]) for name, tensor in kept.items())
-
-
-def test_muon_is_torchs_for_its_matrices_and_adamw_stays_for_all_others() -> None:
-    ours, theirs, adamw_alone = weights(), weights(), weights()
-    optimizer = Optimizer(ours, weight_decay=0.1, clip_norm=100.0, muon_matrices=ours[:2])
-    beside = Optimizer(adamw_alone, weight_decay=0.1, clip_norm=100.0)
-    reference = torch.optim.Muon(theirs[:2], weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
-    for step in range(1, 21):
-        for parameters in (ours, theirs, adamw_alone):
-            give(parameters, step)
-        stepped(optimizer)
-        stepped(beside)
-        for group in reference.param_groups:
-            group["lr"] = 0.01
-        reference.step()
-    for mine, torchs in zip(ours[:2], theirs[:2], strict=True):
-        torch.testing.assert_close(mine, torchs, rtol=0, atol=2e-3)  # torch's iteration is in bfloat16
-    assert all(torch.equal(one, other) for one, other in zip(ours[2:], adamw_alone[2:], strict=True))
-    assert not any(torch.equal(one, other) for one, other in zip(ours[:2], adamw_alone[:2], strict=True))
-
-
-def test_muon_clips_with_all_gradients() -> None:
-    """The direction of the first update is the same, its momentum is not."""
-    large, small = weights(), weights()
-    optimizers = [Optimizer(each, weight_decay=0.0, clip_norm=1.0, muon_matrices=each[:2]) for each in (large, small)]
-    for optimizer, parameters, scale in zip(optimizers, (large, small), (1000.0, 1.0), strict=True):
-        give(parameters, 1, scale)
-        stepped(optimizer)
-    momentum = [optimizer.tensors()["0000.momentum"] for optimizer in optimizers]
-    torch.testing.assert_close(momentum[0], momentum[1])
-
-
-@pytest.mark.parametrize("of_muon", [0, 1])
-def test_what_is_reset_goes_on_as_with_a_new_optimizer_and_all_else_as_without(of_muon: int) -> None:
-    ours, without, fresh = weights(), weights(), weights()
-    optimizer, beside = (
-        Optimizer(each, weight_decay=0.1, clip_norm=100.0, muon_matrices=each[:of_muon]) for each in (ours, without)
-    )
-    for step in range(1, 8):
-        for parameters, of in ((ours, optimizer), (without, beside)):
-            give(parameters, step)
-            stepped(of)
-    optimizer.reset([ours[1], ours[2]])
-    new = Optimizer(fresh, weight_decay=0.1, clip_norm=100.0)
-    with torch.no_grad():
-        for mine, begun in zip(ours, fresh, strict=True):
-            begun.copy_(mine)
-    for step in range(8, 11):
-        for parameters, of in ((ours, optimizer), (without, beside), (fresh, new)):
-            give(parameters, step)
-            stepped(of)
-    assert [torch.equal(one, other) for one, other in zip(ours, fresh, strict=True)] == [False, True, True, False]
-    assert [torch.equal(one, other) for one, other in zip(ours, without, strict=True)] == [True, False, False, True]
-    assert optimizer.tensors()["0001.step"] == 3
-    assert optimizer.tensors()["0003.step"] == 10
 
 
 def give_rows(table: nn.Parameter, step: int, sparse: bool) -> None:

@@ -14,16 +14,14 @@ import torch
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
-from lingraft.data.blocks import open_split
 from lingraft.errors import ArtifactError
-from lingraft.model.loading import load_primary
 from lingraft.signals import Interruption, interruptible
 from lingraft.stages import pretrain
 from lingraft.training.checkpoint import CheckpointManager
-from lingraft.training.masked_lm import dev_evaluator
+from lingraft.training.loop import TrainingLoop
 from lingraft.training.schedule import TrainingMetrics
 from lingraft.training.stage_output import resumable, was_saved_before
-from lingraft.training.training_state import EarlyStopping, TrainingState
+from lingraft.training.training_state import TrainingState
 from tests.workshop import Workshop, changed
 
 
@@ -77,7 +75,7 @@ def test_a_stop_that_comes_too_late_for_training_is_heeded_afterwards(
     def stopped(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(EarlyStopping, "restore", stopped)
+    monkeypatch.setattr(TrainingLoop, "_require_finite_end", stopped)
     with pytest.raises(Interruption):
         pretrained(workshop, short, tmp_path / "out", lambda _: None)
     assert kept(tmp_path / "out") == ["step-00000006"]
@@ -134,13 +132,6 @@ def test_the_size_of_micro_batches_decides_a_training_only_where_there_is_dropou
     with kept_by(1) as checkpointer:
         assert (checkpointer.load_newest() is None) == decides
     assert ("micro_batch_blocks was 2, is 1" in capsys.readouterr().err) == decides
-
-
-def test_a_model_in_training_is_still_in_training_after_a_look(workshop: Workshop) -> None:
-    encoder = load_primary(workshop.primary).encoder
-    dev = open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "dev")
-    assert dev_evaluator(encoder, encoder.train(), dev, workshop.recipe.pretraining)() > 0
-    assert all(module.training for module in encoder.modules())
 
 
 def test_a_result_that_fails_beside_a_checkpoint_being_written_loses_nothing_and_a_stop_does_not_wait(

@@ -1,4 +1,4 @@
-"""Rows drawn like the source's rows of pieces of the same kind: `Initialisation.FITTED`.
+"""Rows drawn like the source's rows of pieces of the same kind, where aligned rows have nothing better.
 
 A row says much about its piece before any meaning: a trained table has other rows for frequent pieces than for rare
 ones, for beginnings of words, for digits. A fit to the source's rows tells what to expect of a piece by its place in

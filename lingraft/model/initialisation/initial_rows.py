@@ -6,15 +6,13 @@ Legend: V vocabulary, D width.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import assert_never
 
 import torch
 from torch import Tensor
 
-from lingraft.config.initialisation import Initialisation
 from lingraft.data.tokenizer.pieces import SpecialIds, Surface
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
-from lingraft.errors import RecipeError, TokenizerError
+from lingraft.errors import TokenizerError
 from lingraft.model.encoder import INITIAL_STD, BorrowedRows, Vocabulary
 from lingraft.model.initialisation.fitted_rows import draw_fitted_rows
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
@@ -44,7 +42,7 @@ class InitialRows:
 
 
 def initialise_rows(
-    source: Vocabulary, source_pieces: Pieces, target_pieces: Pieces, how: Initialisation, generator: torch.Generator
+    source: Vocabulary, source_pieces: Pieces, target_pieces: Pieces, generator: torch.Generator, fitted: bool = False
 ) -> InitialRows:
     """Copy rows of shared pieces from the source with their output bias, and draw the rest (paper, footnote 1).
 
@@ -54,40 +52,27 @@ def initialise_rows(
         source: the primary's table (V, D) and output bias (V).
         source_pieces: what its ids are, such as its `Tokenizer`.
         target_pieces: what the new ids are.
-        how: what is copied, and what the rest is drawn from.
         generator: the only source of randomness, on the CPU.
+        fitted: whether the rest is drawn around a fit to the source's rows, and not from N(0, 0.02).
 
     Raises:
         TokenizerError: the source has not one row a piece, or no piece but special ones.
-        RecipeError: the rows are to be aligned, which needs the resources of [alignment].
     """
     _require_fit(source, source_pieces)
-    if how is Initialisation.ALIGNED:
-        raise RecipeError(
-            "initialisation 'aligned' needs more than two tokenizers: parallel text, a dictionary or static vectors of "
-            "both languages, and none of them were given. Use 'fitted' here."
-        )
     source_VD, source_V = (tensor.detach().cpu().float() for tensor in (source.table_VD, source.bias_V))
     size, width = len(target_pieces), source_VD.shape[1]
     table_VD, bias_V = torch.empty(size, width).normal_(std=INITIAL_STD, generator=generator), torch.zeros(size)
-    match how:
-        case Initialisation.RANDOM:
-            shared = {}
-        case Initialisation.OVERLAP:
-            shared = shared_pieces(source_pieces, target_pieces)
-        case Initialisation.FITTED:
-            draw_fitted_rows(
-                table_VD=table_VD,
-                bias_V=bias_V,
-                source_table_VD=source_VD,
-                source_bias_V=source_V,
-                source_pieces=source_pieces,
-                target_pieces=target_pieces,
-                generator=generator,
-            )
-            shared = shared_pieces(source_pieces, target_pieces)
-        case unhandled:
-            assert_never(unhandled)
+    if fitted:
+        draw_fitted_rows(
+            table_VD=table_VD,
+            bias_V=bias_V,
+            source_table_VD=source_VD,
+            source_bias_V=source_V,
+            source_pieces=source_pieces,
+            target_pieces=target_pieces,
+            generator=generator,
+        )
+    shared = shared_pieces(source_pieces, target_pieces)
     shared |= dict(zip(target_pieces.special, source_pieces.special, strict=True))
     targets, sources = torch.tensor([*shared]), torch.tensor([*shared.values()])
     table_VD[targets], bias_V[targets] = source_VD[sources], source_V[sources]

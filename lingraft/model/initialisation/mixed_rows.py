@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from lingraft.config.initialisation import Initialisation
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.initialisation.decomposition import CuttingPieces, decompose
 from lingraft.model.initialisation.initial_rows import InitialRows, initialise_rows, shared_pieces
@@ -51,7 +50,7 @@ class RowMixer:
             TokenizerError: the source has not one row a piece, or no piece but special ones.
         """
         generator = torch.Generator().manual_seed(seed)
-        fitted = initialise_rows(source, source_pieces, target_pieces, Initialisation.FITTED, generator)
+        fitted = initialise_rows(source, source_pieces, target_pieces, generator, fitted=True)
         return cls(
             source=source,
             fitted=fitted,

@@ -12,8 +12,8 @@ _Given = ParamSpec("_Given")
 _Found = TypeVar("_Found")
 
 _MOST_GRAPHS = 64
-"""Graphs of one function: of frozen and trained layers, the first, global and local ones, of windows and blocks. Beyond
-torch's own limit of 8 the others would run uncompiled."""
+"""Graphs of one function: of frozen and trained layers, the first, global and local ones. Beyond torch's own limit
+of 8 the others would run uncompiled."""
 
 
 @functools.cache

@@ -2,10 +2,9 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step, Steps, System, TrainedPart
 from lingraft.config.training import Training
@@ -120,46 +119,14 @@ def _steps(recipe: Recipe, system: System, depth: int) -> Steps:
     return steps
 
 
-def _runs(recipe: Recipe, system: System, depth: int, steps: Steps) -> Iterator[BilledRun]:
-    yield from _pretraining(recipe, steps[Stage.PRETRAIN])
-    progressive = recipe.adaptation.progressive if (system, depth) == (recipe.system, recipe.adaptation.depth) else None
+def _runs(recipe: Recipe, steps: Steps) -> Iterator[BilledRun]:
+    if recipe.pretraining:  # else somebody has paid for it
+        yield _run(recipe, recipe.pretraining, steps[Stage.PRETRAIN])
     if recipe.mini and Stage.BUILD_MINI in steps:
-        shallower = progressive.depths[:-1] if progressive else ()
-        for each in (*(recipe.steps_over(shallow) for shallow in shallower), steps):
-            yield _run(recipe, Stage.BUILD_MINI, recipe.mini, each[Stage.BUILD_MINI])
-    if isinstance(progressive, FixedSwitch):
-        yield from _phases(recipe, progressive)
-    else:
-        # What the dev loss decides costs at most what the same length costs over the deepest.
-        name = "progressive adaptation, at most" if progressive else Stage.ADAPT
-        yield _run(recipe, name, recipe.adaptation, steps[Stage.ADAPT])
+        yield _run(recipe, recipe.mini, steps[Stage.BUILD_MINI])
+    yield _run(recipe, recipe.adaptation, steps[Stage.ADAPT])
 
 
-def _pretraining(recipe: Recipe, step: Step) -> Iterator[BilledRun]:
-    if recipe.pretraining is None:  # somebody else has paid for it
-        return
-    whole = _run(recipe, Stage.PRETRAIN, recipe.pretraining, step)
-    windows = recipe.pretraining.windows
-    if windows is None:
-        yield whole
-        return
-    name = f"{Stage.PRETRAIN} within windows"
-    work = whole.work.within(windows.tokens)
-    yield replace(whole, name=name, updates=windows.steps, work=work)
-    yield replace(whole, updates=whole.updates - windows.steps)
-
-
-def _run(recipe: Recipe, name: str, training: Training, step: Step) -> BilledRun:
+def _run(recipe: Recipe, training: Training, step: Step) -> BilledRun:
     work = mlm_update_shape(recipe, step, training, recipe.tokenizer.vocabulary)
-    return BilledRun(name, step, training.steps, work)
-
-
-def _phases(recipe: Recipe, progressive: FixedSwitch) -> Iterator[BilledRun]:
-    settings = recipe.adaptation
-    runs = [
-        _run(recipe, f"{Stage.ADAPT} at depth {depth}", settings, recipe.steps_over(depth)[Stage.ADAPT])
-        for depth in progressive.depths
-    ]
-    counts = progressive.updates(settings.steps, [flops_per_update(run.step, run.work) for run in runs])
-    for run, count in zip(runs, counts, strict=True):
-        yield replace(run, updates=count)
+    return BilledRun(step.stage, step, training.steps, work)

@@ -125,7 +125,7 @@ class RunRecords(Result):
         return list(dict.fromkeys(task.name for result in (self.source, *self.languages) for task in result.tasks))
 
     def warnings(self) -> list[str]:
-        """Return a sentence for each class that some evaluation never finds, which hardly changes accuracy."""
+        """Return sentences on classes that are never found, which accuracy hardly shows, and on what was not judged."""
         missed: dict[tuple[str, str], list[str]] = {}
         for result in (self.source, *self.languages):
             over = f" ({layers_of(result)})" if isinstance(result, LanguageResult) else ""
@@ -135,7 +135,18 @@ class RunRecords(Result):
                 )  # a tagger's labels have no matrix
                 for label in (label for label, score in scores if score.never_found):
                     missed.setdefault((task.name, label), []).append(f"{language_name(result.language)}{over}")
+        untested = {
+            task: [language_name(row.language) for row in self.languages if task not in row.task_scores]
+            for task in self.tasks
+        }
         return [
-            f"{task}: no test example of {label} is recognised in {', '.join(places)}."
-            for (task, label), places in missed.items()
+            *(
+                f"{task}: no test example of {label} is recognised in {', '.join(places)}."
+                for (task, label), places in missed.items()
+            ),
+            *(
+                f"{task} is not judged in {', '.join(dict.fromkeys(names))}: there are no test examples."
+                for task, names in untested.items()
+                if names
+            ),
         ]

@@ -75,14 +75,8 @@ def _scores(records: RunRecords, result: LanguageResult, further: bool) -> Itera
         value, system = max(baselines)
         before = task.initial.mean if task.initial else None
         source = official.score if official else None
-        yield Score(
-            f"{task.name}, {metric_label(task.metric)}",
-            result,
-            before,
-            task.score,
-            source,
-            (value, metric_label(system)),
-        )
+        baseline = (value, metric_label(system))
+        yield Score(f"{task.name}, {metric_label(task.metric)}", result, before, task.score, source, baseline=baseline)
         for metric, each in task.others.items() if further else ():
             initial = task.initial_others.get(metric)
             source = official.others.get(metric) if official else None

@@ -9,7 +9,6 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from lingraft.config.initialisation import Initialisation
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
@@ -84,7 +83,7 @@ def indifferent(_: InitialRows) -> float:
 
 
 def fitted(source: Vocabulary, target: Spelt = THERE) -> InitialRows:
-    return initialise_rows(source, HERE, target, Initialisation.FITTED, torch.Generator().manual_seed(1))
+    return initialise_rows(source, HERE, target, torch.Generator().manual_seed(1), fitted=True)
 
 
 def table(translations: dict[int, dict[int, float]]) -> TranslationTable:

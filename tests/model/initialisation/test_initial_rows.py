@@ -6,10 +6,9 @@ import torch
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from lingraft.config.initialisation import Initialisation
 from lingraft.data.tokenizer.pieces import SpecialIds, Surface
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer
-from lingraft.errors import RecipeError, TokenizerError
+from lingraft.errors import TokenizerError
 from lingraft.model.encoder import INITIAL_STD, Vocabulary
 from lingraft.model.initialisation.initial_rows import InitialRows, initialise_rows, shared_pieces
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
@@ -17,8 +16,6 @@ from tests.huggingface.scripts import trained
 from tests.workshop import Workshop
 
 WIDTH = 24
-FROM_TOKENIZERS = tuple(how for how in Initialisation if not how.needs_text)
-"""Ways that need nothing but the two tokenizers and the source's rows."""
 ELSEWHERE = SpecialIds(begin=6, pad=0, end=7, unknown=3, mask=9)
 
 
@@ -69,8 +66,8 @@ def vocabulary(pieces: Pieces, table_VD: torch.Tensor | None = None, bias_V: tor
     return found
 
 
-def rows(how: Initialisation = Initialisation.OVERLAP, seed: int = 1) -> InitialRows:
-    return initialise_rows(vocabulary(SOURCE), SOURCE, TARGET, how, torch.Generator().manual_seed(seed))
+def rows(fitted: bool = False, seed: int = 1) -> InitialRows:
+    return initialise_rows(vocabulary(SOURCE), SOURCE, TARGET, torch.Generator().manual_seed(seed), fitted)
 
 
 def test_pieces_are_shared_if_they_read_alike_and_agree_in_beginning_a_word() -> None:
@@ -79,9 +76,9 @@ def test_pieces_are_shared_if_they_read_alike_and_agree_in_beginning_a_word() ->
     assert shared_pieces(own(" a", " a"), own("b", " a")) == {6: 5}
 
 
-@pytest.mark.parametrize("how", FROM_TOKENIZERS)
-def test_special_rows_are_copied_by_role(how: Initialisation) -> None:
-    found, source = rows(how), vocabulary(SOURCE)
+@pytest.mark.parametrize("fitted", [False, True])
+def test_special_rows_are_copied_by_role(fitted: bool) -> None:
+    found, source = rows(fitted), vocabulary(SOURCE)
     for target, origin in zip(DEFAULT_SPECIAL_IDS, ELSEWHERE, strict=True):
         assert torch.equal(found.table_VD[target], source.table_VD[origin])
         assert found.bias_V[target] == source.bias_V[origin]
@@ -101,9 +98,9 @@ def test_a_special_piece_is_never_matched_by_how_it_reads() -> None:
     assert shared_pieces(spelled, spelled) == {5: 5}
 
 
-@pytest.mark.parametrize("how", [Initialisation.OVERLAP, Initialisation.FITTED])
-def test_rows_of_shared_pieces_are_copied_bit_for_bit_with_their_bias(how: Initialisation) -> None:
-    found, source = rows(how), vocabulary(SOURCE)
+@pytest.mark.parametrize("fitted", [False, True])
+def test_rows_of_shared_pieces_are_copied_bit_for_bit_with_their_bias(fitted: bool) -> None:
+    found, source = rows(fitted), vocabulary(SOURCE)
     assert found.copied == len(DEFAULT_SPECIAL_IDS) + 3
     for mine, theirs in {5: 8, 8: 1, 9: 2}.items():
         assert torch.equal(found.table_VD[mine], source.table_VD[theirs])
@@ -120,17 +117,11 @@ def test_all_other_rows_are_drawn_anew_and_none_is_zero() -> None:
     assert found.bias_V.count_nonzero() == found.copied
 
 
-def test_at_random_only_special_rows_are_copied() -> None:
-    found = rows(Initialisation.RANDOM)
-    assert found.copied == len(DEFAULT_SPECIAL_IDS)
-    assert found.table_VD[len(DEFAULT_SPECIAL_IDS) :].abs().max() < 1
-
-
 def test_copies_are_counted_by_class_of_piece() -> None:
     source = own(" Haus", "heit", "7", ",", "\u0e34")
     target = own(" Haus", " Hund", "heit", "7", "8", "9", ",", "-", "", "\u0e34")
     target.listed.append(None)
-    found = initialise_rows(vocabulary(source), source, target, Initialisation.OVERLAP, torch.Generator())
+    found = initialise_rows(vocabulary(source), source, target, torch.Generator())
     assert found.copied == 10
     assert found.counts() == {
         PieceClass.SPECIAL: {"pieces": 5, "copied": 5},
@@ -148,29 +139,24 @@ def test_copies_are_counted_by_class_of_piece() -> None:
     ]
 
 
-@pytest.mark.parametrize("how", FROM_TOKENIZERS)
-def test_the_seed_decides_the_rows(how: Initialisation) -> None:
-    assert torch.equal(rows(how, seed=1).table_VD, rows(how, seed=1).table_VD)
-    assert not torch.equal(rows(how, seed=1).table_VD, rows(how, seed=2).table_VD)
-
-
-def test_aligned_rows_are_refused_without_anything_to_align_by() -> None:
-    with pytest.raises(RecipeError, match=r"'aligned' needs .* parallel text, a dictionary or static vectors"):
-        rows(Initialisation.ALIGNED)
+@pytest.mark.parametrize("fitted", [False, True])
+def test_the_seed_decides_the_rows(fitted: bool) -> None:
+    assert torch.equal(rows(fitted, seed=1).table_VD, rows(fitted, seed=1).table_VD)
+    assert not torch.equal(rows(fitted, seed=1).table_VD, rows(fitted, seed=2).table_VD)
 
 
 def test_the_source_stays_as_it_is() -> None:
     source = vocabulary(SOURCE)
-    found = initialise_rows(source, SOURCE, TARGET, Initialisation.FITTED, torch.Generator())
+    found = initialise_rows(source, SOURCE, TARGET, torch.Generator(), fitted=True)
     found.table_VD.zero_()
     assert torch.equal(source.table_VD, vocabulary(SOURCE).table_VD)
 
 
 def test_a_tokenizer_of_another_size_is_refused() -> None:
     with pytest.raises(TokenizerError, match="10 rows, but its tokenizer 511 pieces"):
-        initialise_rows(vocabulary(SOURCE), TARGET, TARGET, Initialisation.OVERLAP, torch.Generator())
+        initialise_rows(vocabulary(SOURCE), TARGET, TARGET, torch.Generator())
     with pytest.raises(TokenizerError, match="all 5 pieces of the source are special"):
-        initialise_rows(vocabulary(own()), own(), TARGET, Initialisation.FITTED, torch.Generator())
+        initialise_rows(vocabulary(own()), own(), TARGET, torch.Generator())
 
 
 def fast(model: models.Model, around: str, path: Path) -> Tokenizer:
@@ -247,7 +233,7 @@ def initial(pieces: Pieces) -> torch.Tensor:
 
 def fitted(source: Pieces, target: Pieces, table_VD: torch.Tensor, bias_V: torch.Tensor) -> InitialRows:
     own_rows = vocabulary(source, table_VD, bias_V)
-    return initialise_rows(own_rows, source, target, Initialisation.FITTED, torch.Generator().manual_seed(1))
+    return initialise_rows(own_rows, source, target, torch.Generator().manual_seed(1), fitted=True)
 
 
 def test_fitted_rows_follow_the_source_by_class_and_frequency() -> None:

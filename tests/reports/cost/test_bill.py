@@ -95,28 +95,3 @@ def test_what_no_model_of_the_recipe_has_is_refused(
 ) -> None:
     with pytest.raises(DepthError, match=message):
         bills(recipe, systems, depths)
-
-
-def progressive(recipe: Recipe, **switch: object) -> Recipe:
-    raw = with_heads(recipe, 2, 4, 6, 12).model_dump(mode="json")
-    raw["adaptation"] |= {"depth": 6, "progressive": {"depths": [2, 4, 6], **switch}}
-    return Recipe.parse(raw)
-
-
-def test_a_progressive_adaptation_is_billed_by_depth_and_costs_what_its_deepest_would(recipe: Recipe) -> None:
-    whole = with_heads(recipe, 2, 4, 6, 12)
-    (plain,), _ = bills(whole, (System.MINIJOINT,), (6,))
-    (bill,), _ = bills(progressive(recipe, kind="fixed", shares=[0.2, 0.3, 0.5]), (System.MINIJOINT,))
-    phases = [run for run in bill.runs if run.is_per_language]
-    assert [run.name for run in phases] == [f"adaptation at depth {depth}" for depth in (2, 4, 6)]
-    for run, share in zip(phases, (0.2, 0.3, 0.5), strict=True):
-        assert run.flops == run.updates * run.work.adaptation_flops()
-        assert run.flops / plain.runs[-1].flops == pytest.approx(share, rel=1e-4)
-    assert bill.flops(14) == pytest.approx(plain.flops(14), rel=1e-5)
-
-
-def test_what_the_dev_loss_decides_is_billed_by_its_upper_bound(recipe: Recipe) -> None:
-    (bill,), _ = bills(progressive(recipe, kind="dev_loss", look_every_steps=100), (System.MINIJOINT,))
-    (plain,), _ = bills(with_heads(recipe, 2, 4, 6, 12), (System.MINIJOINT,), (6,))
-    assert bill.runs[-1].name == "progressive adaptation, at most"
-    assert bill.runs[-1].flops == plain.runs[-1].flops

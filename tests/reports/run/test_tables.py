@@ -35,7 +35,9 @@ def test_every_language_has_its_scores_beside_those_of_its_start_and_the_source(
 
 
 def test_a_language_without_test_examples_of_a_task_has_no_row_of_it(made_up: SimpleNamespace) -> None:
-    found = _cells(RunRecords.of(*made_up.two_tasks()))
+    records = RunRecords.of(*made_up.two_tasks())
+    found = _cells(records)
+    assert "help-questions is not judged in Turkish: there are no test examples." in records.warnings()
     assert ("help-questions, F1", "German", "2 of 6 + 2 fresh") in found
     assert not [key for key in found if key[:2] == ("help-questions, F1", "Turkish")]
 

@@ -26,12 +26,10 @@ from tests.workshop import Workshop
 
 WORKSHOP_FILE = "workshop.json"
 _STEPS = {"steps": 12, "batch_blocks": 16, "learning_rate": 3e-3, "warmup_steps": 2}
-_SWITCH = {"kind": "dev_loss", "depths": [1, 2, 3], "look_every_steps": 3, "window_looks": 1, "threshold": 0.9}
-_JUDGED = {"judge_every_steps": 3, "patience": 1, "judged_blocks": 16}
 
 
 def recipe_for(recipe: Recipe, tags: Path) -> Recipe:
-    """The workshop's recipe with short trainings, early stopping, micro-batches, dropout, and a task of tags."""
+    """The workshop's recipe with short trainings, micro-batches, dropout, and a task of tags."""
     raw = recipe.model_dump(mode="json")
     raw["pretraining"] |= _STEPS
     raw["adaptation"] |= _STEPS | {"early_checkpoints": [3]}
@@ -69,7 +67,6 @@ def train_all(shop: Workshop, out: Path, primaries: Path) -> None:
     pretrain.pretrain(_minipost(recipe), *english, out / "ordinary", ignore_metrics)
     pretrain.pretrain(_modern(recipe), *english, out / "modern", ignore_metrics)
     adapt(recipe, shop.primary, *german, 2, out / "adapted", ignore_metrics, checkpoints=out / "along")
-    adapt(_progressive(recipe), shop.primary, *german, 3, out / "progressive", ignore_metrics)
     os.environ["LINGRAFT_CACHE"] = str(out.parent / "cache")  # of the source's vectors
     adapt(_paired(recipe, out.parent / "pairs.tsv"), shop.primary, *german, 1, out / "paired", ignore_metrics)
     finetune.finetune(_noisy(recipe), "tags", primaries / "noisy", None, 1, out / "tags", ignore_metrics)
@@ -78,24 +75,17 @@ def train_all(shop: Workshop, out: Path, primaries: Path) -> None:
 
 
 def _noisy(recipe: Recipe) -> Recipe:
-    """With dropout, micro-batches, and looks at the dev score after which training may end."""
+    """With dropout and micro-batches."""
     raw = recipe.model_dump(mode="json")
     raw["encoder"]["dropout"] = 0.1
-    raw["pretraining"] |= _JUDGED | {"micro_batch_blocks": 4}
+    raw["pretraining"] |= {"micro_batch_blocks": 4}
     return Recipe.parse(raw)
 
 
 def _modern(recipe: Recipe) -> Recipe:
-    """With pre-norm layers, of which the second has local attention shorter than a block, with Muon and forgetting."""
+    """With pre-norm layers, of which the second has local attention shorter than a block."""
     raw = recipe.model_dump(mode="json")
     raw["encoder"]["family"] = {"separators": 1, "pre_norm": {"global_every": 2, "local_tokens": 8}}
-    raw["pretraining"] |= {"forget_every": 4, "optimizer": "muon"}
-    return Recipe.parse(raw)
-
-
-def _progressive(recipe: Recipe) -> Recipe:
-    raw = recipe.model_dump(mode="json") | {"search": None}
-    raw["adaptation"] |= {"depth": 3, "progressive": _SWITCH, "log_every_steps": 1}
     return Recipe.parse(raw)
 
 
@@ -103,7 +93,7 @@ def _paired(recipe: Recipe, pairs: Path) -> Recipe:
     """By pairs, of which a batch has few."""
     raw = recipe.model_dump(mode="json") | {"search": None, "targets": ["de"], "gate": {"metric": "alignment"}}
     raw["alignment"] = {"parallel": {"de": str(pairs)}}
-    raw["adaptation"] |= {"depth": 1, "early_checkpoints": [], "pairs": {"batch_tokens": 96}, "judge_every_steps": 0}
+    raw["adaptation"] |= {"depth": 1, "early_checkpoints": [], "pairs": {"batch_tokens": 96}}
     return Recipe.parse(raw)
 
 
