@@ -29,7 +29,7 @@ _PACKAGES = {
 """Models that a Python package carries as they are on the hub: package, and SHA-256 of its weights."""
 _PRIMARY, _TASK = "primary", "primary-retrieval"
 _KEY_DIGITS = 16
-_LAYOUT = 3
+_LAYOUT = 4
 """Version of what a cached import is; a change makes cached ones out of date."""
 
 

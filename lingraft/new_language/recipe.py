@@ -27,7 +27,7 @@ from lingraft.model.loading import FreshLayers, LoadedPrimary, require_shape
 _LARGEST_VOCABULARY = 50_000
 """The paper's vocabulary of each language (section 3); an imported primary of many languages has more rows."""
 _PAIR_VOCABULARY = 15_000
-"""Pieces where a language is learned by sentence pairs, which have few words. Of 8,000, 10,000, 15,000 and 30,000 German
+"""Pieces where a language is learned by pairs, which have few words. Of 8,000, 10,000, 15,000 and 30,000 German
 pieces, initial rows find 62.3, 64.4, 65.2 and 63.7% of XQuAD's paragraphs first (53,000 pairs, all-MiniLM-L6-v2)."""
 _EPOCHS = 10
 _FEWEST_STEPS = 500

@@ -92,7 +92,7 @@ def bills(
                 raise
             left_out.append(OmittedSystem(system, depth, str(error)))
         else:
-            runs = tuple(_runs(recipe, system, depth, steps))
+            runs = tuple(_runs(recipe, steps))
             found.setdefault((system, runs), Bill(system, depth, runs))
     return list(found.values()), left_out
 
