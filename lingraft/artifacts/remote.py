@@ -46,8 +46,7 @@ def open_remote(uri: str, kind: Kind) -> Artifact:
         if not folder.exists():
             with atomic_folder(folder) as coming:
                 write_bytes(coming / MANIFEST, manifest)
-                with _explain_errors(place):
-                    _download(place, read_manifest(coming).file_names, coming)
+                _download(place, read_manifest(coming).file_names, coming)
                 Artifact.load(coming, kind)
     return Artifact.open(folder, kind)
 
@@ -64,8 +63,8 @@ def synced_folder(place: RemotePath, folder: Path) -> Iterator[None]:
     root = place.path.rstrip("/")
     with _explain_errors(place):
         place.system.invalidate_cache()
-        with contextlib.suppress(FileNotFoundError):
-            _download(place, [path.removeprefix(f"{root}/") for path in place.system.find(root)], folder)
+        found = place.system.find(root) if place.system.exists(root) else []
+    _download(place, [path.removeprefix(f"{root}/") for path in found], folder)
     before = _changed_at(folder)
     try:
         yield
@@ -83,8 +82,8 @@ def synced_folder(place: RemotePath, folder: Path) -> Iterator[None]:
 def _download(place: RemotePath, names: list[str], folder: Path) -> None:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    if names:
-        place.system.get([(place / name).path for name in names], [str(folder / name) for name in names])
+        with _explain_errors(place / name):
+            place.system.get_file((place / name).path, str(folder / name))
 
 
 def _changed_at(folder: Path) -> dict[str, int]:

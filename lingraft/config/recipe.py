@@ -399,11 +399,7 @@ class Recipe(Section):
         return self.adaptation.initialisation.needs_text and bool(self.encoder.mlm_heads)
 
     def require_vectors(self, given: object) -> None:
-        """Refuse to go on without static vectors where rows need them.
-
-        Raises:
-            RecipeError: nothing is given.
-        """
+        """Refuse to go on without static vectors where rows need them."""
         if self.needs_vectors and not given:
             raise RecipeError(
                 "adaptation.initialisation 'aligned' compares blocks of the language (--blocks) with the source's "

@@ -86,9 +86,6 @@ def learned_hashes(recipe: Recipe, language: str) -> dict[str, str]:
 
     Returns:
         The SHA-256 of their files' contents under "translations"; an empty dict if there are none.
-
-    Raises:
-        TextError: a file is missing or cannot be read.
     """
     return parallel_hashes(recipe, language) if recipe.learned_pairs(language) else {}
 

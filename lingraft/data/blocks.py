@@ -30,13 +30,7 @@ _CHUNK_CHARACTERS = 1 << 20
 
 
 def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: int = SHARD_BYTES) -> Artifact:
-    """Tokenize and pack all splits of one language as a stream, never holding a split in memory.
-
-    Raises:
-        TokenizerError: the tokenizer belongs to another language.
-        TextError: a split is shorter than one block.
-        ArtifactError: an input is of another kind or damaged, or `out` cannot be written.
-    """
+    """Tokenize and pack all splits of one language as a stream, never holding a split in memory."""
     source = Artifact.load(text, Kind.TEXT)
     pieces = Tokenizer.load(tokenizer, source.manifest.language)
     length = recipe.encoder.block_tokens
@@ -104,11 +98,6 @@ def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> 
         folder: local folder, or a URI such as s3://bucket/blocks, which is downloaded.
         tokenizer: tokenizer of their language.
         block_tokens: tokens of each block.
-
-    Raises:
-        ArtifactError: not blocks, damaged, of another length, or out of reach.
-        TokenizerError: they were made with another tokenizer.
-        MissingExtraError: the storage needs a client that is not installed.
     """
     uri = uri_of(folder)
     found = open_remote(uri, Kind.BLOCKS) if uri else Artifact.open(Path(folder), Kind.BLOCKS)
@@ -138,9 +127,6 @@ def open_split(blocks: Artifact, name: SplitName, sequential: bool = False) -> B
         blocks: artifact of blocks.
         name: split.
         sequential: whether blocks are read once, from the first to the last. Then one shard is mapped at a time.
-
-    Raises:
-        ArtifactError: it was made before blocks were sharded, or a shard is truncated.
     """
     manifest = blocks.manifest
     parts = sorted(part for part in manifest.fingerprints if part.startswith(f"{name}-"))

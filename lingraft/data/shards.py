@@ -38,12 +38,7 @@ class Blocks:
         return self.count
 
     def take(self, rows_B: Tensor) -> Tensor:
-        """Return the blocks (B, T) of the given rows, in that order, int64 on the CPU.
-
-        Raises:
-            ArtifactError: a shard was truncated or edited.
-            IndexError: there is no such row.
-        """
+        """Return the blocks (B, T) of the given rows, in that order, int64 on the CPU."""
         rows = self._rows(rows_B)
         shards = rows // self.shard_blocks
         taken_BT = np.empty((len(rows), self.block_tokens), dtype=np.int64)
@@ -85,11 +80,7 @@ class BlockWriter:
         """Number of blocks added so far."""
 
     def add(self, blocks_NT: Ids) -> None:
-        """Append blocks (N, T).
-
-        Raises:
-            ArtifactError: a shard cannot be written.
-        """
+        """Append blocks (N, T)."""
         while len(blocks_NT):
             room = self._shard_NT[self._filled : self._filled + len(blocks_NT)]
             room[:], blocks_NT = blocks_NT[: len(room)], blocks_NT[len(room) :]
@@ -99,11 +90,7 @@ class BlockWriter:
                 self.close()
 
     def close(self) -> None:
-        """Write the remaining blocks, which fill no shard.
-
-        Raises:
-            ArtifactError: they cannot be written.
-        """
+        """Write the remaining blocks, which fill no shard."""
         if self._filled:
             number = (self.count - 1) // len(self._shard_NT)
             shard_NT = torch.from_numpy(self._shard_NT[: self._filled])

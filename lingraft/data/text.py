@@ -170,11 +170,7 @@ def read_training_lines(recipe: Recipe, language: str) -> Iterator[str]:
 
 
 def content_hashes(source: TextSource, language: str) -> dict[str, str]:
-    """Return the SHA-256 of each file that a language's text is read from, wherever they lie; none of a dataset.
-
-    Raises:
-        TextError: a file is missing or cannot be read.
-    """
+    """Return the SHA-256 of each file that a language's text is read from, wherever they lie; none of a dataset."""
     places = _paths(source, language) if isinstance(source, Folder | Files) else []
     found = {}
     for place, path in enumerate(places, start=1):

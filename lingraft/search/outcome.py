@@ -33,12 +33,7 @@ def records(study: optuna.Study) -> list[Trial]:
 
 
 def write_result(study: optuna.Study, trainer: Trainer, out: Path) -> Artifact:
-    """Write the result of a search whose trials have all ended.
-
-    Raises:
-        TrainingError: no trial could be trained; the message has every trial's reason.
-        ArtifactError: `out` cannot be written.
-    """
+    """Write the result of a search whose trials have all ended."""
     trials = records(study)
     failed = study.get_trials(deepcopy=False, states=(TrialState.FAIL,))
     failures = {describe(each.params): each.user_attrs[REASON] for each in failed if REASON in each.user_attrs}

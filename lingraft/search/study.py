@@ -68,11 +68,6 @@ def search(
         out: folder of the result.
         state: folder of checkpoints, unless `LINGRAFT_RESULTS` names one; `<out>.training` if absent.
         watch: called with every point of each trial.
-
-    Raises:
-        StorageError: the storage cannot be used.
-        TrainingError: no trial could be trained.
-        Interruption: the process was asked to stop; its trial is free for others, or for the same again.
     """
     require_new(out)
     place = state or out.with_name(f"{out.name}.training")
@@ -88,11 +83,7 @@ def search(
 def work(
     recipe: Recipe, inputs: Inputs, storage: str | None, worker: int, watch: MetricsCallback = ignore_metrics
 ) -> list[Trial]:
-    """Take part in a search as worker number `worker`, from 1, until all its trials have ended; return them.
-
-    Raises:
-        TrackingError: there is no storage to share.
-    """
+    """Take part in a search as worker number `worker`, from 1, until all its trials have ended; return them."""
     if storage is None:
         raise TrackingError(
             "workers of a search share its trials in a storage, but none is given. Set LINGRAFT_SEARCH_STORAGE to a "
@@ -116,11 +107,7 @@ def shared_storage(given: str | None) -> str | None:
 
 @contextlib.contextmanager
 def _opened(trainer: Trainer, address: str | None, worker: int) -> Iterator[optuna.Study]:
-    """Open the study of everything that decides its trials, or create it.
-
-    Raises:
-        StorageError: the storage cannot be used, now or later.
-    """
+    """Open the study of everything that decides its trials, or create it."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     recipe, settings = trainer.recipe, trainer.search
     try:

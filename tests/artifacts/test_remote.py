@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
+import s3fs
 import torch
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -135,7 +136,9 @@ def test_blocks_come_from_s3_and_a_file_that_is_missing_there_is_named(bucket: s
     for path in stored.iterdir():
         if path.name != "train-00000.safetensors":
             client.upload_file(str(path), "corpus", f"blocks/en/{path.name}")
-    with pytest.raises(ArtifactError, match=r"s3://corpus/blocks/en cannot be read or written: .*train-00000"):
+    with pytest.raises(
+        ArtifactError, match=r"s3://corpus/blocks/en/train-00000\.safetensors cannot be read or written: "
+    ):
         open_remote("s3://corpus/blocks/en", Kind.BLOCKS)
     client.upload_file(str(stored / "train-00000.safetensors"), "corpus", "blocks/en/train-00000.safetensors")
     assert read_all("s3://corpus/blocks/en") == 95
@@ -167,9 +170,11 @@ def test_a_folder_of_s3_is_downloaded_and_what_changed_is_uploaded_also_after_an
     assert client.get_object(Bucket="corpus", Key=order[0])["Body"].read() == b"another"
 
 
-def test_a_store_that_takes_nothing_is_named(bucket: str, tmp_path: Path) -> None:
-    upload = synced_folder(RemotePath.of("s3://another/results"), tmp_path)
-    upload.__enter__()
-    (tmp_path / "a").write_text("a")
-    with pytest.raises(ArtifactError, match=r"s3://another/results cannot be read or written: .*Check the URI"):
-        upload.__exit__(None, None, None)
+def test_a_store_out_of_reach_is_named(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    s3fs.S3FileSystem.clear_instance_cache()
+    place = RemotePath.of("s3://corpus/results")
+    with pytest.raises(ArtifactError, match=r"s3://corpus/results cannot be read or written: .*127\.0\.0\.1:9"):
+        synced_folder(place, tmp_path).__enter__()

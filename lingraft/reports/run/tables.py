@@ -16,7 +16,7 @@ NOTES = (
 )
 
 
-class Score(NamedTuple):
+class ScoreRow(NamedTuple):
     """One score of one language's embeddings."""
 
     name: str
@@ -46,7 +46,7 @@ def spread(scores: SeedScores) -> str:
     return percent(scores.mean) + (f" ± {100 * scores.deviation:.1f}" if len(scores.by_seed) > 1 else "")
 
 
-def scores(records: RunRecords, further: bool = False) -> list[Score]:
+def scores(records: RunRecords, further: bool = False) -> list[ScoreRow]:
     """Return every score of every language; those of one name together.
 
     Args:
@@ -58,17 +58,17 @@ def scores(records: RunRecords, further: bool = False) -> list[Score]:
     return sorted(found, key=lambda score: names.index(score.name))
 
 
-def _scores(records: RunRecords, result: LanguageResult, further: bool) -> Iterator[Score]:
+def _scores(records: RunRecords, result: LanguageResult, further: bool) -> Iterator[ScoreRow]:
     def once(share: float) -> SeedScores:
         return SeedScores(by_seed={0: share})
 
     if result.masked:
         top = records.source.masked_by_depth.get(records.source.layers)
         source = None if top is None else once(top)
-        yield Score("masked tokens", result, result.masked.primary_initial, once(result.masked.primary), source)
+        yield ScoreRow("masked tokens", result, result.masked.primary_initial, once(result.masked.primary), source)
     if result.alignment:
         before, after = result.alignment.top_initial.accuracy, result.alignment.top.accuracy
-        yield Score(f"alignment, {result.alignment.basis.label}", result, before, once(after))
+        yield ScoreRow(f"alignment, {result.alignment.basis.label}", result, before, once(after))
     for task in result.tasks:
         official = records.source.task_scores.get(task.name)
         baselines = [(task.baseline, "one answer"), *((each.mean, name) for name, each in task.baselines.items())]
@@ -76,11 +76,15 @@ def _scores(records: RunRecords, result: LanguageResult, further: bool) -> Itera
         before = task.initial.mean if task.initial else None
         source = official.score if official else None
         baseline = (value, metric_label(system))
-        yield Score(f"{task.name}, {metric_label(task.metric)}", result, before, task.score, source, baseline=baseline)
+        yield ScoreRow(
+            f"{task.name}, {metric_label(task.metric)}", result, before, task.score, source, baseline=baseline
+        )
         for metric, each in task.others.items() if further else ():
             initial = task.initial_others.get(metric)
             source = official.others.get(metric) if official else None
-            yield Score(f"{task.name}, {metric_label(metric)}", result, initial.mean if initial else None, each, source)
+            yield ScoreRow(
+                f"{task.name}, {metric_label(metric)}", result, initial.mean if initial else None, each, source
+            )
 
 
 def costs(records: RunRecords) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
