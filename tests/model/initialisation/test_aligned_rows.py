@@ -261,7 +261,7 @@ def test_of_starts_that_succeed_that_with_the_most_similar_neighbours_is_kept(
     assert (shared.succeeded, best.succeeded, profiles.succeeded) == (True, True, False)
     assert shared.agreement < aligned_rows.CLEAR_AGREEMENT
     assert shared.similarity < best.similarity
-    kept = align_rows(source, here, there, *text, seed=1).quality
+    kept = align_rows(source, here, there, *text, seed=1, loss=indifferent).quality
     assert (kept.start, kept.similarity) == ("shared pieces and cognates", round(best.similarity, 4))
 
 
@@ -276,7 +276,7 @@ def test_the_last_bits_of_vectors_decide_nothing(source: Vocabulary, text: tuple
             for each in text
         ]
         starts = [align(*noisy, pairs, 1) for _, pairs in seed_pairs(here, there, *noisy)]
-        kept = align_rows(source, here, there, *noisy, seed=1).quality
+        kept = align_rows(source, here, there, *noisy, seed=1, loss=indifferent).quality
         decided.add((*(each.succeeded for each in starts), kept.start))
     assert decided == {(True, True, False, "shared pieces and cognates")}
 
@@ -286,7 +286,7 @@ def test_a_dictionary_that_starts_no_alignment_leaves_the_other_starts(
 ) -> None:
     here, there = cognates(same=3, false_friends=0)
     one = table({int(IDS[FIRST + 50]): {FIRST + 50: 1.0}})
-    found = align_rows(source, here, there, *text, 1, AlignmentResource.DICTIONARY, one).quality
+    found = align_rows(source, here, there, *text, 1, indifferent, AlignmentResource.DICTIONARY, one).quality
     assert (found.succeeded, found.start) == (True, "shared pieces and cognates")
 
 
@@ -313,14 +313,17 @@ def test_rows_that_a_dictionary_aligned_are_kept_at_any_masked_loss(
         is_fitted = (rows.table_VD == expected.table_VD).all(1)
         return 7.0 if is_fitted.sum() >= SIZE - len(translated) else 8.5
 
-    found = align_rows(source, HERE, THERE, *text, 1, resource, table(translated), loss).quality
+    found = align_rows(source, HERE, THERE, *text, 1, loss, resource, table(translated)).quality
     assert (found.succeeded, found.added_loss, found.mapped > 0) == (kept, 1.5, kept)
 
 
 def test_unrelated_text_leaves_rows_of_pieces_that_the_source_cannot_read_fitted(
     source: Vocabulary, text: tuple[StaticVectors, StaticVectors], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failed, expected = align_rows(source, HERE, THERE, text[0], vectors(3, chain=2), seed=1), fitted(source)
+    failed, expected = (
+        align_rows(source, HERE, THERE, text[0], vectors(3, chain=2), seed=1, loss=indifferent),
+        fitted(source),
+    )
     assert torch.equal(failed.rows.table_VD, expected.table_VD)
     assert torch.equal(failed.rows.bias_V, expected.bias_V)
     assert failed.rows == replace(expected, table_VD=failed.rows.table_VD, bias_V=failed.rows.bias_V)
@@ -338,7 +341,7 @@ def test_a_language_without_vectors_gets_fitted_rows(
 ) -> None:
     here = text[0] if which == "target" else NOTHING
     there = text[1] if which == "source" else NOTHING
-    found = align_rows(source, HERE, THERE, here, there, seed=1)
+    found = align_rows(source, HERE, THERE, here, there, seed=1, loss=indifferent)
     assert torch.equal(found.rows.table_VD, fitted(source).table_VD)
     assert (found.quality.agreement, found.quality.mapped) == (0.0, 0)
 
@@ -347,7 +350,15 @@ def test_pieces_too_rare_for_a_vector_are_fitted(source: Vocabulary, text: tuple
     rare = IDS[FIRST + 100 : FIRST + 110]
     known_V1 = torch.ones(SIZE, 1)
     known_V1[rare] = 0
-    found = align_rows(source, HERE, THERE, text[0], replace(text[1], vectors_VW=text[1].vectors_VW * known_V1), seed=1)
+    found = align_rows(
+        source,
+        HERE,
+        THERE,
+        text[0],
+        replace(text[1], vectors_VW=text[1].vectors_VW * known_V1),
+        seed=1,
+        loss=indifferent,
+    )
     assert found.quality.succeeded
     assert torch.equal(found.rows.table_VD[rare], fitted(source).table_VD[rare])
     assert found.quality.mapped == PIECES - len(rare)
@@ -360,7 +371,7 @@ def test_rows_from_parallel_text_are_means_of_translations(
     translated = table({first: {7: 0.25, 8: 0.75}, second: {11: 1.0}})
     for there in (text[1], NOTHING):
         resource = AlignmentResource.PARALLEL
-        found = align_rows(source, HERE, THERE, text[0], there, 1, resource, translated, indifferent)
+        found = align_rows(source, HERE, THERE, text[0], there, 1, indifferent, resource, translated)
         expected_ND = torch.stack([source.table_VD[7] / 4 + source.table_VD[8] * 3 / 4, source.table_VD[11]])
         assert torch.allclose(found.rows.table_VD[[first, second]], expected_ND, atol=1e-6)
         assert torch.allclose(found.rows.bias_V[first], source.bias_V[7] / 4 + source.bias_V[8] * 3 / 4, atol=1e-6)
@@ -375,10 +386,10 @@ def test_a_dictionary_starts_the_map_and_rows_are_its_neighbours(
 ) -> None:
     nothing_shared = Spelt(*(f"{each}x" for each in THERE.texts))
     words = table({int(IDS[FIRST + number]): {FIRST + number: 1.0} for number in SHARED})
-    found = align_rows(source, HERE, nothing_shared, *text, 1, AlignmentResource.DICTIONARY, words)
+    found = align_rows(source, HERE, nothing_shared, *text, 1, indifferent, AlignmentResource.DICTIONARY, words)
     assert found.quality.succeeded
     assert (found.quality.known_pairs, found.quality.start) == (len(SHARED), "translations and shared pieces")
     assert (found.quality.mapped, found.quality.translated, found.quality.shared) == (PIECES, 0, 0)
     wrong = table({int(IDS[FIRST + number]): {FIRST + (7 * number) % PIECES: 1.0} for number in SHARED})
-    misled = align_rows(source, HERE, nothing_shared, *text, 1, AlignmentResource.DICTIONARY, wrong)
+    misled = align_rows(source, HERE, nothing_shared, *text, 1, indifferent, AlignmentResource.DICTIONARY, wrong)
     assert misled.quality.agreement != found.quality.agreement
