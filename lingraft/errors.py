@@ -51,10 +51,6 @@ class InUseError(ArtifactError):
     heals = True
 
 
-class SignatureError(LingraftError):
-    """An artifact cannot be signed, or is not what its signature says."""
-
-
 class AlignmentError(LingraftError):
     """Two artifacts that were not trained against the same primary were combined."""
 
@@ -133,10 +129,6 @@ class ServingError(LingraftError):
 
 class PublicationError(LingraftError):
     """A language cannot be published, or an endpoint does not take it; the message says which, and why."""
-
-
-class DeploymentError(LingraftError):
-    """An endpoint cannot be deployed, or does not become ready; the message has the cluster's reason."""
 
 
 class MissingExtraError(LingraftError):

@@ -37,7 +37,6 @@ ORDER = (
     ("source_model",),
     ("api",),
     ("steps",),
-    ("deployment",),
     ("cli",),
     ("", "__main__"),
 )

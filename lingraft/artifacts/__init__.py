@@ -1,1 +1,1 @@
-"""Artifacts, which are folders with a manifest, and how they are locked, cached, shared, signed and fetched."""
+"""Artifacts, which are folders with a manifest, and how they are locked, cached, shared and fetched."""

@@ -14,7 +14,7 @@ import typer
 
 from lingraft import ranks
 from lingraft._version import __version__
-from lingraft.cli import cluster, handover, language, project, publishing, registry, source, verifying
+from lingraft.cli import handover, language, project, publishing, registry, source, verifying
 from lingraft.cli.add_language import add_language
 from lingraft.cli.options import run_app, with_registry_announced, with_start_announced
 from lingraft.errors import TrainingError
@@ -69,8 +69,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": handover.report,
     "cost": project.cost,
     "verify": verifying.verify,
-    "sign": verifying.sign,
-    "deploy": cluster.deploy,
 }
 TRAINING = {"pretrain", "mini", "adapt", "finetune"}
 SLOW_TO_START = TRAINING | {

@@ -1,4 +1,4 @@
-"""Commands that show that an artifact is what it should be: its hashes, its fingerprint, its signature."""
+"""`lingraft verify` checks that an artifact is what it should be: its hashes and its fingerprint."""
 
 import json
 import re
@@ -8,34 +8,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lingraft.errors import ArtifactError, SignatureError
+from lingraft.errors import ArtifactError
 
 if TYPE_CHECKING:
     from lingraft.artifacts.artifact import Artifact
 
-ArtifactArgument = Annotated[Path, typer.Argument(help="Folder of any artifact, also one that MLflow downloaded.")]
-SignatureOption = Annotated[
-    Path | None, typer.Option("--signature", help="File of the signature; ARTIFACT.sig beside the folder if absent.")
-]
 _SHOWN = 12
 """Names of a list that a summary has room for."""
 
 
 def verify(
-    artifact: ArtifactArgument,
+    artifact: Annotated[Path, typer.Argument(help="Folder of any artifact, also one that MLflow downloaded.")],
     fingerprint: Annotated[
         str | None,
         typer.Option(help="Fingerprint that the artifact must have, such as the registry's tag of that name."),
     ] = None,
-    key: Annotated[
-        Path | None, typer.Option(help="Public key (PEM) of whoever must have signed it; needs the extra 'signing'.")
-    ] = None,
-    signature: SignatureOption = None,
     whole: Annotated[bool, typer.Option("--json", help="Print fingerprints and the whole manifest as JSON.")] = False,
 ) -> None:
     """Check every file of an artifact against its manifest, and print a summary.
 
-    Hashes find damage. To find edits of the manifest itself, give the fingerprint that it must have, or a key.
+    Hashes find damage. To find edits of the manifest itself, give the fingerprint that it must have.
     """
     from lingraft.artifacts.artifact import Artifact
     from lingraft.artifacts.manifest import read_manifest
@@ -48,38 +40,14 @@ def verify(
                 "could be forged. `lingraft registry show MODEL VERSION` prints that of a registered version."
             )
         found.require_fingerprint(fingerprint)
-    if signature and not key:
-        raise SignatureError(f"{signature} was given without the key that it must be of. Give --key PUBLIC.pem.")
-    if key:
-        from lingraft.artifacts.signing import require_signed, signature_beside
-
-        require_signed(found, signature or signature_beside(artifact), key)
     if whole:
         marks = {"fingerprint": found.fingerprint, "fingerprints": _by_language(found)}
         print(json.dumps(marks | {"manifest": found.manifest.model_dump(mode="json")}, indent=2, ensure_ascii=False))
         return
     checked = ", of the fingerprint expected" if fingerprint else ""
-    checked += f", signed by the key {key}" if key else ""
     print(f"{found.folder} is whole{checked}")
     for name, value in _summary(found):
         print(f"  {name:<14} {value}")
-
-
-def sign(
-    artifact: ArtifactArgument,
-    key: Annotated[Path, typer.Option(help="Private key (PEM) of an elliptic curve; LINGRAFT_KEY_PASSWORD opens it.")],
-    signature: SignatureOption = None,
-) -> None:
-    """Sign every file of an artifact, for `lingraft verify --key`, or for OpenSSF's `model_signing verify key`."""
-    from lingraft.artifacts.artifact import Artifact
-    from lingraft.artifacts.manifest import read_manifest
-    from lingraft.artifacts.signing import sign as write
-    from lingraft.artifacts.signing import signature_beside
-
-    found = Artifact.load(artifact, read_manifest(artifact).kind)
-    out = signature or signature_beside(artifact)
-    write(found, key, out)
-    print(f"{out} signs {found.manifest.kind} {found.fingerprint}")
 
 
 def _by_language(found: "Artifact") -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Commands of the guides that need a registry, a key or a package: run with stand-ins, or at least parsed."""
+"""Commands of the guides that need a registry or a package: run with stand-ins, or at least parsed."""
 
 import os
 import re
@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 import typer.main
 
-from lingraft.artifacts import artifact
-from lingraft.artifacts.manifest import Kind
 from lingraft.cli import app
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 BIN = Path(sys.executable).parent
 _BLOCK = re.compile(r"^```(?:sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SIGN, JUDGE = (block.strip().splitlines() for block in _BLOCK.findall((GUIDES / "registry.md").read_text("utf-8")))
+[JUDGE] = (block.strip().splitlines() for block in _BLOCK.findall((GUIDES / "registry.md").read_text("utf-8")))
 [FETCH] = _BLOCK.findall((GUIDES / "alignment.md").read_text("utf-8"))
 
 
@@ -34,18 +32,6 @@ def run(command: str, folder: Path, programs: Path = BIN) -> str:
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
-
-
-@pytest.mark.integration
-def test_a_bundle_is_signed_and_verified(tmp_path: Path) -> None:
-    with artifact.create(tmp_path / "bundle", Kind.TEXT) as draft:
-        (draft.folder / "train.jsonl").write_text("{}")
-        draft.facts = {"language": "de"}
-    install, *commands = SIGN
-    assert install == "pip install 'lingraft[signing]'"
-    said = [run(command, tmp_path) for command in commands]
-    assert "signs text" in said[-2]
-    assert "text" in said[-1]
 
 
 @pytest.mark.parametrize("command", JUDGE)

@@ -144,3 +144,8 @@ def test_the_dashboard_shows_metrics_that_there_are() -> None:
     assert len(shown) > 10
     assert shown <= _metrics()
     assert {f"lingraft_training_{name}" for name in metrics.HELP} <= shown
+
+
+def test_the_endpoint_grows_by_a_metric_that_there_is() -> None:
+    [metric] = _named(built("prod"), "InferenceService")["lingraft"]["spec"]["predictor"]["autoScaling"]["metrics"]
+    assert {*re.findall(r"\blingraft_\w+", metric["external"]["metric"]["query"])} <= _metrics()

@@ -97,9 +97,12 @@ def test_the_readme_creates_each_key_that_is_read_and_no_secret_that_is_not(
     assert {secret["metadata"]["namespace"] for secret in operator_secrets} == {"lingraft"}
 
 
-def test_the_served_image_is_this_version(pods: dict[str, Document]) -> None:
-    image = pods["InferenceService/lingraft"]["containers"][0]["image"]
-    assert re.fullmatch(rf"ghcr\.io/lingraft/serve:{re.escape(lingraft.__version__)}(-gpu)?", image)
+def test_the_endpoint_serves_what_kserve_mounts_with_this_version_s_image(pods: dict[str, Document]) -> None:
+    [server] = pods["InferenceService/lingraft"]["containers"]
+    assert re.fullmatch(rf"ghcr\.io/lingraft/serve:{re.escape(lingraft.__version__)}(-gpu)?", server["image"])
+    assert (server["command"], server["args"][0]) == (["lingraft", "serve"], "/mnt/models")
+    [uri] = [each["value"] for each in server["env"] if each["name"] == "STORAGE_URI"]
+    assert urlsplit(uri)[:2] == ("pvc", Cluster().storage_claim)
 
 
 def test_each_service_reaches_a_port_of_a_pod(documents: list[Document]) -> None:

@@ -122,12 +122,16 @@ class RunRecords(Result):
     @property
     def tasks(self) -> list[str]:
         """Tasks that the source or a language was tested on, each once."""
-        return list(dict.fromkeys(task.name for result in (self.source, *self.languages) for task in result.tasks))
+        return list(dict.fromkeys(task.name for result in self._evaluations for task in result.tasks))
+
+    @property
+    def _evaluations(self) -> list[SourceResult | LanguageResult]:
+        return [self.source, *self.languages]
 
     def warnings(self) -> list[str]:
         """Return sentences on classes that are never found, which accuracy hardly shows, and on what was not judged."""
         missed: dict[tuple[str, str], list[str]] = {}
-        for result in (self.source, *self.languages):
+        for result in self._evaluations:
             over = f" ({layers_of(result)})" if isinstance(result, LanguageResult) else ""
             for task in result.tasks:
                 scores = zip(

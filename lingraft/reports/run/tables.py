@@ -21,7 +21,7 @@ class ScoreRow(NamedTuple):
 
     name: str
     result: LanguageResult
-    before: float | None
+    before: SeedScores | None
     after: SeedScores
     source: SeedScores | None = None
     baseline: tuple[float, str] | None = None
@@ -30,8 +30,8 @@ class ScoreRow(NamedTuple):
     def cells(self) -> tuple[str, ...]:
         """Cells of a table's row."""
         over = f"{layers_of(self.result)}{' standard' * self.result.standard}"
-        baseline = f"{percent(self.baseline[0])} {self.baseline[1]}" if self.baseline else ""
-        before = "" if self.before is None else percent(self.before)
+        baseline = f"{percent(self.baseline[0])} {metric_label(self.baseline[1])}" if self.baseline else ""
+        before = percent(self.before.mean) if self.before else ""
         source = spread(self.source) if self.source else ""
         return (self.name, language_name(self.result.language), over, before, spread(self.after), source, baseline)
 
@@ -64,27 +64,19 @@ def _scores(records: RunRecords, result: LanguageResult, further: bool) -> Itera
 
     if result.masked:
         top = records.source.masked_by_depth.get(records.source.layers)
-        source = None if top is None else once(top)
-        yield ScoreRow("masked tokens", result, result.masked.primary_initial, once(result.masked.primary), source)
+        before, after = once(result.masked.primary_initial), once(result.masked.primary)
+        yield ScoreRow("masked tokens", result, before, after, None if top is None else once(top))
     if result.alignment:
-        before, after = result.alignment.top_initial.accuracy, result.alignment.top.accuracy
-        yield ScoreRow(f"alignment, {result.alignment.basis.label}", result, before, once(after))
+        before, after = once(result.alignment.top_initial.accuracy), once(result.alignment.top.accuracy)
+        yield ScoreRow(f"alignment, {result.alignment.basis.label}", result, before, after)
     for task in result.tasks:
-        official = records.source.task_scores.get(task.name)
+        source = records.source.task_scores.get(task.name)
         baselines = [(task.baseline, "one answer"), *((each.mean, name) for name, each in task.baselines.items())]
-        value, system = max(baselines)
-        before = task.initial.mean if task.initial else None
-        source = official.score if official else None
-        baseline = (value, metric_label(system))
-        yield ScoreRow(
-            f"{task.name}, {metric_label(task.metric)}", result, before, task.score, source, baseline=baseline
-        )
+        title = f"{task.name}, {metric_label(task.metric)}"
+        yield ScoreRow(title, result, task.initial, task.score, source and source.score, baseline=max(baselines))
         for metric, each in task.others.items() if further else ():
-            initial = task.initial_others.get(metric)
-            source = official.others.get(metric) if official else None
-            yield ScoreRow(
-                f"{task.name}, {metric_label(metric)}", result, initial.mean if initial else None, each, source
-            )
+            title = f"{task.name}, {metric_label(metric)}"
+            yield ScoreRow(title, result, task.initial_others.get(metric), each, source and source.others.get(metric))
 
 
 def costs(records: RunRecords) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -102,7 +94,7 @@ def costs(records: RunRecords) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     ]
     spent = [each for each in spent if each[1].steps]  # an imported model was trained by somebody else
     total = [sum(getattr(cost, name) for _, cost, _ in spent) for name in ("tokens", "flops", "elapsed_s")]
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (name, f"{cost.steps:,}", f"{cost.tokens:,}", format_flops(cost.flops), _share(share), _time(cost.elapsed_s))
         for name, cost, share in spent
     ]

@@ -187,7 +187,7 @@ def _require_body(part: Artifact, bundle: Bundle) -> None:
         raise ServingError(
             f"{part.manifest.language!r} was made for body {str(made_for)[:12]} of {bundle.name!r} in "
             f"{bundle.precision}, and this server has {bundle.body_fingerprint[:12]}. A language is published with "
-            "the body that is served; another body is deployed (`lingraft deploy`)."
+            "the body that is served; start another server for another body."
         )
     labels = part.manifest.detail("labels", list[str])
     shape = part.manifest.detail("shape", EncoderShape)
@@ -195,5 +195,5 @@ def _require_body(part: Artifact, bundle: Bundle) -> None:
         raise ServingError(
             f"{part.manifest.language!r} was made for labels {labels} and shape ({shape}), and {bundle.name!r} is "
             f"served with {bundle.labels} and ({bundle.shape}). Publish the language of the bundle that is served, or "
-            "deploy the other one (`lingraft deploy`)."
+            "start a server with the other one."
         )

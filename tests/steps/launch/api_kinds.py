@@ -52,7 +52,6 @@ KINDS = {
     "events": Kind("", "v1", "Event", fields=frozenset(_ABOUT)),
     "jobs": Kind("batch", "v1", "Job", fields=frozenset(("status.successful",))),
     "trainjobs": Kind("trainer.kubeflow.org", "v1alpha1", "TrainJob", is_built_in=False),
-    "inferenceservices": Kind("serving.kserve.io", "v1beta1", "InferenceService", is_built_in=False),
 }
 
 

@@ -1,1 +1,0 @@
-"""Endpoints on a cluster: KServe InferenceServices that download their bundles from the registry."""
