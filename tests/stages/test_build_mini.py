@@ -208,7 +208,7 @@ def test_a_mini_model_that_does_not_fit_the_recipe_is_refused(
     workshop: Workshop, primary: Path, mini: Path, tmp_path: Path
 ) -> None:
     out, joint = tmp_path / "out", workshop.recipe
-    with pytest.raises(RecipeError, match=r"MINIPOST over depths \[1\] needs 1 mini-models of step 1b, but got 0"):
+    with pytest.raises(RecipeError, match="adaptation over 3 layers needs the mini-model of step 1b, but got None"):
         adapted(workshop, minipost(joint), primary, out)
     with pytest.raises(DepthError, match=r"a mini-model of 1 \+ 2 layers, but 4 of which 2 are fresh are wanted"):
         adapted(workshop, minipost(joint, depth=2), primary, out, mini=mini)

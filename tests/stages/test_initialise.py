@@ -19,6 +19,7 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.initialisation import aligned_rows, vector_alignment
+from lingraft.model.initialisation import initial_rows as initial_rows_module
 from lingraft.model.initialisation.mixed_rows import RowMixer
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import make_vocabulary, swap
@@ -145,6 +146,13 @@ def test_rows_that_need_text_name_the_inputs_that_are_missing(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.fixture
+def at_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No piece is shared, so that the seed decides the score."""
+    monkeypatch.setattr(initial_rows_module, "shared_pieces", lambda *_: {})
+
+
+@pytest.mark.usefixtures("at_random")
 def test_scores_as_initialised_are_those_of_the_artifact(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
     other = started(workshop, changed(short, "adaptation", seed=9), tmp_path / "other")
     embeddings = learned(workshop, short, tmp_path / "de", other)
@@ -167,6 +175,7 @@ def test_an_evaluation_refuses_initial_embeddings_that_were_not_the_start(
         judged(workshop, embeddings, tmp_path / "judged", initial, short)
 
 
+@pytest.mark.usefixtures("at_random")
 def test_a_search_begins_its_trials_at_the_artifact(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
     recipe = changed(short, "search", depths=(1,), steps_at_depth=2, looks=1)
     other = started(workshop, changed(recipe, "adaptation", seed=9), tmp_path / "other")
