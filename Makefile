@@ -151,7 +151,7 @@ mutants: install ## break the modules of [tool.mutmut] one expression at a time,
 
 soak: install ## kill, stop and damage every training stage; ask the endpoint while languages change
 	SOAK_FAULTS=$(SOAK_FAULTS) SOAK_SWAPS=$(SOAK_SWAPS) $(bin)/python -m pytest -m integration \
-	  tests/interrupted/test_soak.py tests/serving/publishing/test_under_load.py $(PYTEST_ARGS)
+	  tests/interrupted/test_soak.py tests/serving/repository/test_under_load.py $(PYTEST_ARGS)
 
 lint: install ## check format and lint rules
 	$(bin)/ruff format --check .

@@ -127,10 +127,6 @@ class ServingError(LingraftError):
     """The endpoint cannot start, or did not come up: its port, its runtime, its bundle."""
 
 
-class PublicationError(LingraftError):
-    """A language cannot be published, or an endpoint does not take it; the message says which, and why."""
-
-
 class MissingExtraError(LingraftError):
     """An optional part is not installed; the message names the extra that brings it."""
 

@@ -11,7 +11,7 @@ from kfp.dsl import base_component
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.console import PlannedStep
-from lingraft.reports.cost.bill import bills, searched
+from lingraft.reports.cost import bills, searched
 
 _ITERATIONS_AT_ONCE = 2
 """Iterations of a loop that `kfp.local` runs in parallel."""

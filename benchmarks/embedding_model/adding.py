@@ -75,7 +75,7 @@ def measured(models: Models, passages: int, queries: int, work: Path) -> dict[st
     asked = draw.sample(range(passages), queries)
     began = Instant.now()
     addition = Artifact.load(models.addition, Kind.BUNDLE)
-    served.put(TASK.name, ADDED, open_language(addition, ADDED, served.opened_files))
+    served.put_language(TASK.name, ADDED, open_language(addition, ADDED, served.opened_files))
     embed(served[TASK.name], [added_text(texts[asked[0]])], ADDED)
     adding = began.until_now()
     questions_NE = embed(served[TASK.name], [added_text(texts[row]) for row in asked], ADDED)

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.serving import adding, body, latency, losses, memory, overhead, page, pipelines, streams
+from benchmarks.serving import adding, body, latency, loading, losses, memory, overhead, page, pipelines, streams
 from benchmarks.serving.made import BASE, Models, Plan, make
 from benchmarks.speed.machine import commit, described, with_load
 from benchmarks.speed.records import Records
@@ -55,7 +55,8 @@ def parts_of(models: Models, given: argparse.Namespace) -> dict[str, Part]:
         "memory": lambda: memory.measured(models, given.separate_models),
         "latency": lambda: latency.measured(models, given.rounds),
         "streams": lambda: streams.measured(models, given.texts, given.stream_rounds),
-        "adding": lambda: adding.measured(models, given.additions),
+        "adding": lambda: adding.measured(models),
+        "loading": lambda: loading.measured(models, given.additions),
         "overhead": lambda: overhead.measured(models, given.rounds),
     }
     if given.family == "roberta":

@@ -64,7 +64,7 @@ def added(languages: Sequence[str], folders: Sequence[Path]) -> Iterator[dict[st
         for folder in folders[half:]:
             found = Artifact.open(folder, Kind.BUNDLE)
             name = found.manifest.details["task"]
-            served.put(name, language, open_language(found, language, served.opened_files))
+            served.put_language(name, language, open_language(found, language, served.opened_files))
         table = served[name].languages[language].own_table
         read_all(table)
         yield {"bytes": own_bytes(), "tables": table.nbytes}

@@ -100,20 +100,24 @@ def _pipelines(told: Told) -> str:
 
 def _adding(told: Told) -> str:
     one = told.found["adding"]
-    seconds = one["seconds"]
-    times = [[name, *(f"{value:.2f}" for value in values)] for name, values in seconds.items()]
     rows = [
         [tables, f"{each['table'] / _MB:.1f}", f"{each['added'] / _MB:.1f}", f"{each['added'] / each['table']:.2f}"]
         for tables, each in ((tables, one["memory"][tables]) for tables in TABLE_FORMATS)
     ]
-    head = ["seconds, by round", *(str(number + 1) for number in range(one["rounds"]))]
     return (
-        "A running server follows a folder. *publishing* is what `lingraft publish` takes for all tasks, "
-        "*answering* from then until all tasks answer in the new language, rightly.\n\n"
-        + markdown_table(head, times)
-        + "\n\nMemory of a language added to all tasks, once every row has been read; "
+        "Memory of a language added to all tasks, once every row has been read; "
         "the slope over six languages, one after the other:\n\n"
         + markdown_table(["tables", "table MB", "added MB", "added / table"], rows)
+    )
+
+
+def _loading(told: Told) -> str:
+    seconds = told.found["loading"]["seconds"]
+    return (
+        "Seconds from the first call that loads the language until all tasks have answered in it, rightly.\n\n"
+        + markdown_table(
+            ["round", *map(str, range(1, len(seconds) + 1))], [["s", *(f"{each:.2f}" for each in seconds)]]
+        )
     )
 
 
@@ -187,6 +191,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Told], str]]] = {
     "streams": ("Throughput", _streams),
     "pipelines": ("Against Hugging Face pipelines", _pipelines),
     "adding": ("Adding a language", _adding),
+    "loading": ("Loading a language into a running server", _loading),
     "overhead": ("The server's overhead", _overhead),
     "losses": ("What number formats cost", _losses),
     "body": ("The body's graph", _body),

@@ -52,7 +52,7 @@ class Kind(StrEnum):
     SEARCH = "search"
     BUNDLE = "bundle"
     LANGUAGE = "language"
-    """One language's part of a bundle, as it is published to endpoints that run."""
+    """One language's part of a bundle, which has a fingerprint of its own."""
     REPORT = "report"
     TRAINING = "training"
 

@@ -14,7 +14,7 @@ import typer
 
 from lingraft import ranks
 from lingraft._version import __version__
-from lingraft.cli import handover, language, project, publishing, registry, source, verifying
+from lingraft.cli import handover, language, project, registry, source, verifying
 from lingraft.cli.add_language import add_language
 from lingraft.cli.options import run_app, with_registry_announced, with_start_announced
 from lingraft.errors import TrainingError
@@ -99,11 +99,6 @@ for asked in (
     registered.command(asked.__name__)(with_registry_announced(asked))
 registered.command("add")(with_start_announced("registry add", registry.add))
 app.add_typer(registered, name="registry")
-publish = typer.Typer(help=publishing.HELP, no_args_is_help=True)
-for changed in (publishing.bundle, publishing.rollback, publishing.withdraw, publishing.ls):
-    publish.command(changed.__name__)(changed)
-publish.command("champion")(with_start_announced("publish champion", publishing.champion))
-app.add_typer(publish, name="publish")
 
 
 def main() -> None:

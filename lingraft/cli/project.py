@@ -63,8 +63,7 @@ def cost(
 
     Try: lingraft cost --recipe recipes/base.toml --tflops 250
     """
-    from lingraft.reports.cost.bill import bills
-    from lingraft.reports.cost.table import as_text
+    from lingraft.reports.cost import as_text, bills
 
     settings = load_recipe(recipe)
     found, omitted = bills(settings, system or (), depth or ())

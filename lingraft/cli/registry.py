@@ -350,7 +350,6 @@ def add(
         if not renewal.refused:
             word = shlex.quote(name)
             print(f"to serve it: lingraft registry pull {word} --out {word}, then lingraft serve {word}")
-            print(f"in endpoints that run: lingraft publish champion {word} --to FOLDER, which they follow")
     if refused:
         raise PromotionError(f"registered, and not promoted: {' '.join(refused)}")
 

@@ -55,7 +55,7 @@ def _by_language(found: "Artifact") -> dict[str, str]:
     from lingraft.bundle.format import bundle_tokenizers
     from lingraft.bundle.language_part import language_fingerprint
 
-    if found.manifest.kind not in (Kind.BUNDLE, Kind.LANGUAGE):
+    if found.manifest.kind is not Kind.BUNDLE:
         return {}
     return {language: language_fingerprint(found.manifest, language) for language in bundle_tokenizers(found.manifest)}
 

@@ -93,6 +93,7 @@ class OpenedFiles(NamedTuple):
 class Bundle:
     """One task, or a primary itself, in many languages."""
 
+    folder: Path
     name: str
     """Name of the task, or 'primary'."""
     kind: BundleKind
@@ -111,7 +112,7 @@ class Bundle:
     examples: Examples
     languages: dict[str, ServedLanguage]
     source: ServedLanguage
-    """The source language as the bundle has it, whatever was published since: others borrow its rows."""
+    """The source language as the bundle has it, whatever was loaded since: others borrow its rows."""
     body: Body
     sizes: OutputSizes
     retrieval: Retrieval | None
@@ -154,6 +155,7 @@ class Bundle:
         source = open_language(artifact, source_language, shared)
         settings: Task | None = manifest.detail("settings", Task | None)
         opened = cls(
+            folder=folder,
             name=manifest.detail("task", str),
             kind=manifest.detail("kind", BundleKind),
             labels=manifest.detail("labels", list[str]),
@@ -242,7 +244,7 @@ class Bundle:
 def open_language(
     bundle: Artifact, name: str, shared: OpenedFiles, source: ServedLanguage | None = None
 ) -> ServedLanguage:
-    """Open a language of a bundle or of a language's part, whose files have been verified.
+    """Open a language of a bundle, whose files have been verified.
 
     Args:
         shared: tables and tokenizers that are open already; new ones are added.

@@ -29,7 +29,6 @@ def run(arguments: Sequence[str], program: str) -> None:
         ServingError: a setting is invalid, a port is in use or not allowed, two bundles have the same name, a self-test
             fails, or ONNX Runtime is not usable as installed.
         ArtifactError: a folder is not a bundle, or damaged.
-        PublicationError: the folder of publications does not exist.
         MissingExtraError: the extra 'serving' is not installed.
     """
     try:

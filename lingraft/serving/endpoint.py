@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lingraft.bundle.runtime import CUDA, default_provider
 from lingraft.data.language_detection import DetectedLanguage, LanguageDetector
-from lingraft.errors import OverloadedError, RequestError, StoppingError
+from lingraft.errors import OverloadedError, RequestError, StoppingError, UnknownModelError
 from lingraft.ranks import available_cores
 from lingraft.serving import metrics
 from lingraft.serving.bundle import Bundle
@@ -36,6 +36,7 @@ from lingraft.serving.served_models import (
     DETECTED_LANGUAGE,
     LANGUAGE_CONFIDENCE,
     UNKNOWN_SHARE,
+    ServedModel,
     metadata,
     served_models,
 )
@@ -99,7 +100,7 @@ class Endpoint:
         """
         self.served = served
         self.settings = settings
-        self.models = served_models(served.bundles)
+        served_models(served.bundles)
         self._detector = detector
         # One thread: a body uses all cores, so that two at once would compete for them.
         self._body_thread = ThreadPoolExecutor(1, "body")
@@ -117,6 +118,11 @@ class Endpoint:
             metrics.track_queue_length(name, queue.__len__)
             self._queues[name] = queue
             self._work.append(asyncio.create_task(queue.work()))
+
+    @property
+    def models(self) -> dict[str, ServedModel]:
+        """Models that are loaded at the moment, by name."""
+        return served_models(self.served.bundles)
 
     @property
     def ready(self) -> bool:
@@ -167,25 +173,30 @@ class Endpoint:
             metrics.REQUESTS.set(self._requests)
 
     def metadata(self, name: str) -> dict[str, Any]:
-        """Return the protocol's metadata of a model at the moment."""
-        model = self.models[name]
-        return metadata(name, model, self.served[model.bundle], self.settings)
+        """Return the protocol's metadata of a model at the moment.
+
+        Raises:
+            UnknownModelError: the model is not loaded.
+        """
+        return metadata(name, self._model(name), self.settings)
 
     async def answer(self, name: str, request: InferRequest) -> InferResponse:
         """Answer an inference request to a model.
 
         Raises:
+            UnknownModelError: the model is not loaded.
             RequestError: the request is invalid for the model.
             OverloadedError: too many texts are waiting.
         """
         began_s = time.monotonic()
-        model = self.models[name]
-        bundle = self.served[model.bundle]
-        specs = model.outputs(bundle)
+        model = self._model(name)
+        bundle = model.bundle
+        specs = model.outputs
         parsed = validate_request(request, model.handler, [each.name for each in specs], self.settings)
         wanted = set(parsed.outputs) or {each.name for each in specs if each.by_default}
-        prepared = await self._in_thread(self._prepare, name, bundle, parsed, DETECTED_LANGUAGE in wanted)
-        outputs = await self._queues[model.bundle].outputs(bundle, prepared.encoded.rows)
+        detect_all = DETECTED_LANGUAGE in wanted
+        prepared = await self._in_thread(self._prepare, name, model, parsed, detect_all)
+        outputs = await self._queues[bundle.name].outputs(bundle, prepared.encoded.rows)
         tensors = await self._in_thread(prepared.encoded.decode, outputs) | prepared.tensors()
         metrics.count_answered(name, prepared.languages, time.monotonic() - began_s)
         parameters = {f"fingerprint.{tag}": bundle.languages[tag].fingerprint for tag in sorted({*prepared.languages})}
@@ -204,9 +215,15 @@ class Endpoint:
         """Run a function in a thread, so that the event loop goes on answering health checks."""
         return await asyncio.get_running_loop().run_in_executor(self._tokenizer_threads, function, *arguments)
 
-    def _prepare(self, name: str, bundle: Bundle, parsed: ParsedRequest, detect_all: bool) -> _PreparedRequest:
+    def _model(self, name: str) -> ServedModel:
+        models = self.models
+        if name not in models:
+            raise UnknownModelError(f"{name!r} is not loaded; {sorted(models)} are.")
+        return models[name]
+
+    def _prepare(self, name: str, model: ServedModel, parsed: ParsedRequest, detect_all: bool) -> _PreparedRequest:
         """Resolve the languages of a request, encode it, and look for texts that are in another language."""
-        handler = self.models[name].handler
+        bundle, handler = model.bundle, model.handler
         texts = parsed.texts[handler.detection_input]
         detected = resolve_languages(parsed.languages, texts, bundle.languages, self._detector)
         task_input = TaskInput(parsed.texts, [each.language for each in detected], parsed.parameters)

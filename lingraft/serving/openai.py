@@ -57,15 +57,13 @@ def with_language(model: str, language: str) -> str:
 def embedding_models(endpoint: Endpoint) -> dict[str, ServedModel]:
     """Return the models that give embeddings, by name."""
     return {
-        name: model
-        for name, model in endpoint.models.items()
-        if EMBEDDING in [each.name for each in model.outputs(endpoint.served[model.bundle])]
+        name: model for name, model in endpoint.models.items() if EMBEDDING in [each.name for each in model.outputs]
     }
 
 
 def model_names(endpoint: Endpoint) -> list[str]:
     """Return the names of models that give embeddings, alone and with each of their languages."""
-    spoken = {name: sorted(endpoint.served[each.bundle].languages) for name, each in embedding_models(endpoint).items()}
+    spoken = {name: sorted(each.bundle.languages) for name, each in embedding_models(endpoint).items()}
     return [*spoken, *(with_language(name, tag) for name, tags in spoken.items() for tag in tags)]
 
 
@@ -89,11 +87,12 @@ def parse_embeddings(endpoint: Endpoint, body: bytes) -> ParsedEmbeddings:
     models = embedding_models(endpoint)
     if name not in models:
         raise UnknownModelError(f"there is no model {name[:80]!a} that gives embeddings; there are {sorted(models)}.")
-    bundle = endpoint.served[models[name].bundle]
+    bundle = models[name].bundle
     texts = _strings("input", asked.input)
     if separator and asked.language is not None:
         raise RequestError(f"{LANGUAGE} is given, and the model {asked.model[:80]!a} names one, too. Give one of both.")
-    languages = _strings(LANGUAGE, suffix if separator else asked.language, _languages_hint(endpoint, name))
+    hint = _languages_hint(name, sorted(bundle.languages), endpoint.settings.detect)
+    languages = _strings(LANGUAGE, suffix if separator else asked.language, hint)
     _require_dimensions(asked.dimensions, bundle.sizes.width)
     output = _output(asked.output_dtype or FLOAT, bundle)
     parameters: dict[str, Any] = {TRUNCATE: bool(asked.truncate)}
@@ -147,12 +146,11 @@ def _strings(field: str, value: Any, hint: str = "") -> list[str]:
     raise RequestError(f"{field} must be a string, or a list of one or more strings.{hint}")
 
 
-def _languages_hint(endpoint: Endpoint, name: str) -> str:
-    languages = sorted(endpoint.served[endpoint.models[name].bundle].languages)
-    detects = f", or {AUTO!r} to have it detected" if endpoint.settings.detect else ""
+def _languages_hint(name: str, languages: list[str], detects: bool) -> str:
+    detected = f", or {AUTO!r} to have it detected" if detects else ""
     return (
-        f" Name one of {languages} for all texts or one for each{detects}; clients without the field {LANGUAGE!r} name "
-        f"one behind the model: {with_language(name, languages[0])!r}."
+        f" Name one of {languages} for all texts or one for each{detected}; clients without the field {LANGUAGE!r} "
+        f"name one behind the model: {with_language(name, languages[0])!r}."
     )
 
 

@@ -85,8 +85,8 @@ def openapi_description(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
 
 
 def _infer(endpoint: Endpoint, name: str, model: ServedModel) -> dict[str, Any]:
-    bundle = endpoint.served[model.bundle]
-    outputs = [each.name for each in model.outputs(bundle)]
+    bundle = model.bundle
+    outputs = [each.name for each in model.outputs]
     example = dict.fromkeys(model.handler.inputs, "...") | {LANGUAGE: AUTO}
     languages = ", ".join(sorted(bundle.languages))
     body = {
@@ -100,7 +100,7 @@ def _infer(endpoint: Endpoint, name: str, model: ServedModel) -> dict[str, Any]:
     return {
         "summary": f"Ask {name}: {', '.join(model.inputs)} in, {', '.join(outputs)} out.",
         "requestBody": {"required": True, "content": {"application/json": body}},
-        "responses": {"200": _json("The answers.", _response_schema(endpoint, name, model))} | _errors(_REFUSALS),
+        "responses": {"200": _json("The answers.", _response_schema(name, model))} | _errors(_REFUSALS),
         "description": f"Languages: {languages}. Labels: {', '.join(bundle.labels) or 'none'}.",
     }
 
@@ -108,7 +108,7 @@ def _infer(endpoint: Endpoint, name: str, model: ServedModel) -> dict[str, Any]:
 def _embeddings(endpoint: Endpoint, models: Mapping[str, ServedModel]) -> dict[str, Any]:
     """Describe OpenAI's request for embeddings."""
     settings = endpoint.settings
-    spoken = {name: sorted(endpoint.served[model.bundle].languages) for name, model in models.items()}
+    spoken = {name: sorted(model.bundle.languages) for name, model in models.items()}
     names = openai.model_names(endpoint)
     prefixed = [name for name, model in models.items() if INPUT_TYPE in model.handler.parameters]
     text = {"type": "string", "minLength": 1, "maxLength": settings.characters}
@@ -162,14 +162,14 @@ def _one_or_list(item: _Schema, most: int) -> _Schema:
 
 def _request_schema(endpoint: Endpoint, model: ServedModel) -> _Schema:
     settings = endpoint.settings
-    bundle = endpoint.served[model.bundle]
+    bundle = model.bundle
     text = {"type": "string", "minLength": 1, "maxLength": settings.characters}
     language = {"enum": [*sorted(bundle.languages), *([AUTO] if settings.detect else [])]}
     inputs = [_input(each, settings.texts, language if each == LANGUAGE else text) for each in model.inputs]
     output = {
         "type": "object",
         "properties": {
-            "name": {"enum": [each.name for each in model.outputs(bundle)]},
+            "name": {"enum": [each.name for each in model.outputs]},
             "parameters": {"type": ["object", "null"]},
         },
         "required": ["name"],
@@ -186,7 +186,7 @@ def _request_schema(endpoint: Endpoint, model: ServedModel) -> _Schema:
     )
 
 
-def _response_schema(endpoint: Endpoint, name: str, model: ServedModel) -> _Schema:
+def _response_schema(name: str, model: ServedModel) -> _Schema:
     outputs = [
         _object(
             {
@@ -197,7 +197,7 @@ def _response_schema(endpoint: Endpoint, name: str, model: ServedModel) -> _Sche
             }
         )
         | {"description": each.meaning}
-        for each in model.outputs(endpoint.served[model.bundle])
+        for each in model.outputs
     ]
     parameters = {
         "type": "object",

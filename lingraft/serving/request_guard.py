@@ -1,6 +1,6 @@
 """ASGI middleware in front of the application: it checks token, path, headers and size of each request.
 
-kserve answers malformed binary tensors with status 500, and lets any client unload a model; both are refused here.
+kserve answers malformed binary tensors with status 500, and lets any client unload any model; both are refused here.
 FastAPI and uvicorn limit neither the size of a body, inflated or not, nor the time that sending it takes.
 """
 

@@ -21,6 +21,7 @@ from lingraft.serving.endpoint import Endpoint, InferResponse
 from lingraft.serving.handlers.text_vectors import OPENAI_PATH
 from lingraft.serving.openapi import openapi_description, render_page
 from lingraft.serving.playground import Handler
+from lingraft.serving.repository import Change, Repository, parse_change
 from lingraft.serving.request_guard import (
     LOG_FIELDS,
     RequestGuard,
@@ -34,20 +35,27 @@ _CLIENT_GONE = 499
 """Status that nginx uses for a client that closed the connection; it appears only in metrics."""
 
 
-def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
+def mount(app: FastAPI, endpoint: Endpoint, token: str | None, repository: Repository | None = None) -> None:
     """Add the endpoint's paths and the request guard to an application that has not started yet.
 
     Args:
         app: kserve's application, which adds routes of its own when it starts; the guard blocks those.
         token: bearer token that requests must carry; None for none.
+        repository: what clients may load and unload; None for nothing.
     """
     description = partial(openapi_description, endpoint, token is not None)
     gets: dict[str, Handler] = {
         "/": _json_handler(lambda: {"status": "alive"}),
         "/metrics": metrics_handler,
-        "/v2": _json_handler(lambda: {"name": "lingraft", "version": __version__, "extensions": []}),
+        "/v2": _json_handler(
+            lambda: {
+                "name": "lingraft",
+                "version": __version__,
+                "extensions": ["model_repository"] if repository else [],
+            }
+        ),
         "/v2/health/live": _json_handler(lambda: {"live": True}),
-        "/v2/health/ready": _ready(endpoint, {}),
+        "/v2/health/ready": _ready(lambda: endpoint.ready, {}),
         "/v2/models": _json_handler(lambda: {"models": list(endpoint.models)}),
         "/openapi.json": _json_handler(description),
         "/docs": _handler(lambda: HTMLResponse(render_page(description()))),
@@ -56,11 +64,17 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
     posts: dict[str, Handler] = {}
     for name in endpoint.models:
         gets[f"/v2/models/{name}"] = _json_handler(partial(endpoint.metadata, name))
-        gets[f"/v2/models/{name}/ready"] = _ready(endpoint, {"name": name})
+        gets[f"/v2/models/{name}/ready"] = _ready(partial(_is_ready, endpoint, name), {"name": name})
         posts[f"/v2/models/{name}/infer"] = _handle(endpoint, partial(_infer, name), error_response)
     if openai.embedding_models(endpoint):
         gets[openai.MODELS_PATH] = _json_handler(partial(openai.models_response, endpoint))
         posts[OPENAI_PATH] = _handle(endpoint, partial(_embed, endpoint), _openai_error)
+    if repository:
+        posts["/v2/repository/index"] = _json_handler(repository.index)
+        for name in repository.started:
+            for verb, change in (("load", repository.load), ("unload", repository.unload)):
+                handler = _changing(repository, partial(change, name), {"name": name, verb: True})
+                posts[f"/v2/repository/models/{name}/{verb}"] = handler
     # FastAPI has routes of its own for some of these paths. Its `add_api_route` would cost each request 85 µs more.
     app.router.routes.clear()
     for method, handlers in (("GET", gets), ("POST", posts)):
@@ -72,7 +86,10 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
 
 def _handler(response: Callable[[], Response]) -> Handler:
     async def handler(_: Request) -> Response:
-        return response()
+        try:
+            return response()
+        except RequestError as error:
+            return error_response(error)
 
     return handler
 
@@ -81,12 +98,31 @@ def _json_handler(content: Callable[[], Any]) -> Handler:
     return _handler(lambda: JSONResponse(content()))
 
 
-def _ready(endpoint: Endpoint, facts: dict[str, str]) -> Handler:
+def _ready(is_ready: Callable[[], bool], facts: dict[str, str]) -> Handler:
     def response() -> Response:
-        status = HTTPStatus.OK if endpoint.ready else HTTPStatus.SERVICE_UNAVAILABLE
-        return JSONResponse({"ready": endpoint.ready} | facts, status)
+        ready = is_ready()
+        status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return JSONResponse({"ready": ready} | facts, status)
 
     return _handler(response)
+
+
+def _is_ready(endpoint: Endpoint, name: str) -> bool:
+    return endpoint.ready and name in endpoint.models
+
+
+def _changing(repository: Repository, change: Callable[[Change], None], answer: dict[str, Any]) -> Handler:
+    """Handle requests to load or unload, which take seconds, in the repository's thread."""
+
+    async def handler(request: Request) -> Response:
+        try:
+            parameters = parse_change(await request.body())
+            await asyncio.get_running_loop().run_in_executor(repository.thread, change, parameters)
+        except RequestError as error:
+            return error_response(error)
+        return JSONResponse(answer)
+
+    return handler
 
 
 class _ModelRequest(NamedTuple):

@@ -1,7 +1,7 @@
 """gRPC: kserve's service of the Open Inference Protocol, on the same endpoint as REST.
 
-kserve's server answers malformed messages and tensors with INTERNAL; here they are refused with INVALID_ARGUMENT. The
-methods that load and unload models are not offered.
+kserve's server answers malformed messages and tensors with INTERNAL; here they are refused with INVALID_ARGUMENT.
+Models are loaded and unloaded over REST alone.
 """
 
 import logging
@@ -109,7 +109,7 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
                 await context.abort(status, str(error), error.trailing)
             except NotImplementedError:
                 status = grpc.StatusCode.UNIMPLEMENTED
-                await context.abort(status, f"{name} is not offered: clients neither load nor unload models.")
+                await context.abort(status, f"{name} is not offered over gRPC. Use REST: POST /v2/repository.")
             except Exception as error:  # noqa: BLE001  its text may quote other clients
                 status = grpc.StatusCode.INTERNAL
                 logs.log_event("failed", logging.ERROR, error, method=name)

@@ -1,4 +1,4 @@
-"""The bundles that are served at the moment; languages are added, replaced and removed while requests are answered.
+"""The bundles that are served at the moment; bundles and languages come and go while requests are answered.
 
 A bundle is immutable. A change replaces the bundle by a new one. A request takes the bundle once, when it is tokenized,
 and finishes with it, so that no answer mixes two versions.
@@ -61,29 +61,50 @@ class ServedBundles:
         )
 
     def __getitem__(self, name: str) -> Bundle:
+        if name not in self._bundles:
+            raise ServingError(f"{name!r} is not loaded; {sorted(self._bundles)} are.")
         return self._bundles[name]
 
-    def put(self, name: str, tag: str, language: ServedLanguage) -> None:
+    def put_bundle(self, bundle: Bundle) -> None:
+        """Add a bundle, or replace it, after its self-test has passed.
+
+        Raises:
+            ServingError: the self-test fails; what was served stays as it was.
+        """
+        bundle.run_self_test()
+        with self._lock:
+            self._bundles[bundle.name] = bundle
+
+    def remove_bundle(self, name: str) -> None:
+        """Remove a bundle.
+
+        Raises:
+            ServingError: it is not served.
+        """
+        with self._lock:
+            del self._bundles[self[name].name]
+
+    def put_language(self, name: str, tag: str, language: ServedLanguage) -> None:
         """Add a language to a bundle, or replace it, after its self-test has passed.
 
         Raises:
-            ServingError: the self-test fails; the bundle then stays as it was.
+            ServingError: the bundle is not served, or the self-test fails; the bundle then stays as it was.
         """
-        replace(self._bundles[name], languages={tag: language}).run_self_test()
+        replace(self[name], languages={tag: language}).run_self_test()
         with self._lock:
-            bundle = self._bundles[name]
+            bundle = self[name]
             self._bundles[name] = replace(bundle, languages={**bundle.languages, tag: language})
 
-    def remove(self, name: str, tag: str) -> None:
+    def remove_language(self, name: str, tag: str) -> None:
         """Remove a language from a bundle.
 
         Raises:
-            ServingError: it is the bundle's last one.
+            ServingError: it is not served, or it is the bundle's last one.
         """
         with self._lock:
-            bundle = self._bundles[name]
+            bundle = self[name]
             languages = {each: known for each, known in bundle.languages.items() if each != tag}
-            if not languages:
+            if not languages or tag not in bundle.languages:
                 raise ServingError(
                     f"{name!r} speaks {sorted(bundle.languages)}; {tag!r} cannot be taken away from that."
                 )

@@ -41,9 +41,9 @@ _LANGUAGE_TENSORS = [
 
 
 class ServedModel(NamedTuple):
-    """A model of the protocol: the name of its bundle, and the handler of its requests."""
+    """A model of the protocol: its bundle, and the handler of its requests."""
 
-    bundle: str
+    bundle: Bundle
     handler: TaskHandler
 
     @property
@@ -51,9 +51,10 @@ class ServedModel(NamedTuple):
         """Names of all inputs of a request."""
         return [*self.handler.inputs, LANGUAGE]
 
-    def outputs(self, bundle: Bundle) -> list[TensorSpec]:
-        """Return all output tensors of a response."""
-        return [*self.handler.outputs(bundle.sizes), *_LANGUAGE_TENSORS]
+    @property
+    def outputs(self) -> list[TensorSpec]:
+        """All output tensors of a response."""
+        return [*self.handler.outputs(self.bundle.sizes), *_LANGUAGE_TENSORS]
 
 
 def served_models(bundles: Mapping[str, Bundle]) -> dict[str, ServedModel]:
@@ -63,7 +64,7 @@ def served_models(bundles: Mapping[str, Bundle]) -> dict[str, ServedModel]:
         ServingError: two models have the same name.
     """
     named = [
-        (name, ServedModel(bundle.name, handler))
+        (name, ServedModel(bundle, handler))
         for bundle in bundles.values()
         for name, handler in _handlers(bundle.name, bundle.kind).items()
     ]
@@ -88,19 +89,18 @@ def interface(kind: BundleKind, sizes: OutputSizes) -> tuple[list[str], list[Ten
     return [*inputs], tensors
 
 
-def metadata(name: str, model: ServedModel, bundle: Bundle, settings: ServingSettings) -> dict[str, Any]:
+def metadata(name: str, model: ServedModel, settings: ServingSettings) -> dict[str, Any]:
     """Return the protocol's metadata of a model; `parameters` has its languages, labels and limits."""
+    bundle = model.bundle
     return {
         "name": name,
         "versions": [],
         "platform": "onnxruntime",
         "inputs": [{"name": each, "datatype": "BYTES", "shape": [-1]} for each in model.inputs],
-        "outputs": [
-            {"name": each.name, "datatype": each.datatype, "shape": each.shape} for each in model.outputs(bundle)
-        ],
+        "outputs": [{"name": each.name, "datatype": each.datatype, "shape": each.shape} for each in model.outputs],
         "parameters": {
             "source_language": bundle.source_language,
-            "examples": _examples(model, bundle),
+            "examples": _examples(model),
             "languages": sorted(bundle.languages),
             "detects": AUTO if settings.detect else None,
             "labels": bundle.labels,
@@ -122,9 +122,10 @@ def metadata(name: str, model: ServedModel, bundle: Bundle, settings: ServingSet
     }
 
 
-def _examples(model: ServedModel, bundle: Bundle) -> dict[str, dict[str, str]]:
+def _examples(model: ServedModel) -> dict[str, dict[str, str]]:
     """Return texts to try a model with, by language; a mask is added for fill-mask."""
-    served = {language: texts for language, texts in bundle.examples.items() if language in bundle.languages}
+    spoken = model.bundle.languages
+    served = {language: texts for language, texts in model.bundle.examples.items() if language in spoken}
     if model.handler is not FILL_MASK:
         return served
     return {language: texts | {TEXT: with_mask(texts[TEXT])} for language, texts in served.items()}

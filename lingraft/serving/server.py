@@ -15,7 +15,7 @@ from kserve.model_server import app
 from lingraft.data.language_detection import LanguageDetector
 from lingraft.serving import logs
 from lingraft.serving.endpoint import Endpoint
-from lingraft.serving.publishing.follower import Follower
+from lingraft.serving.repository import Repository
 from lingraft.serving.rest import mount
 from lingraft.serving.rpc import RpcServer
 from lingraft.serving.served_bundles import ServedBundles
@@ -34,14 +34,12 @@ def serve(served: ServedBundles, settings: ServingSettings, token: str | None) -
 
     Raises:
         Interruption: a signal came before the event loop ran.
-        ServingError: two models have the same name.
-        PublicationError: the folder of publications does not exist.
+        ServingError: two models have the same name, or the repository is no folder.
     """
     endpoint = Endpoint(served, settings, LanguageDetector.load() if settings.detect else None)
-    mount(app, endpoint, token)
-    follower = Follower(served, settings.follow, settings.follow_s) if settings.follow else None
-    with follower.running() if follower else contextlib.nullcontext():
-        _KserveServer(endpoint, token).start([_KserveModel(name) for name in endpoint.models])
+    repository = Repository(served, settings.repository, settings.precision) if settings.repository else None
+    mount(app, endpoint, token, repository)
+    _KserveServer(endpoint, token).start([_KserveModel(name) for name in endpoint.models])
 
 
 class _KserveModel(BaseKServeModel):  # type: ignore[misc]  # kserve has no types

@@ -48,8 +48,11 @@ class ServingSettings(Section):
     )
     refuse_unknown: bool = Field(False, description="Whether a text above --unknown-limit is refused (400) instead.")
     drain_s: PositiveFloat = Field(30.0, description="How long accepted requests may take to finish after SIGTERM.")
-    follow: Path | None = Field(None, description="Folder of publications (`lingraft publish`) to follow.")
-    follow_s: PositiveFloat = Field(1.0, description="How often to look there, in seconds.")
+    repository: Path | None = Field(
+        None,
+        description="Folder of bundles that clients may load (POST /v2/repository/models/NAME/load); if absent, "
+        "they may load nothing.",
+    )
     detect: bool = Field(True, description="Whether the language 'auto' may be asked for; takes 95 MB of memory.")
 
 

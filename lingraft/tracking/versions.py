@@ -1,7 +1,7 @@
 """Versions of registered models as plain records: how they are found, tagged, aliased, downloaded and deleted."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -266,31 +266,24 @@ def download_run_artifact(client: RetryingClient, run_id: str, name: str, kind: 
     )
 
 
-def download_files(
-    client: RetryingClient, version: Version, kind: Kind, out: Path, wanted: Callable[[Manifest], Iterable[str]]
-) -> Artifact:
-    """Download the manifest and some files of a version's artifact to a folder, and verify each file.
-
-    Args:
-        wanted: function that returns the names of the files to download, from the manifest.
+def download_manifest(client: RetryingClient, version: Version, kind: Kind) -> Manifest:
+    """Download the manifest of a version's artifact alone.
 
     Raises:
         ArtifactError: the download is damaged, of another kind, or contradicts its tag.
     """
     # `models:/` URIs give all files at once only.
     location = client.api.get_logged_model(version.model_id).artifact_location
-    client.transfer(partial(_download_files, f"{location}/{MANIFEST}", out))
-    manifest = read_manifest(out)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        client.transfer(partial(_download_files, f"{location}/{MANIFEST}", out))
+        manifest = read_manifest(out)
     if manifest.kind is not kind:
         raise ArtifactError(
             f"{version.title} is an artifact of kind {manifest.kind}, but one of kind {kind} is needed."
         )
-    found = Artifact(out, manifest, deferred=True)
-    _require_tagged(found, version.fingerprint, version.title)
-    for name in wanted(manifest):
-        client.transfer(partial(_download_files, f"{location}/{name}", (out / name).parent))
-        found.verify(name)
-    return found
+    _require_tagged(Artifact(out, manifest, deferred=True), version.fingerprint, version.title)
+    return manifest
 
 
 def _require_alias(client: RetryingClient, name: str, alias: str) -> Version:

@@ -15,11 +15,12 @@ import pytest
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import MANIFEST, NOT_FINGERPRINTED, Kind, read_manifest
+from lingraft.bundle.format import bundle_languages
+from lingraft.bundle.language_part import language_fingerprint
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, LingraftError
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.publishing.publish import publish
 from lingraft.tasks.finetuned import load_task
 from lingraft.tracking.tags import model_card
 from tests.serving import shared
@@ -93,11 +94,13 @@ def source_of(kind: str) -> Path:
     }[kind]()
 
 
-def open_all(kind: str, folder: Path, scratch: Path) -> None:
+def open_all(kind: str, folder: Path) -> None:
     loaders = {"primary": load_primary, "task": load_task, "embeddings": load_embeddings, "tokenizer": Tokenizer.load}
     if kind == "bundle":
         Bundle.load(folder).run_self_test()
-        publish(folder, scratch / "publications", "a test")
+        manifest = read_manifest(folder)
+        for language in bundle_languages(manifest):
+            language_fingerprint(manifest, language)
     else:
         loaders[kind](folder)
     model_card(Artifact.load(folder, Kind(kind)), "name", {})
@@ -128,10 +131,10 @@ def test_whatever_opens_an_edited_artifact_says_what_is_wrong(kind: str, count: 
     source = source_of(kind)
     folder, whole = linked(source, tmp_path / "forged"), json.loads((source / MANIFEST).read_bytes())
     refused = 0
-    for number, (what, forged) in enumerate(forgeries(whole, count)):
+    for what, forged in forgeries(whole, count):
         (folder / MANIFEST).write_text(json.dumps(forged))
         try:
-            open_all(kind, folder, tmp_path / str(number))
+            open_all(kind, folder)
         except LingraftError:
             refused += 1
         except Exception as error:

@@ -50,7 +50,7 @@ def test_parts_run_and_are_not_measured_again(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.integration
 @pytest.mark.nightly
 def test_every_part_runs_and_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = ["memory", "latency", "streams", "pipelines", "adding", "overhead"]
+    parts = ["memory", "latency", "streams", "pipelines", "adding", "loading", "overhead"]
     found = measured_twice(parts, tmp_path, monkeypatch)
     assert found["adding"]["memory"]["float16"]["table"] == 300 * 32 * 2
     assert len(found["memory"]["separate"]) == 3

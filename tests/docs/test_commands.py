@@ -36,7 +36,6 @@ PAGES = (
 """Pages whose commands run here, in the order in which their stages need one another."""
 RUN_ELSEWHERE = {
     "docs/guides/alignment.md": "tests/docs/test_guides.py",
-    "docs/guides/publishing.md": "tests/serving/publishing/test_docs.py",
     "docs/guides/registry.md": "tests/docs/test_guides.py",
     "docs/guides/serving.md": "tests/serving/test_rpc.py",
     "docs/guides/several-gpus.md": "tests/training/distributed/test_elastic.py",

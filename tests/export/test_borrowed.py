@@ -16,8 +16,7 @@ from lingraft.errors import TokenizerError
 from lingraft.export import add_to_bundle, export_bundle, export_standalone, measure_parity
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle, OpenedFiles, open_language
-from lingraft.serving.publishing.follower import Follower
-from lingraft.serving.publishing.publish import publish
+from lingraft.serving.repository import Change, Repository
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.tasks.finetuned import load_task
 from tests.borrowing import Borrowing
@@ -107,16 +106,14 @@ def test_masks_are_filled_with_borrowed_pieces_too(tiny: Tiny, german: German, t
     np.testing.assert_allclose(found_TV, expected.numpy(), rtol=0, atol=20 * PARITY_TOLERANCE)
 
 
-def test_a_running_server_takes_a_part_that_borrows_its_sources_rows(
+def test_a_running_server_loads_a_language_that_borrows_its_sources_rows(
     tiny: Tiny, german: German, tmp_path: Path
 ) -> None:
-    (tmp_path / "published").mkdir()
     export_bundle(tiny.primary, tiny.task, [tiny.embeddings["tr"]], tmp_path / "first")
     add_to_bundle(tmp_path / "first", german.embeddings, tmp_path / "second")
     served = ServedBundles.load([tmp_path / "first"])
-    served.remove("topic", "en")
-    publish(tmp_path / "second", tmp_path / "published", "a test", ["de"])
-    Follower(served, tmp_path / "published", every_s=60).poll()
+    served.remove_language("topic", "en")
+    Repository(served, tmp_path, None).load("topic", Change(bundle="second", language="de"))
     opened = served["topic"]
     assert set(opened.languages) == {"de", "tr"}
     torch.testing.assert_close(answer(opened, german), logits_of(tiny, german), rtol=0, atol=PARITY_TOLERANCE)

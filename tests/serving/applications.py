@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from lingraft.data.language_detection import LanguageDetector
 from lingraft.serving.endpoint import Endpoint
+from lingraft.serving.repository import Repository
 from lingraft.serving.rest import mount
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.settings import ServingSettings
@@ -25,7 +26,8 @@ def sending(
 ) -> Iterator[Send]:
     """Yield what sends a request, by method and path, to an application that serves bundles by some settings."""
     endpoint, app = Endpoint(ServedBundles.load(bundles), ServingSettings(**settings), detector), FastAPI()
-    mount(app, endpoint, token)
+    folder = endpoint.settings.repository
+    mount(app, endpoint, token, Repository(endpoint.served, folder, None) if folder else None)
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here")
 
     async def start() -> None:

@@ -30,14 +30,14 @@ def test_a_language_is_added_replaced_and_taken_away_without_a_trace_in_what_was
     german = whole.languages["de"]
     served = ServedBundles([replace(whole, languages={"en": whole.languages["en"]})])
     before = served["topic"]
-    served.put("topic", "de", german)
+    served.put_language("topic", "de", german)
     assert (sorted(before.languages), sorted(served["topic"].languages)) == (["en"], ["de", "en"])
-    served.put("topic", "de", whole.languages["tr"])
+    served.put_language("topic", "de", whole.languages["tr"])
     assert served["topic"].languages["de"].table_hash == whole.languages["tr"].table_hash
-    served.remove("topic", "de")
+    served.remove_language("topic", "de")
     assert sorted(served["topic"].languages) == ["en"]
     with pytest.raises(ServingError, match="cannot be taken away"):
-        served.remove("topic", "en")
+        served.remove_language("topic", "en")
 
 
 def test_a_language_that_misses_its_golden_answers_is_refused_and_the_old_one_stays(bundle: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_language_that_misses_its_golden_answers_is_refused_and_the_old_one_st
     served = ServedBundles([whole])
     wrong = replace(whole.languages["de"], self_test=whole.languages["tr"].self_test)
     with pytest.raises(ServingError, match="golden"):
-        served.put("topic", "de", wrong)
+        served.put_language("topic", "de", wrong)
     assert served["topic"] is whole
 
 

@@ -1,4 +1,4 @@
-"""Commands that read a registry or publications: what is not there is refused, and nothing is created."""
+"""Commands that read a registry: what is not there is refused, and nothing is created."""
 
 import re
 import socket
@@ -15,7 +15,7 @@ from lingraft import tracking
 from lingraft.artifacts.addresses import without_password
 from lingraft.cli import app
 from lingraft.config.recipe import Recipe
-from lingraft.errors import LingraftError, NoStoreError, PublicationError, TrackingError
+from lingraft.errors import LingraftError, NoStoreError, TrackingError
 from lingraft.tracking.environment import require_store
 from tests.postgresql import started
 from tests.tracking_stores import quiet, sqlite_store
@@ -30,7 +30,6 @@ READING = (
     ["registry", "rollback", "tiny-primary"],
     ["registry", "promote", "tiny-primary", "1"],
     ["registry", "gc"],
-    ["publish", "champion", "tiny-bundle-topic", "--to", "made", "--once"],
 )
 
 
@@ -166,15 +165,3 @@ def test_passwords_are_not_shown() -> None:
         == "postgresql://host/db?user=me&password=***&x=1"
     )
     assert without_password("http://host:5000/path@2") == "http://host:5000/path@2"
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (["publish", "ls", "--to", "none"], "there is no folder .*/none"),
-    ],
-)
-def test_publications_that_are_not_there_are_not_created(command: list[str], words: str, empty: Path) -> None:
-    with pytest.raises((TrackingError, PublicationError), match=words):
-        CliRunner().invoke(app, command, catch_exceptions=False)
-    assert [*empty.iterdir()] == []

@@ -70,13 +70,14 @@ def _scores(records: RunRecords, result: LanguageResult, further: bool) -> Itera
         before, after = once(result.alignment.top_initial.accuracy), once(result.alignment.top.accuracy)
         yield ScoreRow(f"alignment, {result.alignment.basis.label}", result, before, after)
     for task in result.tasks:
-        source = records.source.task_scores.get(task.name)
+        official = records.source.task_scores.get(task.name)
+        source = {official.metric: official.score, **official.others} if official else {}
         baselines = [(task.baseline, "one answer"), *((each.mean, name) for name, each in task.baselines.items())]
         title = f"{task.name}, {metric_label(task.metric)}"
-        yield ScoreRow(title, result, task.initial, task.score, source and source.score, baseline=max(baselines))
+        yield ScoreRow(title, result, task.initial, task.score, source.get(task.metric), baseline=max(baselines))
         for metric, each in task.others.items() if further else ():
             title = f"{task.name}, {metric_label(metric)}"
-            yield ScoreRow(title, result, task.initial_others.get(metric), each, source and source.others.get(metric))
+            yield ScoreRow(title, result, task.initial_others.get(metric), each, source.get(metric))
 
 
 def costs(records: RunRecords) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -1,9 +1,7 @@
 """The gate of bundles: a new version must keep what the champion serves, except for changes that are named."""
 
-import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import pydantic
 
@@ -15,7 +13,7 @@ from lingraft.errors import ArtifactError, PromotionError
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion.gate import Check
 from lingraft.tracking.tags import parity_of
-from lingraft.tracking.versions import Version, download_files
+from lingraft.tracking.versions import Version, download_manifest
 
 _EMBEDDINGS = "embeddings-"
 """Prefix of a bundle's inputs that are embeddings; the language follows."""
@@ -107,9 +105,7 @@ def bundle_content(client: RetryingClient, version: Version) -> BundleContent:
     Raises:
         ArtifactError: the manifest is damaged, or belongs to another kind of artifact.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        found = download_files(client, version, Kind.BUNDLE, Path(folder) / "bundle", lambda _: ())
-    return BundleContent.of(version.title, found.manifest)
+    return BundleContent.of(version.title, download_manifest(client, version, Kind.BUNDLE))
 
 
 def served_content(client: RetryingClient, version: Version | None) -> BundleContent | None:

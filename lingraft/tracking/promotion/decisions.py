@@ -219,19 +219,6 @@ def accepted_fingerprints(client: RetryingClient, project: str) -> set[str]:
     return {each.decision.fingerprint for each in promotions if each.decision.fingerprint}
 
 
-def dropped_languages(records: Sequence[Record]) -> dict[str, Decision]:
-    """Return the languages that were dropped from a bundle's champion by name and have not come back.
-
-    Returns:
-        The decision that dropped each language.
-    """
-    dropped: dict[str, Decision] = {}
-    for decision in (record.decision for record in effective_decisions(records)):
-        dropped = {name: by for name, by in dropped.items() if name not in decision.languages}
-        dropped |= dict.fromkeys(decision.dropped, decision)
-    return dropped
-
-
 def superseded_by(record: Record, before: Sequence[Record]) -> Record | None:
     """Return the decision that supersedes `record`: one after the latest it knew, and before it; None without one."""
     return next((each for each in before if record.decision.knew < each.number < record.number), None)

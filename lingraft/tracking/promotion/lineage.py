@@ -1,11 +1,9 @@
-"""The lineage of versions, drawn as a tree from primaries to endpoints."""
+"""The lineage of versions, drawn as a tree from primaries to bundles."""
 
 from collections.abc import Iterator, Sequence
 
 from lingraft.tracking.versions import Version
 
-ENDPOINT = "endpoint."
-"""Prefix of a bundle's tags that say where it is served; the endpoint's name follows. Deployments write them."""
 _DATA = "data."
 _TEXT = f"{_DATA}text"
 _LANGUAGE = "fingerprint."
@@ -55,13 +53,11 @@ def _learned_over(mini: Version, embeddings: Version) -> bool:
 def _bundles(
     task: str | None, bundles: Sequence[Version], primary: Version, embeddings: Sequence[Version]
 ) -> Iterator[list[str]]:
-    """Draw the bundles of a task by its fingerprint, or of the primary itself if None: languages, then endpoints."""
+    """Draw the bundles of a task by its fingerprint, or of the primary itself if None: each with its languages."""
     for bundle in bundles:
         if bundle.tags.get(f"{_DATA}task") == task:
             languages = [_language(bundle, language, primary, embeddings) for language in _languages(bundle)]
-            places = {key: value for key, value in bundle.tags.items() if key.startswith(ENDPOINT)}
-            shown = [f"endpoint {key.removeprefix(ENDPOINT)}: {value}" for key, value in sorted(places.items())]
-            yield [_label(bundle), *_indent(*([each] for each in [*languages, *shown]))]
+            yield [_label(bundle), *_indent(*([each] for each in languages))]
 
 
 def _languages(bundle: Version) -> list[str]:

@@ -9,7 +9,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.errors import DepthError
 from lingraft.model.flops import EXA
-from lingraft.reports.cost.bill import Bill, bills
+from lingraft.reports.cost import Bill, bills
 
 TESTS = Path(__file__).parent
 BASE = TESTS.parents[2] / "recipes" / "base.toml"

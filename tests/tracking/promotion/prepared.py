@@ -53,7 +53,7 @@ class Prepared(StrEnum):
     SECOND = "second"
     """Version 2, which finds 40%, is champion after it."""
     FILLED = "filled"
-    """A task of the primary besides, and a bundle of all three with an endpoint."""
+    """A task of the primary besides, and a bundle of all three."""
     LEARNED = "learned"
     """The primary with one champion each of German, Greek and Turkish: `embeddings-11.0`, `12.0` and `13.0`."""
 

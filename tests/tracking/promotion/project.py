@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from mlflow import MlflowClient
 from typer.testing import CliRunner
 
 from lingraft import tracking
@@ -207,13 +206,12 @@ class Project:
         return results.save(result, folder, {"aligned_with": primary, "data_hashes": hashes}, items)
 
     def register_rest(self) -> None:
-        """Register a task of the primary, and promote a bundle of both with the second German, and its endpoint."""
+        """Register a task of the primary, and promote a bundle of both with the second German."""
         mark = self.mark
         task, bundle = self.register_task(mark, "topic"), self.bundle
         german = Artifact.load(self.folder / "embeddings-2.0", Kind.EMBEDDINGS).fingerprint
         hashes = {"primary": mark, "task": task.fingerprint, "embeddings-de": german}
         self.promote(bundle, self.register_bundle(6.0, hashes))
-        MlflowClient().set_model_version_tag(bundle, "1", "endpoint.prod", "https://help")
 
     def promote(
         self, name: str, number: int, by: str = "a test", dry_run: bool = False, **allowed: Any

@@ -16,7 +16,7 @@ from lingraft.artifacts.manifest import MANIFEST, Kind, read_manifest
 from lingraft.bundle.language_part import language_fingerprint
 from lingraft.cli import app
 from lingraft.errors import ArtifactError, LingraftError, PromotionError
-from lingraft.tracking.promotion.champion import ChampionFollower
+from lingraft.tracking.versions import download_manifest, version_of
 from tests.tracking.promotion.prepared import Prepared, opened
 from tests.tracking.promotion.project import Project, lingraft
 from tests.tracking_stores import quiet
@@ -86,7 +86,7 @@ def test_labels_that_somebody_changed_in_the_store_are_found_and_do_not_arrive(f
         tracking.retrying_client() as client,
         pytest.raises(ArtifactError, match=rf"version 1 of '{model}' has fingerprint \w+ in the store"),
     ):
-        ChampionFollower(client, model, tmp_path / "published", "prod", None, keep=3).poll()
+        download_manifest(client, version_of(client, model, 1), Kind.BUNDLE)
     assert not (tmp_path / "out").exists()
     stored.write_text(whole)
     lingraft("pull", model, "--out", tmp_path / "out")

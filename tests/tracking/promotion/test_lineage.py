@@ -17,15 +17,15 @@ def test_a_bundle_leads_to_the_embeddings_and_the_text_of_every_language(project
     client.set_model_version_tag(project.embeddings, "2", "data.text", "a1" * 32)
     client.set_model_version_tag(project.primary, "1", "data.documents", "b2" * 32)
     whole = [line.split(" [")[0].strip() for line in lingraft("lineage").splitlines()]
-    assert whole[:6] == [
+    assert whole[:7] == [
         f"{project.primary} 1",
         f"├── {project.embeddings} 1",
         f"├── {project.embeddings} 2",
         f"└── {project.recipe.name}-task-topic 1",
         f"└── {project.bundle} 1",
         "├── en",
+        "└── de",
     ]
-    assert whole[7] == "└── endpoint prod: https://help"
     assert sum("promote" in line for line in whole) == 4
     drawn = [line.lstrip(" │├└─") for line in lingraft("lineage").splitlines()]
     english, marks = project.mark, {name: bundle[f"fingerprint.{name}"][:12] for name in ("en", "de")}

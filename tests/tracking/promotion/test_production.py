@@ -1,7 +1,7 @@
-"""No language leaves production unless somebody named it: random runs, failures, refusals, rollbacks and publications.
+"""No language leaves production unless somebody named it: random runs, failures, refusals and rollbacks.
 
-The registry is a real store, and so are the folder of publications and whoever follows the champion. Bundles and
-embeddings are small artifacts of a few numbers: what they compute is not what this is about.
+The registry is a real store. Bundles and embeddings are small artifacts of a few numbers: what they compute is not what
+this is about.
 """
 
 import contextlib
@@ -17,12 +17,9 @@ from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import embeddings_name
-from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError, PublicationError
-from lingraft.serving.publishing.publications import Publications
-from lingraft.serving.publishing.publish import publish, rollback, served_languages, withdraw
+from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
-from lingraft.tracking.promotion.champion import ChampionFollower
 from lingraft.tracking.promotion.decisions import recorded_champion
 from lingraft.tracking.promotion.renewal import renew
 from lingraft.tracking.versions import champion_of
@@ -36,7 +33,7 @@ TARGETS = ("de", "el", "tr")
 
 
 def refusals() -> contextlib.suppress:
-    return contextlib.suppress(PromotionError, PublicationError, ArtifactError, NotRegisteredError)
+    return contextlib.suppress(PromotionError, ArtifactError, NotRegisteredError)
 
 
 ENDINGS = ("accepted", "accepted", "refused", "failed")
@@ -49,17 +46,10 @@ class Production(contextlib.ExitStack):
         folder = Path(self.enter_context(tempfile.TemporaryDirectory()))
         self.project: Project = self.enter_context(opened(Prepared.LEARNED, folder / "store"))
         self.marks = [self.project.mark]
-        self.published, self.count = folder / "published", 0
-        self.published.mkdir()
-        self.bundles: list[Path] = []
+        self.count, self.bundles = 0, 0
         begun = enumerate(TARGETS, start=11)
         self.learned = {language: self.project.folder / f"embeddings-{value}.0" for value, language in begun}
         """Embeddings that the gate has accepted last, by language."""
-        self.served: set[str] = set()
-        self.dropped: set[str] = set()
-        """Languages that have left the champion because a command named them, and are not back in it."""
-        self.by_hand: set[str] = set()
-        """The language that the last command took away from the endpoint alone."""
         self.champion: set[str] = set()
         self.unasked: int | None = None
         """The version to which somebody has moved the alias past lingraft."""
@@ -81,7 +71,7 @@ class Production(contextlib.ExitStack):
     def bring(self, brought: Mapping[str, Path], named: set[str], new_primary: bool) -> None:
         allowed = AllowedChanges(drop_languages=tuple(sorted(named)), new_primary=new_primary)
         with tracking.stage(self.project.run, "bundle-topic") as stage:
-            made = renew(
+            renew(
                 stage=stage,
                 name=self.project.bundle,
                 primary=self.marks[-1],
@@ -91,19 +81,19 @@ class Production(contextlib.ExitStack):
                 allowed=allowed,
                 asked_by="a run",
             )
-        self.bundles.append(made.made.folder)
+        self.bundles += 1
         self.asked(named)
 
     def bring_a_smaller_bundle(self) -> None:
         languages = self.draw.sample(TARGETS, self.draw.randint(0, 2))
         made = self.export([each for language, each in self.learned.items() if language in languages])
         number = self.project.register(self.project.bundle, made)
-        self.bundles.append(made.folder)
+        self.bundles += 1
         if self.draw.random() < 0.5:
             self.promote(number, self.named())
 
     def promote_another(self) -> None:
-        self.promote(self.draw.randint(1, len(self.bundles)), self.named())
+        self.promote(self.draw.randint(1, self.bundles), self.named())
 
     def promote(self, number: int, named: set[str]) -> None:
         with refusals():
@@ -131,28 +121,6 @@ class Production(contextlib.ExitStack):
         number = str(self.draw.choice(numbers))
         MlflowClient().set_registered_model_alias(self.project.bundle, tracking.CHAMPION, number)
         self.unasked = int(number)
-        self.publish()
-
-    def publish(self) -> None:
-        with tracking.retrying_client() as client:
-            ChampionFollower(client, self.project.bundle, self.published, "prod", None, keep=3).poll()
-
-    def publish_by_hand(self) -> None:
-        with refusals():
-            publish(self.draw.choice(self.bundles), self.published, "somebody", [self.language()])
-
-    def withdraw_by_hand(self) -> None:
-        """Somebody takes a language away, or its last publication back, which may come to the same."""
-        language = self.language()
-        self.by_hand = {language}
-        with refusals():
-            self.draw.choice((rollback, withdraw))(self.published, TASK, language, "somebody")
-
-    def no_language_leaves_unless_named(self) -> None:
-        now = served_languages(Publications(self.published)).get(TASK, set())
-        named = self.dropped | self.by_hand
-        assert self.served - now <= named, f"{self.served - now} left, and only {named} were named"
-        self.served, self.by_hand = now, set()
 
     def asked(self, named: set[str]) -> None:
         """Look at the champion after a command: of its languages only those that the command named may be gone."""
@@ -160,16 +128,14 @@ class Production(contextlib.ExitStack):
             version = champion_of(client, self.project.bundle)
             records = decisions.history(client, self.project.recipe.name, self.project.bundle)
         if version and version.number == self.unasked and not recorded_champion([version], records):
-            return self.publish()  # no command has changed anything since
+            return  # no command has changed anything since
         tags = version.tags if version else {}
         now = {SOURCE} & {tags.get("language")} | {
             key.removeprefix("data.embeddings-") for key in tags if key.startswith("data.embeddings-")
         }
         lost = self.champion - now
         assert lost <= named, f"{lost} left the champion, and only {named} were named"
-        self.dropped = (self.dropped | (lost & named)) - now
         self.champion, self.unasked = now, None
-        return self.publish()
 
     def ended(self, language: str, end: str) -> Path | None:
         """What a run hands on to be served: new embeddings, those of the champion, or nothing."""
@@ -203,22 +169,18 @@ STEPS: dict[Callable[[Production], None], int] = {
     Production.roll_embeddings_back: 1,
     Production.train_another_primary: 1,
     Production.move_the_alias: 2,
-    Production.publish_by_hand: 2,
-    Production.withdraw_by_hand: 1,
 }
 """What may come next, and how often."""
 
 
 def explore(seed: int, steps: int) -> None:
-    """Go through a history of so many steps, and look at production after each."""
+    """Go through a history of so many steps; `asked` looks at production after each command."""
     draw = random.Random(seed)
     with Production(draw) as production:
         production.bring(production.learned, set(), new_primary=False)
-        production.no_language_leaves_unless_named()
-        assert production.served == {SOURCE, *TARGETS}
+        assert production.champion == {SOURCE, *TARGETS}
         for step in draw.choices([*STEPS], [*STEPS.values()], k=steps):
             step(production)
-            production.no_language_leaves_unless_named()
 
 
 @pytest.mark.parametrize(
@@ -226,34 +188,3 @@ def explore(seed: int, steps: int) -> None:
 )
 def test_no_language_leaves_production_unless_somebody_named_it(seed: int, steps: int) -> None:
     explore(seed, steps)
-
-
-def test_who_dropped_a_language_is_said_before_it_is_withdrawn_and_nobody_s_alias_withdraws_one(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    with Production(random.Random(0)) as production:
-        project = production.project
-        production.bring(production.learned, set(), new_primary=False)
-        number = project.register(project.bundle, production.export([production.learned["de"]]))
-        MlflowClient().set_registered_model_alias(project.bundle, tracking.CHAMPION, str(number))
-        capfd.readouterr()
-        production.publish()
-        said = capfd.readouterr().err
-        assert f"version {number} of 'tiny-bundle-topic' has no 'el', but nobody has dropped it by name" in said
-        assert "withdraw topic el` takes it away" in said
-        assert served_languages(Publications(production.published)) == {TASK: {SOURCE, *TARGETS}}
-        assert tracking.tags_of(project.bundle)["endpoint.prod"].startswith("published")
-
-        project.promote(project.bundle, 1)
-        production.publish()
-        project.promote(project.bundle, number, by="alice", drop_languages=("el", "tr"))
-        capfd.readouterr()
-        production.publish()
-        lines = capfd.readouterr().err.splitlines()
-        announced = [
-            place for place, line in enumerate(lines) if "of topic will be withdrawn: alice dropped it" in line
-        ]
-        carried_out = [place for place, line in enumerate(lines) if ": withdraw, " in line]
-        assert (len(announced), len(carried_out)) == (2, 2)
-        assert max(announced) < min(carried_out)
-        assert served_languages(Publications(production.published)) == {TASK: {SOURCE, "de"}}

@@ -1,4 +1,4 @@
-"""Bundles of one body for tests of publishing: what a server is started with, and other versions of its languages.
+"""Bundles of one body for tests of the repository: what a server is started with, and other versions of its languages.
 
 They are made once a run, for all workers.
 """
@@ -46,9 +46,3 @@ def foreign(tiny: Tiny, pieces: Pieces) -> Path:
         export(tiny.primary, task, [tiny.embeddings["de"]], place / "bundle")
 
     return once.folder("foreign", make, TINY.read_bytes()) / "bundle"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "published").mkdir()
-    return tmp_path / "published"

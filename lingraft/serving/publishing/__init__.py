@@ -1,1 +1,0 @@
-"""Handing languages to endpoints that run: a folder of publications, which servers follow and answer in."""
