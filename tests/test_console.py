@@ -44,21 +44,6 @@ def test_a_log_gets_plain_lines_with_loss_rate_and_time_left(capsys: pytest.Capt
     assert lines[-1] == "adapt de over 2 layers: step 100/100, loss 4.000, 2,000 tokens/s, 0 s left"
 
 
-def test_a_training_over_several_depths_says_at_which_it_is(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def deep() -> Iterator[TrainingMetrics]:
-        return (point._replace(depth=2) for point in points(100))
-
-    show_all(deep(), 100, "adapt de over 2, then 4 layers")
-    first = capsys.readouterr().err.splitlines()[0]
-    assert first == "adapt de over 2, then 4 layers: step 20/100, depth 2, loss 4.800, 2,000 tokens/s, 40 s left"
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    show_all(deep(), 100, "adapt de")
-    assert "depth 2, loss 4.000" in terminal.getvalue().rstrip().split("\r")[-1]
-
-
 def test_a_log_gets_a_line_at_most_every_five_seconds_and_the_last(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,9 +42,8 @@ def initialise(
     """Write one language's embeddings at update 0, as the recipe's adaptation.initialisation says.
 
     overlap needs the primary and the language's tokenizer alone. aligned also needs the language's blocks and the
-    source's static vectors, unless the primary has no MLM head. The result is an embeddings artifact: `lingraft adapt
-    --initial` starts from it, `evaluate --initial` takes the scores before training from it, and `export onnx` serves
-    it as it is.
+    source's static vectors, unless the primary has no MLM head. The result is an embeddings artifact: `adapt` starts
+    from it (--initial), `evaluate` takes the scores before training from it, and `export onnx` serves it as it is.
     """
     from lingraft.jobs.training import InitialisationJob
 

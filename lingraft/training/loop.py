@@ -32,7 +32,7 @@ _REMEDY = "Lower the learning rate, lengthen the warm-up, or use precision = 'fp
 
 
 class Plan(NamedTuple):
-    """What a training minimises, and by which schedule."""
+    """The loss that a training minimises, and its schedule."""
 
     loss_of: nn.Module
     """Returns the loss of a batch, a scalar."""

@@ -298,6 +298,6 @@ def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 
 def test_static_vectors_are_needed_where_rows_are_aligned_and_the_primary_has_a_head() -> None:
     found = {
-        name: load_recipe(ROOT / f"recipes/{name}.toml").needs_vectors for name in ("demo-scratch", "demo", "small")
+        name: load_recipe(ROOT / f"recipes/{name}.toml").needs_vectors for name in ("demo-scratch", "demo", "base")
     }
-    assert found == {"demo-scratch": True, "demo": False, "small": False}
+    assert found == {"demo-scratch": True, "demo": False, "base": False}

@@ -10,10 +10,10 @@ from transformers import AutoModelForMaskedLM
 from lingraft import Wanted, add_language
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
+from lingraft.data.tokenizer.tokenizer import TooManyPiecesError
 from lingraft.errors import AlignmentError, DepthError
 from lingraft.huggingface.importing import import_hf
 from lingraft.model.loading import load_embeddings, load_primary
-from lingraft.preflight import NotReadyError
 from lingraft.reports.run.page import PAGE_FILE, write
 from lingraft.reports.run.records import RunRecords
 from lingraft.reports.run.tables import as_text
@@ -141,5 +141,5 @@ def test_a_vocabulary_that_nobody_asked_for_is_lowered_to_what_the_text_supports
     assert supported < workshop.recipe.tokenizer.vocabulary
     assert f"the text supports {supported} pieces at most" in capsys.readouterr().err
     wanted = Wanted(vocabulary=5000)
-    with pytest.raises(NotReadyError, match=f"a vocabulary of 5000 pieces .* supports {supported} at most"):
+    with pytest.raises(TooManyPiecesError, match=f"a vocabulary of 5000 pieces .* supports {supported} at most"):
         add_language(workshop.primary, tmp_path / "few.txt", "tr", tmp_path / "more", wanted=wanted)

@@ -86,11 +86,13 @@ def test_a_step_that_ends_badly_is_told_and_leaves_no_tracking_run_open(
 
 
 def test_a_pipeline_whose_inputs_are_wrong_says_all_that_is_and_opens_no_run(tmp_path: Path) -> None:
-    pipeline = build.source_pipeline(changed(tiny(tmp_path), "tokenizer", vocabulary=50_000))
+    pipeline = build.source_pipeline(tiny(tmp_path))
+    for language in ("en", "de", "tr"):
+        (tmp_path / "text" / f"{language}.jsonl").write_text("no object\n", encoding="utf-8")
     with sqlite_store(tmp_path) as uri, pytest.raises(local.PipelineFailedError) as caught:
         local.run(pipeline, tmp_path / "out")
     for language in ("en", "de", "tr"):
-        assert f"{language}: a vocabulary of 50000 pieces cannot be trained on this text" in str(caught.value)
+        assert f"{language}: {tmp_path / 'text' / language}.jsonl, line 1: not JSON" in str(caught.value)
     assert MlflowClient(uri).get_experiment_by_name("tiny") is None
 
 
