@@ -133,9 +133,6 @@ class Artifact:
         """Open an artifact of the kind expected, whose files are hashed by `verify` before they are used.
 
         It suits an artifact with so many bytes that reading all of them would delay the work.
-
-        Raises:
-            ArtifactError: no manifest, another kind or format, or a file that is missing or surplus.
         """
         manifest = read_manifest(folder)
         if manifest.kind is not kind:
@@ -147,11 +144,7 @@ class Artifact:
         return cls(folder, manifest, deferred=True)
 
     def verify(self, name: str) -> None:
-        """Compare one file with its hash in the manifest.
-
-        Raises:
-            ArtifactError: it was truncated or edited.
-        """
+        """Compare one file with its hash in the manifest."""
         expected = self.manifest.hash_of(name)
         actual = sha256_of(self.folder / name)
         if actual != expected:
@@ -161,11 +154,7 @@ class Artifact:
             )
 
     def copy_to(self, out: Path) -> None:
-        """Copy the artifact to another folder.
-
-        Raises:
-            ArtifactError: `out` is not empty or cannot be written.
-        """
+        """Copy the artifact to another folder."""
         with atomic_folder(out) as temporary:
             shutil.copytree(self.folder, temporary, dirs_exist_ok=True)
 
@@ -198,9 +187,6 @@ class Artifact:
 
         Args:
             expected: fingerprint from a source that is trusted, such as the registry's tags.
-
-        Raises:
-            ArtifactError: the fingerprints differ; the message names both.
         """
         if self.fingerprint != expected:
             raise ArtifactError(
@@ -224,9 +210,6 @@ def require_aligned(what: str, aligned_with: str | None, primary: str, again: st
         what: name of the artifact for the message.
         aligned_with: fingerprint of the primary that the artifact was trained against.
         again: how such an artifact is made, for the message.
-
-    Raises:
-        AlignmentError: the fingerprints differ; the message names both.
     """
     if aligned_with != primary:
         raise AlignmentError(

@@ -51,22 +51,13 @@ def cached(made: Path, kind: Kind, provenance: Mapping[str, Any]) -> Iterator[Ar
     Args:
         provenance: everything beside the version that determines its content, as JSON: settings by name, fingerprints
             of inputs.
-
-    Raises:
-        ProvenanceMismatchError: the result was made from something else, or has no key.
-        ArtifactError: the result cannot be written.
     """
     with folder_lock(made, wait=True):
         yield find_or_note(made, kind, provenance)
 
 
 def find_or_note(made: Path, kind: Kind, provenance: Mapping[str, Any]) -> Artifact | None:
-    """Return a result's artifact as `cached` does, for a caller that has its lock.
-
-    Raises:
-        ProvenanceMismatchError: the result was made from something else, or has no key.
-        ArtifactError: the result cannot be written.
-    """
+    """Return a result's artifact as `cached` does, for a caller that has its lock."""
     return _load_whole(made, kind) if is_made(made, provenance) else None
 
 
@@ -74,10 +65,6 @@ def is_made(out: Path, provenance: Mapping[str, Any]) -> bool:
     """Return whether a result exists and was made from the same; write its key if there is none.
 
     The result may be a folder that is no artifact, whose files nothing can verify.
-
-    Raises:
-        ProvenanceMismatchError: the result was made from something else, or has no key.
-        ArtifactError: the key cannot be written.
     """
     if out.is_dir() and any(out.iterdir()):
         require_same_provenance(out, provenance)
@@ -113,10 +100,6 @@ def shared_result(
         where: folder or URI of all shared results.
         provenance: everything beside the version that determines its content.
         part: folder of the artifact within the result, if the result has more.
-
-    Raises:
-        ArtifactError: the result cannot be read or written.
-        MissingExtraError: the results' URI needs a client that is not installed.
     """
     with shared_folder(where, _result_name(kind, provenance)) as folder:
         result = folder / _RESULT
@@ -126,12 +109,7 @@ def shared_result(
 
 @contextlib.contextmanager
 def shared_folder(where: str, name: str) -> Iterator[Path]:
-    """Yield a folder among shared results; one in object storage is downloaded now, and uploaded at the end.
-
-    Raises:
-        ArtifactError: the storage cannot be read or written.
-        MissingExtraError: it needs a client that is not installed.
-    """
+    """Yield a folder among shared results; one in object storage is downloaded now, and uploaded at the end."""
     if uri := uri_of(where):
         place = RemotePath.of(uri, ArtifactError) / name
         make_folder(cache_folder("results"))

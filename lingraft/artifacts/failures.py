@@ -65,11 +65,7 @@ def format_error(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def explain_device_errors() -> Iterator[None]:
-    """Tell failures of a device from bugs such as mismatched shapes: torch raises the same error for all.
-
-    Raises:
-        DeviceFailedError: a device is out of memory, or broken.
-    """
+    """Tell failures of a device from bugs such as mismatched shapes: torch raises the same error for all."""
     try:
         yield
     except RuntimeError as error:
@@ -82,12 +78,7 @@ def explain_device_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def record_failure(out: Path, title: str) -> Iterator[None]:
-    """Write the reason to a job's folder if the body fails, print it, and go on.
-
-    Raises:
-        ProvenanceMismatchError: results of other settings are in the way, which concerns the whole run.
-        ArtifactError: not even the reason can be written.
-    """
+    """Write the reason to a job's folder if the body fails, print it, and go on."""
     try:
         with explain_device_errors():
             yield
@@ -147,9 +138,6 @@ def require_success(outcomes: Sequence[LanguageOutcome], refused_bundles: Mappin
 
     Args:
         refused_bundles: registered names of bundles that the gate refused, with the reasons.
-
-    Raises:
-        LanguagesFailedError: some languages failed, or a bundle was refused.
     """
     refused = refused_bundles or {}
     failed = [each for each in outcomes if each.failed]

@@ -91,9 +91,6 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary sibling of `folder`; on success make it durable and rename it into place.
 
     Nothing appears under `folder` if the body fails. An empty `folder` that exists already is replaced.
-
-    Raises:
-        ArtifactError: `folder` holds something, or cannot be written.
     """
     temporary = _temporary_sibling(folder)
     with explain_write_errors(folder):
@@ -120,21 +117,13 @@ def cache_folder(name: str) -> Path:
 
 
 def require_new(folder: Path) -> None:
-    """Refuse an output before long work instead of after it; nothing is made.
-
-    Raises:
-        ArtifactError: `folder` holds something, or cannot be written.
-    """
+    """Refuse an output before long work instead of after it; nothing is made."""
     _refuse_content(folder)
     _try_writing(folder, folder.absolute().parents)
 
 
 def require_writable(folder: Path) -> None:
-    """Refuse a folder of results before long work; it is not made, and may hold something.
-
-    Raises:
-        ArtifactError: no file can be written where it is or would be.
-    """
+    """Refuse a folder of results before long work; it is not made, and may hold something."""
     _try_writing(folder, (folder, *folder.absolute().parents))
 
 
@@ -165,11 +154,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically; an existing file keeps its permissions.
-
-    Raises:
-        ArtifactError: the path cannot be written.
-    """
+    """Write a file atomically; an existing file keeps its permissions."""
     with _explain_errors(path, _NO_PLACE):
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o644

@@ -101,22 +101,14 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
         return [*self.files, *self.logs]
 
     def hash_of(self, name: str) -> str:
-        """Return the SHA-256 of a file.
-
-        Raises:
-            ArtifactError: the manifest names no such file.
-        """
+        """Return the SHA-256 of a file."""
         found = self.files.get(name) or self.logs.get(name)
         if found is None:
             raise ArtifactError(f"{self._damaged}: it names no file {name!r}. {_REMEDY}")
         return found
 
     def fingerprint_of(self, part: str) -> str:
-        """Return the fingerprint of a part's tensors.
-
-        Raises:
-            ArtifactError: the manifest names no such part.
-        """
+        """Return the fingerprint of a part's tensors."""
         if part not in self.fingerprints:
             raise ArtifactError(f"{self._damaged}: it names no part {part!r}. {_REMEDY}")
         return self.fingerprints[part]
@@ -126,18 +118,11 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
 
         Args:
             of: type, as pydantic understands it, such as `list[str]`.
-
-        Raises:
-            ArtifactError: the detail is missing, or of another type.
         """
         return self._typed("details", self.details, name, of)
 
     def recorded(self, name: str, of: Any) -> Any:
-        """Return an entry of the record, converted to a type.
-
-        Raises:
-            ArtifactError: the entry is missing, or of another type.
-        """
+        """Return an entry of the record, converted to a type."""
         return self._typed("record", self.record, name, of)
 
     @property
@@ -201,11 +186,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def artifact_fingerprint(folder: Path) -> str:
-    """Return the fingerprint of an artifact from its manifest alone; its files are not read.
-
-    Raises:
-        ArtifactError: there is no artifact, or its manifest is damaged.
-    """
+    """Return the fingerprint of an artifact from its manifest alone; its files are not read."""
     return read_manifest(folder).fingerprint
 
 

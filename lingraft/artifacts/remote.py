@@ -29,12 +29,7 @@ def uri_of(folder: Path | str) -> str | None:
 
 
 def open_remote(uri: str, kind: Kind) -> Artifact:
-    """Open the artifact at a URI that fsspec understands; it is downloaded once, into the cache of this machine.
-
-    Raises:
-        ArtifactError: there is no manifest, a file is damaged, it is of another kind, or the storage cannot be reached.
-        MissingExtraError: the storage needs a client that is not installed.
-    """
+    """Open the artifact at a URI that fsspec understands; it is downloaded once, into the cache of this machine."""
     place = RemotePath.of(uri, ArtifactError)
     with _explain_errors(place):
         try:
@@ -56,9 +51,6 @@ def synced_folder(place: RemotePath, folder: Path) -> Iterator[None]:
     """Download a folder of object storage; at the end upload what has changed, and remove there what was removed here.
 
     Manifests are uploaded last, so that an artifact exists there only when it is complete.
-
-    Raises:
-        ArtifactError: the storage cannot be read or written.
     """
     root = place.path.rstrip("/")
     with _explain_errors(place):

@@ -39,12 +39,7 @@ class RemotePath:
 
     @classmethod
     def of(cls, uri: str, refusal: type[LingraftError] = TextError) -> "RemotePath":
-        """Open the store of a URI, or of a path on this machine.
-
-        Raises:
-            MissingExtraError: the package that reads it is not installed.
-            LingraftError: there is no such protocol, or the store cannot be set up; it is a `refusal`.
-        """
+        """Open the store of a URI, or of a path on this machine."""
         import fsspec  # not needed by the processes that share a text on this machine
 
         protocol = uri.partition("://")[0].rpartition("::")[2]
@@ -90,11 +85,7 @@ class RemotePath:
         return cast(BufferedReader, self.system.open(self.path, mode))
 
     def require_writable(self) -> None:
-        """Write an object in the folder and remove it, as nothing else shows the rights of a bucket.
-
-        Raises:
-            ArtifactError: it cannot be written.
-        """
+        """Write an object in the folder and remove it, as nothing else shows the rights of a bucket."""
         failures: tuple[type[Exception], ...] = (OSError, *self.failures)
         probe = f"{self.path.rstrip('/')}/.lingraft-write-check"
         try:
@@ -118,22 +109,12 @@ TextPath = Path | RemotePath
 
 
 def parse_path(name: str) -> TextPath:
-    """The place of a path, or of a URI.
-
-    Raises:
-        MissingExtraError: the package that reads the URI is not installed.
-        TextError: there is no such protocol.
-    """
+    """The place of a path, or of a URI."""
     return RemotePath.of(name) if "://" in name else Path(name)
 
 
 def expand_paths(name: str) -> list[TextPath]:
-    """The place of a path or URI; of a pattern with *, ** or ?, all that it fits, sorted, hidden ones left out.
-
-    Raises:
-        MissingExtraError: the package that reads the URI is not installed.
-        TextError: the pattern fits nothing, or the store cannot be read.
-    """
+    """The place of a path or URI; of a pattern with *, ** or ?, all that it fits, sorted, hidden ones left out."""
     place = parse_path(name)
     if not glob.has_magic(name) or place.exists():
         return [place]
@@ -151,22 +132,14 @@ def expand_paths(name: str) -> list[TextPath]:
 
 
 def list_names(folder: TextPath) -> list[str]:
-    """Names of what lies directly in a folder, sorted.
-
-    Raises:
-        TextError: the folder cannot be read.
-    """
+    """Names of what lies directly in a folder, sorted."""
     with explain_read_errors(folder):
         paths = folder.system.ls(folder.path, detail=False) if isinstance(folder, RemotePath) else folder.iterdir()
         return sorted(PurePosixPath(path).name for path in paths)
 
 
 def list_files(folder: TextPath) -> list[PurePosixPath]:
-    """Paths of all files in a folder, relative to it and sorted; none whose name or folder starts with a dot.
-
-    Raises:
-        TextError: the folder cannot be read.
-    """
+    """Paths of all files in a folder, relative to it and sorted; none whose name or folder starts with a dot."""
     with explain_read_errors(folder):
         if isinstance(folder, RemotePath):
             root = folder.path.rstrip("/") + "/"
@@ -178,11 +151,7 @@ def list_files(folder: TextPath) -> list[PurePosixPath]:
 
 @contextlib.contextmanager
 def explain_read_errors(place: TextPath) -> Iterator[None]:
-    """Turn a refusal to let a place be read into an error that names it.
-
-    Raises:
-        TextError: it cannot be read.
-    """
+    """Turn a refusal to let a place be read into an error that names it."""
     failures = place.failures if isinstance(place, RemotePath) else ()
     try:
         yield

@@ -36,11 +36,7 @@ class TensorSpan(NamedTuple):
 
 
 def tensor_spans(file: Path) -> dict[str, TensorSpan]:
-    """Return the place of each tensor of a safetensors file by its name.
-
-    Raises:
-        ArtifactError: it is not in the format.
-    """
+    """Return the place of each tensor of a safetensors file by its name."""
     with file.open("rb") as stream:
         header_bytes = int.from_bytes(stream.read(8), "little")
         header = stream.read(min(header_bytes, file.stat().st_size))
@@ -57,11 +53,7 @@ def _span(data: int, entry: dict[str, list[int]]) -> TensorSpan:
 
 
 def map_tensor(file: Path, span: TensorSpan) -> NDArray[np.generic]:
-    """Memory-map a tensor read-only: its pages are read when they are used, and shared between processes.
-
-    Raises:
-        ArtifactError: numpy has no such dtype.
-    """
+    """Memory-map a tensor read-only: its pages are read when they are used, and shared between processes."""
     if span.dtype not in _NUMPY:
         raise ArtifactError(f"{file} holds values of type {span.dtype}; those read here are {sorted(_NUMPY)}.")
     return np.memmap(file, _NUMPY[span.dtype], "r", span.offset, span.shape)

@@ -65,11 +65,7 @@ class OutputSizes(NamedTuple):
 
     @classmethod
     def of(cls, manifest: Manifest) -> "OutputSizes":
-        """Read them from a bundle's manifest.
-
-        Raises:
-            ArtifactError: the manifest is damaged.
-        """
+        """Read them from a bundle's manifest."""
         labels: list[str] = manifest.detail("labels", list[str])
         shape: EncoderShape = manifest.detail("shape", EncoderShape)
         retrieval = bundle_retrieval(manifest)
@@ -78,11 +74,7 @@ class OutputSizes(NamedTuple):
 
 
 def bundle_retrieval(manifest: Manifest) -> Retrieval | None:
-    """Return pooling, layers and prefixes of a bundle of kind 'retrieval'; None for other kinds.
-
-    Raises:
-        ArtifactError: the manifest is damaged.
-    """
+    """Return pooling, layers and prefixes of a bundle of kind 'retrieval'; None for other kinds."""
     settings: Task | None = manifest.detail("settings", Task | None)
     return (settings.retrieval or Retrieval()) if settings and settings.kind == "retrieval" else None
 
@@ -98,22 +90,14 @@ def body_file(precision: Precision) -> str:
 
 
 def body_fingerprint(manifest: Manifest, precision: Precision) -> str:
-    """Return the fingerprint of a bundle's body, which covers its weights and its graph.
-
-    Raises:
-        ArtifactError: the manifest has no body of this precision.
-    """
+    """Return the fingerprint of a bundle's body, which covers its weights and its graph."""
     weights = manifest.fingerprint_of(body_part(precision))
     graph = manifest.hash_of(body_file(precision))
     return hashlib.sha256(f"{weights}{graph}".encode()).hexdigest()
 
 
 def bundle_examples(manifest: Manifest) -> Examples:
-    """Return a bundle's examples for people who try the endpoint; empty if it has none.
-
-    Raises:
-        ArtifactError: the manifest's examples are malformed.
-    """
+    """Return a bundle's examples for people who try the endpoint; empty if it has none."""
     examples: Examples = manifest.detail("examples", Examples) if "examples" in manifest.details else {}
     return examples
 
@@ -141,21 +125,13 @@ class TokenizerFile(pydantic.BaseModel, frozen=True, extra="forbid"):
 
 
 def bundle_tokenizers(manifest: Manifest) -> dict[str, TokenizerFile]:
-    """Return the tokenizers of a bundle, or of a language's part of one, by language.
-
-    Raises:
-        ArtifactError: the manifest describes none, or one is malformed.
-    """
+    """Return the tokenizers of a bundle, or of a language's part of one, by language."""
     tokenizers: dict[str, TokenizerFile] = manifest.detail("tokenizers", dict[str, TokenizerFile])
     return tokenizers
 
 
 def bundle_languages(manifest: Manifest) -> list[str]:
-    """Return the languages of a bundle, the source language first.
-
-    Raises:
-        ArtifactError: there is no language, or the languages differ from those of the tokenizers.
-    """
+    """Return the languages of a bundle, the source language first."""
     languages: list[str] = manifest.detail("languages", list[str])
     tokenizers = bundle_tokenizers(manifest)
     if not languages or sorted(languages) != sorted(tokenizers):

@@ -16,11 +16,7 @@ def language_files(manifest: Manifest, language: str) -> dict[str, str]:
 
 
 def language_fingerprint(manifest: Manifest, language: str) -> str:
-    """Return the fingerprint of a language's part, which covers everything that an answer in it depends on.
-
-    Raises:
-        ArtifactError: there is no such language, or the manifest is damaged.
-    """
+    """Return the fingerprint of a language's part, which covers everything that an answer in it depends on."""
     languages = bundle_tokenizers(manifest)
     if language not in languages:
         raise ArtifactError(f"the bundle has no language {language!r}, only {sorted(languages)}. Name one of these.")

@@ -32,12 +32,7 @@ class Body:
 
     @classmethod
     def open(cls, path: Path, provider: str = CPU) -> Self:
-        """Open an exported body.
-
-        Raises:
-            MissingExtraError: ONNX Runtime is not installed.
-            ServingError: two ONNX Runtimes are installed, or the provider cannot be used.
-        """
+        """Open an exported body."""
         installed_runtime()
         import onnxruntime
 
@@ -74,22 +69,12 @@ class Body:
 
 
 def default_provider() -> str:
-    """Return the execution provider of the installed ONNX Runtime: CUDA for onnxruntime-gpu, else the CPU.
-
-    Raises:
-        MissingExtraError: ONNX Runtime is not installed.
-        ServingError: both of its distributions are installed.
-    """
+    """Return the execution provider of the installed ONNX Runtime: CUDA for onnxruntime-gpu, else the CPU."""
     return CUDA if installed_runtime() == "onnxruntime-gpu" else CPU
 
 
 def installed_runtime() -> str:
-    """Return the name of the installed distribution of ONNX Runtime.
-
-    Raises:
-        MissingExtraError: ONNX Runtime is not installed.
-        ServingError: both distributions are installed; they overwrite each other's files, so neither can be trusted.
-    """
+    """Return the name of the installed distribution of ONNX Runtime."""
     found = [name for name in _EXTRAS if any(True for _ in metadata.distributions(name=name))]
     if not found:
         raise MissingExtraError("onnxruntime", "cpu")

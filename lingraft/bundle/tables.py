@@ -28,11 +28,7 @@ class EmbeddingTable:
 
     @classmethod
     def open(cls, file: Path) -> Self:
-        """Map a table's safetensors file into memory, without reading its rows.
-
-        Raises:
-            ArtifactError: the file does not hold a token table.
-        """
+        """Map a table's safetensors file into memory, without reading its rows."""
         found = {name: map_tensor(file, span) for name, span in tensor_spans(file).items()}
         names = {TABLE, SCALE} if TABLE in found and found[TABLE].dtype == np.int8 else {TABLE}
         if found.keys() != names or found[TABLE].dtype.name not in TABLE_FORMATS:
@@ -58,11 +54,7 @@ class EmbeddingTable:
         return self.table_VD.nbytes + (0 if self.scale_V is None else self.scale_V.nbytes)
 
     def rows(self, ids_N: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Return the rows (N, D) of token ids, in float32.
-
-        Raises:
-            IndexError: an id is not in the vocabulary.
-        """
+        """Return the rows (N, D) of token ids, in float32."""
         if len(ids_N) and not 0 <= ids_N.min() <= ids_N.max() < len(self):
             raise IndexError(f"ids from {ids_N.min()} to {ids_N.max()} are not all in a table of {len(self)} rows")
         rows_ND: NDArray[np.float32] = self.table_VD[ids_N].astype(np.float32, copy=False)
@@ -103,11 +95,7 @@ class BorrowingTable:
         return self.own.nbytes
 
     def rows(self, ids_N: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Return the rows (N, D) of token ids, in float32.
-
-        Raises:
-            IndexError: an id is not in the vocabulary.
-        """
+        """Return the rows (N, D) of token ids, in float32."""
         is_own_N = ids_N < len(self.own)
         rows_ND = np.empty((len(ids_N), self.width), np.float32)
         rows_ND[is_own_N] = self.own.rows(ids_N[is_own_N])

@@ -6,10 +6,6 @@ from lingraft.errors import MissingExtraError
 
 
 def require_transformers() -> None:
-    """Look for transformers, which brings all that is imported here, before long work rather than in its midst.
-
-    Raises:
-        MissingExtraError: the extra 'huggingface' is not installed.
-    """
+    """Look for transformers, which brings all that is imported here, before long work rather than in its midst."""
     if find_spec("transformers") is None:
         raise MissingExtraError("transformers", "huggingface")

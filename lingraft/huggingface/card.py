@@ -98,10 +98,6 @@ def model_card(model: CardSubject, evaluation: Path | None = None, data: Sequenc
     """Return the card's text.
 
     `data` are text artifacts that it was trained on, and blocks that lead to them.
-
-    Raises:
-        AlignmentError: the evaluation is of another primary or of other embeddings.
-        ArtifactError: an input is not what it should be, or nothing was trained on it.
     """
     sources = trace_training_data((part.manifest for part in model.parts.values()), data)
     judged = _evaluation(model, evaluation) if evaluation else None

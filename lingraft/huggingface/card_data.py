@@ -39,11 +39,7 @@ class TrainingData(NamedTuple):
 
 
 def trace_training_data(manifests: Iterable[Manifest], folders: Sequence[Path]) -> TrainingData:
-    """Return the texts among `folders`, each traced to a training; blocks lead from a training to its text.
-
-    Raises:
-        ArtifactError: one is neither text nor blocks, is damaged, or nothing here was trained on it.
-    """
+    """Return the texts among `folders`, each traced to a training; blocks lead from a training to its text."""
     known = {mark for manifest in manifests for mark in manifest.data_hashes.values()}
     opened = [_load_text_or_blocks(folder) for folder in folders]
     for found in opened:

@@ -112,11 +112,7 @@ class HfConfig(NamedTuple):
 
 
 def parse_config(config: Mapping[str, Any]) -> HfConfig:
-    """Read a config.json of transformers.
-
-    Raises:
-        CheckpointError: an architecture that `TENSOR_NAMINGS` lacks, or a variant or value that we do not compute.
-    """
+    """Read a config.json of transformers."""
     model_type = config.get("model_type")
     if model_type not in TENSOR_NAMINGS:
         raise CheckpointError(

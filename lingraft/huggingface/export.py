@@ -58,13 +58,6 @@ def export_hf(
     `embeddings` the source's own are written; without `task`, a masked language model with the primary's last head, or
     the embedding model that it is. `evaluation` and `data`, text artifacts and blocks that lead to them, are for the
     card.
-
-    Raises:
-        AlignmentError: embeddings, task or evaluation belong to another primary.
-        ExportError: transformers computes something else, or cannot load all of it.
-        MissingExtraError: the extra 'huggingface' is not installed.
-        TokenizerError: the tokenizer cannot be written as a fast tokenizer.
-        ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
     require_transformers()
@@ -111,9 +104,6 @@ def _difference(folder: Path, net: nn.Module) -> float:
     """Largest absolute difference of a logit, or of a hidden state of an embedding model.
 
     Computed in float64, in which equal weights leave no room for rounding: a difference is then a difference of models.
-
-    Raises:
-        ExportError: it is above the tolerance, or tensors are missing or surplus.
     """
     net.double().eval()
     theirs = _load_transformers(folder, hf_class_of(net).auto_class)

@@ -56,11 +56,7 @@ def is_fairseq(checkpoint: Path, model_type: str) -> bool:
 
 
 def fairseq_tokenizer(checkpoint: Path, model_type: str) -> "tokenizers.Tokenizer":
-    """Build the fast tokenizer of a checkpoint from its SentencePiece file, as transformers defines it.
-
-    Raises:
-        TokenizerError: the file is no unigram model of SentencePiece, or added tokens do not follow its pieces.
-    """
+    """Build the fast tokenizer of a checkpoint from its SentencePiece file, as transformers defines it."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     raw = (checkpoint / SENTENCEPIECE).read_bytes()

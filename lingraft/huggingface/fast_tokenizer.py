@@ -24,9 +24,6 @@ def fast_tokenizer(tokenizer: Tokenizer, shape: EncoderShape) -> "Fast":
     """Return a tokenizer of the library `tokenizers`, which encodes texts and pairs as the encoder expects them.
 
     One that came with an imported primary stays as it is, except that a pair gets the primary's own format.
-
-    Raises:
-        TokenizerError: it cannot be written as a fast tokenizer.
     """
     from tokenizers import AddedToken
     from tokenizers import Tokenizer as Fast

@@ -71,9 +71,6 @@ def locate_checkpoint(source: str, revision: str | None = None) -> HfCheckpoint:
 
     The environment decides about the hub as its own library has it: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE.
     Where a folder and a hub id would both do, it is the folder.
-
-    Raises:
-        CheckpointError: no such folder or id, no access, or no network.
     """
     folder = Path(source).expanduser()
     if folder.is_dir():
@@ -130,11 +127,7 @@ def _unreachable(name: str, revision: str, reason: str, advice: str) -> Checkpoi
 
 
 def require_no_adapter(folder: Path) -> None:
-    """Refuse a checkpoint that peft changes: its weights alone do not compute what it does.
-
-    Raises:
-        CheckpointError: settings of an adapter or of learned prompts lie in the folder.
-    """
+    """Refuse a checkpoint that peft changes: its weights alone do not compute what it does."""
     if (folder / _ADAPTER).is_file():
         raise CheckpointError(
             f"{folder / _ADAPTER} says that an adapter or prompts of its own weights stand beside the encoder. "
@@ -143,11 +136,7 @@ def require_no_adapter(folder: Path) -> None:
 
 
 def require_whole(folder: Path) -> None:
-    """Refuse files that Git cloned without their contents.
-
-    Raises:
-        CheckpointError: a file is a pointer of Git LFS.
-    """
+    """Refuse files that Git cloned without their contents."""
     if pointers := [str(path.relative_to(folder)) for path in _files(folder) if _is_pointer(path)]:
         raise CheckpointError(
             f"{', '.join(pointers)} in {folder} are pointers of Git LFS, without the files' contents. Run "
@@ -161,11 +150,7 @@ def _is_pointer(path: Path) -> bool:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the checkpoint's settings.
-
-    Raises:
-        CheckpointError: there are none, or they are damaged.
-    """
+    """Return the checkpoint's settings."""
     path = folder / CONFIG
     if not path.is_file():
         raise CheckpointError(f"{folder} has no {CONFIG}: it is no checkpoint of transformers. Give one that is.")
@@ -173,11 +158,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_weights(folder: Path) -> dict[str, "Tensor"]:
-    """Return all tensors of a checkpoint, from one file of safetensors or from several under an index.
-
-    Raises:
-        CheckpointError: there are only pickles, or a file or tensor is missing or damaged.
-    """
+    """Return all tensors of a checkpoint, from one file of safetensors or from several under an index."""
     if (folder / WEIGHTS).is_file():
         return _read_safetensors(folder / WEIGHTS)
     if (folder / INDEX).is_file():
@@ -261,11 +242,7 @@ def _read_safetensors(path: Path) -> dict[str, "Tensor"]:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Return a file's JSON object.
-
-    Raises:
-        CheckpointError: it holds none.
-    """
+    """Return a file's JSON object."""
     value = _read_json(path)
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} holds no JSON object. Fetch it anew.")
@@ -273,11 +250,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def read_json_list(path: Path) -> list[Any]:
-    """Return a file's JSON array.
-
-    Raises:
-        CheckpointError: it holds none.
-    """
+    """Return a file's JSON array."""
     value = _read_json(path)
     if not isinstance(value, list):
         raise CheckpointError(f"{path} holds no JSON array. Fetch it anew.")

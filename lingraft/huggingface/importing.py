@@ -70,16 +70,6 @@ def import_hf(
         revision: branch, tag or commit on the hub.
         block_tokens: longest input of the primary, if shorter than that of the checkpoint.
         task_out: folder of the task; absent: `out` with '-retrieval' behind its name.
-
-    Raises:
-        CheckpointError: it cannot be had, is a pickle, of another architecture, or lacks or exceeds its tensors; peft
-            has put an adapter or prompts beside it; its modules compute what no task does; `block_tokens` is not from 8
-            to the checkpoint's longest input; or `task_out` is given for a checkpoint that has no task, or lies in
-            `out`.
-        TokenizerError: its tokenizer is missing or damaged, has more pieces than the token table rows, or another
-            pad id than the configuration, lacks a special piece, or cannot be kept exactly.
-        MissingExtraError: the extra 'huggingface' is not installed.
-        ArtifactError: `out` or `task_out` is not empty or cannot be written.
     """
     require_new(out)
     require_transformers()

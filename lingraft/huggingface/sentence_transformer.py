@@ -84,12 +84,7 @@ def is_embedding_model(folder: Path) -> bool:
 
 
 def read_embedding_model(folder: Path) -> EmbeddingModel:
-    """Read the modules above the encoder, the prompts, and the length of the longest text.
-
-    Raises:
-        CheckpointError: a module, pooling, activation or setting is one that we do not compute, widths do not fit
-            together, or tensors are missing or pickles.
-    """
+    """Read the modules above the encoder, the prompts, and the length of the longest text."""
     transformer, *others = _modules(folder)
     if transformer.kind != "Transformer" or not others or others[0].kind != "Pooling":
         raise CheckpointError(
@@ -169,11 +164,7 @@ def read_embedding_model(folder: Path) -> EmbeddingModel:
 
 
 def write_modules(folder: Path, net: TextEmbedder) -> None:
-    """Write the modules above an encoder, whose own files lie in the folder, with prompts and the longest text.
-
-    Raises:
-        ArtifactError: the folder cannot be written.
-    """
+    """Write the modules above an encoder, whose own files lie in the folder, with prompts and the longest text."""
     settings = net.settings
     write_json(folder / _TRANSFORMER_CONFIGS[0], {"max_seq_length": net.encoder.shape.block_tokens})
     kinds = ["Transformer", "Pooling"]

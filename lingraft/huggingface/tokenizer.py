@@ -76,11 +76,6 @@ def import_tokenizer(
     """Keep a checkpoint's `tokenizer.json` in a folder, or make one that gives the ids of transformers.
 
     With `lower_case`, texts are lower-cased first, as sentence-transformers does it where a model says so.
-
-    Raises:
-        TokenizerError: there is none, it is damaged, it has no fast form, it lacks a special piece, it puts other than
-            a begin and an end around texts, or it cannot be kept exactly.
-        ArtifactError: `into` cannot be written.
     """
     if not any((checkpoint / name).is_file() for name in TOKENIZER_FILES):
         raise TokenizerError(f"{checkpoint} has no tokenizer. Put its files there: {', '.join(TOKENIZER_FILES)}.")

@@ -35,11 +35,7 @@ _STAND_IN = "\uffff"
 
 
 def unigram_tokenizer(model: bytes, name: str) -> "Tokenizer":
-    """Build a fast tokenizer without special tokens of its own, which gives text the ids that SentencePiece gives it.
-
-    Raises:
-        TokenizerError: it is no unigram model, or its normalisation cannot be written as a fast tokenizer.
-    """
+    """Build a fast tokenizer without special tokens of its own that gives text the ids that SentencePiece gives it."""
     from tokenizers import Tokenizer, decoders, models
 
     sentencepiece_model.require_unigram(model, name)

@@ -159,9 +159,6 @@ def without_wrappers(tensors: Mapping[str, Tensor], model_type: str) -> tuple[di
     """Return tensors by the names that the model itself gives them, and sentences about names that were changed.
 
     torch.compile and FSDP put names of their own inside, DataParallel and Lightning one before them.
-
-    Raises:
-        CheckpointError: other names stand before them.
     """
     found = {_INSIDE.sub("", name): tensor for name, tensor in tensors.items()}
     naming = TENSOR_NAMINGS[model_type]
@@ -199,10 +196,6 @@ def from_checkpoint(
     """Return their tensors under our names, with one MLM head at the last layer unless the shape has none.
 
     `vocabulary`, the rows of the token table, `tied` and `has_output_bias` are what its configuration says.
-
-    Raises:
-        CheckpointError: a tensor is missing, surplus, of another shape, not of floating point, or not finite; or the
-            output projection differs from the token table, which the method ties (section 2).
     """
     naming = TENSOR_NAMINGS[model_type]
     notes = list[str]()

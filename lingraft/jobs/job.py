@@ -92,10 +92,6 @@ class Job(Launchable, frozen=True):
 
         Args:
             watch: called with every point of the learning curve.
-
-        Raises:
-            LingraftError: an input cannot be used, training fails, or the output cannot be written.
-            Interruption: the process was asked to stop, and a checkpoint was written.
         """
         raise NotImplementedError
 
@@ -106,12 +102,7 @@ class Job(Launchable, frozen=True):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Everything that the artifact depends on: settings, the fingerprints of inputs, and hashes of outside data.
-
-        Raises:
-            ArtifactError: an input does not exist.
-            TextError: outside data does not exist.
-        """
+        """Everything that the artifact depends on: settings, the fingerprints of inputs, and hashes of outside data."""
         inputs = {
             name: f"failed: {reason}" if (reason := failure_reason(folder)) else artifact_fingerprint(folder)
             for name, folder in self.inputs.items()
@@ -120,13 +111,7 @@ class Job(Launchable, frozen=True):
         return {"settings": dict(self.settings), "inputs": inputs} | ({"outside": outside} if outside else {})
 
     def cached(self) -> contextlib.AbstractContextManager[Artifact | None]:
-        """Hold the output, and yield its artifact if it was made before from the same; None if it is to be made now.
-
-        Raises:
-            ProvenanceMismatchError: the output was made from something else, or has no key.
-            ArtifactError: an input does not exist, or the output cannot be written.
-            TextError: outside data does not exist.
-        """
+        """Hold the output, and yield its artifact if it was made before from the same; None if it is to be made now."""
         return cached(self.made, self.kind, self.provenance)
 
     def has_shared_result(self) -> bool:
@@ -143,9 +128,6 @@ class Job(Launchable, frozen=True):
 
         Args:
             watch: called with every point of the learning curve of an artifact that was made before.
-
-        Raises:
-            ArtifactError: an output cannot be written.
         """
         if not (where := os.environ.get(RESULTS_VARIABLE)):
             yield self
@@ -164,10 +146,6 @@ class Job(Launchable, frozen=True):
 
         Args:
             watch: called with every point of the learning curve, also if the artifact was made before.
-
-        Raises:
-            LingraftError: an input cannot be used, training fails, or an output cannot be written.
-            Interruption: the process was asked to stop, and a checkpoint was written.
         """
         with self.shared(watch) as missing:
             if missing:
@@ -184,9 +162,5 @@ class LanguageJob(Job, frozen=True):
 
     @property
     def tag(self) -> str:
-        """Tag of the language.
-
-        Raises:
-            ArtifactError: it is not given, and the input does not exist.
-        """
+        """Tag of the language."""
         return self.language or str(read_manifest(getattr(self, self.tagged_input)).language)

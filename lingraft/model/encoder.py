@@ -193,11 +193,7 @@ class Encoder(nn.Module):
         return self.shape.mlm_heads
 
     def require_depth(self, depth: int) -> None:
-        """Refuse a depth at which there is no head.
-
-        Raises:
-            DepthError: the message lists the depths that there are.
-        """
+        """Refuse a depth at which there is no head."""
         if depth not in self.depths:
             raise DepthError(
                 f"depth {depth} has no MLM head: this primary has heads at {list(self.depths)}. Choose one of these, "
@@ -219,9 +215,6 @@ class Encoder(nn.Module):
         `below_heads`, MLM heads follow: their gradient of the table is dense, and so that of the rows looked up is left
         sparse on a CPU, to be added to it in place. A GPU would add sparse rows by atomics, in no fixed order; the
         dense gradient it sorts.
-
-        Raises:
-            DepthError: heads follow, and there is none at one of the depths.
         """
         wanted = set(depths)
         for depth in wanted if below_heads else ():
@@ -277,11 +270,7 @@ class Encoder(nn.Module):
     def masked_logits(
         self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
     ) -> dict[int, Tensor]:
-        """Return the logits (M, V) at masked positions only, from the head at each depth asked for.
-
-        Raises:
-            DepthError: there is no head at one of the depths.
-        """
+        """Return the logits (M, V) at masked positions only, from the head at each depth asked for."""
         features = self.features(self.hidden_states(tokens_BT, depths, visible_BT, below_heads=True), positions_M)
         return {depth: self.vocabulary.logits(features_MD) for depth, features_MD in features.items()}
 
@@ -326,9 +315,6 @@ def mini_model(
     Without fresh layers its MLM head is the one that the primary was trained with at `depth` (MINIJOINT); with them it
     is the primary's last one, above the fresh layers (MINIPOST, section 2), or `head`, if the primary has none. The
     bottom of a primary without any head has none either, as it serves to learn by sentence pairs.
-
-    Raises:
-        DepthError: there is no `head`, and the primary has others, but none where it is needed.
     """
     headed = primary.shape.layers if fresh else depth
     has_head = head is not None or bool(fresh) or bool(primary.depths)

@@ -94,11 +94,7 @@ class UpdateShape:
         return self.batch_blocks * self._pass()
 
     def graft_flops(self, trained_layers: int) -> float:
-        """One update of the top layers alone, all else frozen: step 1b (equation A4).
-
-        Raises:
-            CostError: there are no layers to train, or more than there are.
-        """
+        """One update of the top layers alone, all else frozen: step 1b (equation A4)."""
         if not 1 <= trained_layers <= self.layers:
             raise CostError(f"trained_layers {trained_layers} must be from 1 to the {self.layers} layers of the model.")
         lowest = self.layers - trained_layers  # nothing below it needs its gradient

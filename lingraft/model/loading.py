@@ -33,31 +33,17 @@ class LoadedPrimary:
     """The source language's vocabulary, whichever the encoder has at the moment."""
 
     def swap_in(self, embeddings: "Embeddings") -> Vocabulary:
-        """Put a language's embeddings into the body, in place; returns the vocabulary that was there.
-
-        Raises:
-            AlignmentError: the embeddings were learned on another primary.
-            TokenizerError: their pieces are borrowed from another tokenizer.
-        """
+        """Put a language's embeddings into the body, in place; returns the vocabulary that was there."""
         self.lend_to(embeddings)
         return swap(self.encoder, embeddings.vocabulary)
 
     def lend_to(self, embeddings: "Embeddings") -> None:
-        """Have a language's borrowed pieces refer to the source's rows, as tasks, too, need them to.
-
-        Raises:
-            AlignmentError: the embeddings were learned on another primary.
-            TokenizerError: their pieces are borrowed from another tokenizer.
-        """
+        """Have a language's borrowed pieces refer to the source's rows, as tasks, too, need them to."""
         require_aligned(f"embeddings of {embeddings.language!r}", embeddings.aligned_with, self.fingerprint)
         embeddings.vocabulary.borrowed = self.borrowed_rows(embeddings.tokenizer)
 
     def borrowed_rows(self, pieces: Tokenizer) -> BorrowedRows | None:
-        """Return references to the source's rows for a tokenizer's borrowed pieces; None if it has none.
-
-        Raises:
-            TokenizerError: they are borrowed from another tokenizer.
-        """
+        """Return references to the source's rows for a tokenizer's borrowed pieces; None if it has none."""
         pieces.require_lender(self.tokenizer)
         return BorrowedRows(torch.from_numpy(pieces.borrowed_B), self.source) if len(pieces.borrowed_B) else None
 
@@ -75,11 +61,7 @@ class Embeddings:
     manifest: Manifest
 
     def require_whole(self) -> None:
-        """Refuse a vocabulary that lacks the rows of borrowed pieces.
-
-        Raises:
-            TokenizerError: it does.
-        """
+        """Refuse a vocabulary that lacks the rows of borrowed pieces."""
         if len(self.vocabulary) != len(self.tokenizer):
             raise TokenizerError(
                 f"{len(self.tokenizer.borrowed_B)} pieces of {self.language!r} have rows of the primary's, which only "
@@ -94,12 +76,7 @@ def save_vocabulary(draft: Draft, vocabulary: Vocabulary, tokenizer: Tokenizer) 
 
 
 def load_primary(folder: Path, wanted: EncoderShape | None = None) -> LoadedPrimary:
-    """Open a primary, which trains with the dropout of the shape wanted.
-
-    Raises:
-        ArtifactError: not a primary, or damaged.
-        RecipeError: it is not of the shape wanted (`EncoderShape.is_of`).
-    """
+    """Open a primary, which trains with the dropout of the shape wanted."""
     artifact = Artifact.load(folder, Kind.PRIMARY)
     shape: EncoderShape = artifact.manifest.detail("shape", EncoderShape)
     if wanted:
@@ -119,9 +96,6 @@ def require_shape(wanted: EncoderShape, shape: EncoderShape, primary: str) -> No
         wanted: the recipe's [encoder].
         shape: the primary's.
         primary: name of the primary, for the message.
-
-    Raises:
-        RecipeError: the message has both shapes.
     """
     if not wanted.is_of(shape):
         raise RecipeError(
@@ -132,11 +106,7 @@ def require_shape(wanted: EncoderShape, shape: EncoderShape, primary: str) -> No
 
 
 def load_embeddings(folder: Path) -> Embeddings:
-    """Open a language's embeddings.
-
-    Raises:
-        ArtifactError: not embeddings, or damaged.
-    """
+    """Open a language's embeddings."""
     artifact = Artifact.load(folder, Kind.EMBEDDINGS)
     vocabulary, tokenizer = _load_vocabulary(artifact)
     return Embeddings(
@@ -163,22 +133,14 @@ class FreshLayers:
     manifest: Manifest
 
     def build_model(self, primary: LoadedPrimary) -> Encoder:
-        """The mini-model: an encoder that shares all but the fresh layers with the primary.
-
-        Raises:
-            AlignmentError: the fresh layers were trained in another primary.
-        """
+        """The mini-model: an encoder that shares all but the fresh layers with the primary."""
         what, again = f"the mini-model of depth {self.depth}", "Build the mini-model again (`lingraft mini`)"
         require_aligned(what, self.aligned_with, primary.fingerprint, again)
         return mini_model(primary.encoder, self.depth, self.layers, self.head)
 
 
 def load_mini(folder: Path) -> FreshLayers:
-    """Open a MINIPOST mini-model.
-
-    Raises:
-        ArtifactError: not a mini-model, or damaged.
-    """
+    """Open a MINIPOST mini-model."""
     artifact = Artifact.load(folder, Kind.MINI)
     manifest = artifact.manifest
     shape: EncoderShape = manifest.detail("shape", EncoderShape)

@@ -55,12 +55,7 @@ class Exports:
     stages: Stages
 
     def checkpoints(self) -> dict[str, Path]:
-        """Export and return folders for transformers by task, and one with the MLM head if the primary has one.
-
-        Raises:
-            ExportError: transformers computes something else.
-            ProvenanceMismatchError: a folder exists that was made from something else.
-        """
+        """Export and return folders for transformers by task, and one with the MLM head if the primary has one."""
         tasks: dict[str, LanguageTask | None] = {**({MASKED_LM: None} if self.has_head else {}), **self.tasks}
         return {name: self._checkpoint(self.out / "hf" / name, task) for name, task in tasks.items()}
 
@@ -85,12 +80,7 @@ class Exports:
         return folder
 
     def bundles(self) -> tuple[dict[str, Path], dict[str, str]]:
-        """Export and return bundles by task, and the reasons why others have none.
-
-        Raises:
-            ExportError: ONNX Runtime computes something else.
-            ProvenanceMismatchError: a bundle exists that was made from something else.
-        """
+        """Export and return bundles by task, and the reasons why others have none."""
         bundles = {}
         reasons = {}
         for name, task in self.tasks.items():

@@ -88,11 +88,7 @@ class Resources:
         dictionary: Path | str | None = None,
         source_text: "Path | str | Sequence[Path | str]" = (),
     ) -> "Resources":
-        """Return resources by their absolute paths; URIs stay as they are.
-
-        Raises:
-            RecipeError: pairs are more than two files.
-        """
+        """Return resources by their absolute paths; URIs stay as they are."""
         files = [pairs] if isinstance(pairs, Path | str) else [*(pairs or ())]
         if len(files) > 2:
             raise RecipeError(
@@ -142,11 +138,7 @@ class Basis:
 
     @classmethod
     def of_artifact(cls, folder: Path) -> "Basis":
-        """Return the basis that a primary offers, without opening its weights.
-
-        Raises:
-            ArtifactError: not a primary, or damaged.
-        """
+        """Return the basis that a primary offers, without opening its weights."""
         return cls._of_manifest(folder, Artifact.load(folder, Kind.PRIMARY).manifest)
 
     @classmethod
@@ -188,10 +180,6 @@ class LanguageRecipe:
         Args:
             recipe: recipe of the primary; brings tokenizer, adaptation, split and precision.
             retrieval: how the primary's embedding task makes vectors, as which sentence pairs are learned.
-
-        Raises:
-            RecipeError: a value is impossible, or the recipe is not one for this primary, mini-model or language.
-            DepthError: the depth is not the mini-model's.
         """
         if wanted.depth is not None:
             _require_depth(wanted.depth, basis)

@@ -22,10 +22,6 @@ class Stages:
 
         Args:
             stage: name of the stage as it was planned; the artifact's kind if empty.
-
-        Raises:
-            ProvenanceMismatchError: the artifact exists, and was made from something else.
-            LingraftError: the job fails.
         """
         name = stage or job.kind
         with self.counted(name) as reused, job.cached() as found:

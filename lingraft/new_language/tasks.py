@@ -52,7 +52,6 @@ class LanguageTask:
 
         Raises:
             NotJudgedError: it has none there, or they cannot be had.
-            TextError: they have labels that the task does not know.
         """
         if self.settings.test is None and not self.settings.reads_text:
             raise NotJudgedError("it has no test examples. Give sentence pairs, or name their file in a recipe")
@@ -88,10 +87,6 @@ def open_tasks(
             which an imported task lacks.
         pairs: sentence pairs of the language; by those that are held out, tasks of kind 'retrieval' are tested that
             have no test examples.
-
-    Raises:
-        ArtifactError: one is no task, is damaged or given twice, or seeds of a task differ in their labels.
-        AlignmentError: one was finetuned from another primary.
     """
     tests = {(task.name, task.kind): task for task in tested}
     held_out = ParallelLines(kind="parallel", files=pairs, held_out=True) if pairs else None

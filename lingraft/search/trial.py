@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import optuna
+import torch
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.cache import RESULTS_VARIABLE, shared_folder
@@ -40,7 +41,7 @@ from lingraft.stages.results import Trial
 from lingraft.stages.sentence_pairs import PairData
 from lingraft.training import precision
 from lingraft.training.checkpoint import CheckpointManager
-from lingraft.training.masked_lm import dev_evaluator
+from lingraft.training.masked_lm import accuracy
 from lingraft.training.progress import training_progress
 from lingraft.training.run import TrainingRun
 from lingraft.training.schedule import MetricsCallback
@@ -263,7 +264,8 @@ class Trainer:
         probe = self._probe
         primary = self.source.encoder
         if probe is None:
-            return dev_evaluator(primary, primary, self.dev, settings)
+            last, dev_NT = primary.shape.layers, self.dev.take(torch.arange(min(settings.judged_blocks, len(self.dev))))
+            return lambda: accuracy(primary, dev_NT, (last,))[last]
         top = probe.depths[-1]
         return lambda: probe.measure(primary, (top,))[top].scores.accuracy
 

@@ -44,7 +44,6 @@ def load_examples(task: Task, split: SplitName, language: str, text: Artifact | 
 
     Raises:
         MissingExtraError: they come from Hugging Face, and the package `datasets` is not installed.
-        RecipeError: the task's evaluation is not defined for the language.
         TextError: they cannot be read, are of another layout or without labels, or there are none.
     """
     if task.reads_text:

@@ -53,13 +53,7 @@ class TaskModel:
         return self.net.encoder.shape
 
     def swap_in(self, language: Embeddings | LoadedPrimary) -> None:
-        """Put a language's embeddings, or the source's own from its primary, under the body, in place.
-
-        Raises:
-            AlignmentError: the two belong to different primaries.
-            TokenizerError: the language borrows pieces, and no primary has lent it their rows
-                (`LoadedPrimary.lend_to`).
-        """
+        """Put a language's embeddings, or the source's own from its primary, under the body, in place."""
         if isinstance(language, LoadedPrimary):
             require_aligned("the task", self.aligned_with, language.fingerprint, "Finetune the task again")
             swap(self.net.encoder, language.encoder.vocabulary)
@@ -97,11 +91,7 @@ def save_task(draft: Draft, net: nn.Module) -> None:
 
 
 def load_task(folder: Path) -> TaskModel:
-    """Open a finetuned task.
-
-    Raises:
-        ArtifactError: not a task, or damaged.
-    """
+    """Open a finetuned task."""
     artifact = Artifact.load(folder, Kind.TASK)
     manifest = artifact.manifest
     settings: Task = manifest.detail("settings", Task)

@@ -16,9 +16,6 @@ def marks_of(task: Task, splits: Sequence[SplitName], language: str) -> dict[str
 
     A dataset on the hub is known by its commit. Where the hub cannot be asked, the fingerprint is like no other, so
     that results of those examples are made again.
-
-    Raises:
-        TextError: a file is not there, or a dataset's id is none.
     """
     sources = {split: getattr(task, split) for split in splits}
     return {split: _mark(source, language) for split, source in sources.items() if source is not None}

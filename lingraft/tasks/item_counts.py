@@ -48,11 +48,7 @@ def save(tallies: Mapping[str, ItemCounts], path: Path) -> None:
 
 
 def load(path: Path) -> dict[str, ItemCounts]:
-    """Read counts by name, as `save` wrote them.
-
-    Raises:
-        ArtifactError: it is not there, or not readable.
-    """
+    """Read counts by name, as `save` wrote them."""
     try:
         parts = load_file(path)
     except (OSError, SafetensorError) as error:

@@ -53,21 +53,13 @@ def examples_or_errors(path: Path, language: str, pairs: bool) -> Iterator[Examp
 def examples_of_rows(
     rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str], pairs: bool
 ) -> Iterator[Example]:
-    """Yield labelled texts, or pairs, from a dataset's rows; `names` are those of its class numbers, if it has any.
-
-    Raises:
-        TextError: a column is missing, holds no text (for example several languages at once) or no label.
-    """
+    """Yield labelled texts, or pairs, from a dataset's rows; `names` are those of its class numbers, if it has any."""
     for number, cells in enumerate(rows):
         yield _example(Row(f"{origin}, row {number}", cells), _PAIRS if pairs else _TEXTS, names)
 
 
 def documents_as_examples(documents: Iterable[Document]) -> list[Example]:
-    """Return labelled documents as examples of one text.
-
-    Raises:
-        TextError: a document has no label.
-    """
+    """Return labelled documents as examples of one text."""
     examples = []
     for document in documents:
         place = f"document {document.name!r}"

@@ -33,11 +33,7 @@ def query_passages_or_errors(path: Path, language: str) -> Iterator[QueryPassage
 
 
 def query_passages_of_rows(rows: Iterable[Mapping[str, Any]], origin: str) -> Iterator[QueryPassage]:
-    """Yield queries with their passages from a dataset's rows.
-
-    Raises:
-        TextError: a column is missing, or holds no text.
-    """
+    """Yield queries with their passages from a dataset's rows."""
     for number, cells in enumerate(rows):
         yield _query_passage(Row(f"{origin}, row {number}", cells))
 

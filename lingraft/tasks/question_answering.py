@@ -87,9 +87,6 @@ class QuestionAnswering:
 
         The baseline is the F1 of always answering with the whole context or with its first sentence, whichever is
         better over all questions.
-
-        Raises:
-            RecipeError: the evaluation is not defined for the language.
         """
         self.evaluation.require(language)
         found = best_answers(net, data)

@@ -47,11 +47,7 @@ class Answers:
 
 
 def require_finite(vectors_NE: Tensor) -> None:
-    """Refuse vectors of texts, by which nothing can be ranked, if one has an entry that is NaN or infinite.
-
-    Raises:
-        TrainingError: the message says how many have one.
-    """
+    """Refuse vectors of texts, by which nothing can be ranked, if one has an entry that is NaN or infinite."""
     wrong = int((~vectors_NE.isfinite().all(1)).sum())
     if wrong:
         raise TrainingError(
@@ -61,11 +57,7 @@ def require_finite(vectors_NE: Tensor) -> None:
 
 
 def evaluate_vectors(queries_NE: Tensor, passages_PE: Tensor, answers: Answers) -> TaskEvaluation:
-    """Rank passages by the cosine of vectors.
-
-    Raises:
-        TrainingError: a vector is not finite.
-    """
+    """Rank passages by the cosine of vectors."""
     require_finite(queries_NE)
     require_finite(passages_PE)
     queries_NE, passages_EP = F.normalize(queries_NE), F.normalize(passages_PE).T

@@ -161,11 +161,7 @@ class PassageRetrieval:
     def prepare(
         self, examples: Sequence[QueryPassage], labels: Sequence[str], tokenizer: Tokenizer, shape: EncoderShape
     ) -> QueriesAndPassages:
-        """Tokenize queries and passages behind their prefixes; equal passages are one.
-
-        Raises:
-            TextError: there are fewer than two passages to choose from.
-        """
+        """Tokenize queries and passages behind their prefixes; equal passages are one."""
         numbers = {text: number for number, text in enumerate(dict.fromkeys(each.passage for each in examples))}
         if len(numbers) < 2:
             raise TextError(
@@ -195,11 +191,7 @@ class PassageRetrieval:
 
 @torch.inference_mode()
 def embed(net: TextEmbedder, texts: TokenizedTexts) -> Tensor:
-    """Return the vectors (N, E) of texts, in float32 on the CPU; the net is put into evaluation mode.
-
-    Raises:
-        TrainingError: a vector is not finite.
-    """
+    """Return the vectors (N, E) of texts, in float32 on the CPU; the net is put into evaluation mode."""
     net.eval()
     vectors_NE = torch.empty(len(texts), net.width)
     for chosen in by_length(texts, "embed texts"):

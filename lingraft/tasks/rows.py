@@ -62,11 +62,7 @@ def rows_or_errors(path: Path, language: str, layouts: Layouts) -> Iterator[RowO
 
 
 def in_language(rows: Iterable[RowOrError], language: str, origin: str) -> Iterator[RowOrError]:
-    """Yield errors, and the rows whose column 'language' names the language; all rows where there is no such column.
-
-    Raises:
-        TextError: there are no rows, or none in the language; the message names the languages that there are.
-    """
+    """Yield errors, and the rows whose column 'language' names the language; all rows where there is no such column."""
     others: set[str] = set()
     empty = True
     for row in rows:
@@ -86,11 +82,7 @@ def in_language(rows: Iterable[RowOrError], language: str, origin: str) -> Itera
 
 
 def find_column(row: Row, names: Sequence[str]) -> str:
-    """Return the first of some alternative names that the row has a column of.
-
-    Raises:
-        TextError: the row has none of them.
-    """
+    """Return the first of some alternative names that the row has a column of."""
     for name in names:
         if name in row.cells:
             return name

@@ -121,11 +121,7 @@ def _judged(
 
 
 def read_texts(path: Path, language: str) -> dict[str, str]:
-    """Read the queries or the corpus of a folder in BEIR's layout, by id.
-
-    Raises:
-        TextError: they cannot be read, or two texts have one id.
-    """
+    """Read the queries or the corpus of a folder in BEIR's layout, by id."""
     texts: dict[str, str] = {}
     for row in _rows(path, language, _TEXTS):
         name = text_of(row, find_column(row, ("_id",)))

@@ -102,11 +102,7 @@ def questions_or_errors(path: Path) -> Iterator[Question | LingraftError]:
 
 
 def questions_of_rows(rows: Iterable[Mapping[str, Any]], origin: str) -> Iterator[Question]:
-    """Yield the questions of a Hugging Face dataset's rows (squad, xquad, mlqa).
-
-    Raises:
-        TextError: a row is no question, see `questions_or_errors`.
-    """
+    """Yield the questions of a Hugging Face dataset's rows (squad, xquad, mlqa)."""
     for number, row in enumerate(rows):
         place = f"{origin}, row {number}"
         if "id" in row:

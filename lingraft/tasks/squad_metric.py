@@ -37,11 +37,7 @@ class Evaluation(StrEnum):
     MLQA = "mlqa"
 
     def require(self, language: str) -> None:
-        """Refuse a language for which there is no definition.
-
-        Raises:
-            RecipeError: the message lists MLQA's languages.
-        """
+        """Refuse a language for which there is no definition."""
         if self is Evaluation.MLQA and _base(language) not in _ARTICLES:
             raise RecipeError(
                 f"MLQA's evaluation is defined for {list(_ARTICLES)}, not for {language!r}. "
@@ -52,9 +48,6 @@ class Evaluation(StrEnum):
         """Return the lower-case words of an answer, without punctuation and articles.
 
         SQuAD treats all languages alike.
-
-        Raises:
-            RecipeError: MLQA does not define this for the language.
         """
         if self is Evaluation.SQUAD:
             bare = "".join(character for character in text.lower() if character not in string.punctuation)
@@ -95,9 +88,6 @@ def score(answer: str, gold: Sequence[str], evaluation: Evaluation, language: st
     """Return exact match and F1 of one answer, each the best over the question's gold answers.
 
     Without a common word F1 is 0, also where both answers have no word left once normalised.
-
-    Raises:
-        RecipeError: the evaluation is not defined for the language.
     """
     found = evaluation.words(answer, language)
     pairs = [_compare(found, evaluation.words(text, language)) for text in gold]

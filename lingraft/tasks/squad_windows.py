@@ -150,11 +150,7 @@ class QuestionWindows:
 
 
 def cut(questions: Sequence[Question], tokenizer: Tokenizer, shape: EncoderShape) -> QuestionWindows:
-    """Tokenize questions and contexts for a body of this shape.
-
-    Raises:
-        TextError: there are no questions.
-    """
+    """Tokenize questions and contexts for a body of this shape."""
     if not questions:
         raise TextError("there are no questions to tokenize. Bring at least one.")
     free = shape.block_tokens - _ENDS - shape.family.separators

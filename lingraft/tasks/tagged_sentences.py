@@ -72,9 +72,6 @@ def sentences_of_rows(
         origin: name of the dataset, for messages.
         names: names of its tag numbers; empty where it stores the tags themselves.
         named_entities: whether tags must be those of named entities; else they may be any.
-
-    Raises:
-        TextError: a column is missing, words and tags differ in number, or a tag is unknown.
     """
     columns = ENTITY_COLUMNS if named_entities else WORD_TAG_COLUMNS
     for number, cells in enumerate(rows):
@@ -88,11 +85,7 @@ def sentences_of_rows(
 
 
 def without_prefix(sentences: list[Sentence], language: str, path: Path) -> list[Sentence]:
-    """Return the sentences of a file without WikiANN's "de:" if every word of the file begins with it.
-
-    Raises:
-        TextError: they are in another language by their prefix.
-    """
+    """Return the sentences of a file without WikiANN's "de:" if every word of the file begins with it."""
     first = _PREFIX.match(sentences[0].words[0])
     if first is None or not all(word.startswith(f"{first[1]}:") for found in sentences for word in found.words):
         return sentences

@@ -79,11 +79,7 @@ class TaskKind(Protocol):
     """Name of the official metric: 'accuracy', 'F1' or 'accuracy_at_1'."""
 
     def labels(self, examples: Sequence[Any]) -> list[str]:
-        """Return the labels of a training set, sorted; none for question answering.
-
-        Raises:
-            TextError: a task with labels has fewer than two.
-        """
+        """Return the labels of a training set, sorted; none for question answering."""
 
     def net(self, encoder: Encoder, labels: Sequence[str]) -> nn.Module:
         """Return the encoder under a new head (a `TaskNet`), drawn from torch's global generator."""
@@ -91,11 +87,7 @@ class TaskKind(Protocol):
     def prepare(
         self, examples: Sequence[Any], labels: Sequence[str], tokenizer: Tokenizer, shape: EncoderShape
     ) -> Prepared:
-        """Tokenize examples for a body of this shape.
-
-        Raises:
-            TextError: there are no questions, or a label is not among `labels`.
-        """
+        """Tokenize examples for a body of this shape."""
 
     def loss(self, net: Any, batch: Any) -> Tensor:
         """Return the loss of a batch, a scalar, on the device of the net's head."""
@@ -105,11 +97,7 @@ class TaskKind(Protocol):
 
 
 def labels_of(found: Iterable[str], noun: str) -> list[str]:
-    """Return all labels of a training set, sorted; `noun` names a label in errors, such as 'tag'.
-
-    Raises:
-        TextError: there are fewer than two labels.
-    """
+    """Return all labels of a training set, sorted; `noun` names a label in errors, such as 'tag'."""
     names = sorted(set(found))
     if len(names) < 2:
         raise TextError(
@@ -119,11 +107,7 @@ def labels_of(found: Iterable[str], noun: str) -> list[str]:
 
 
 def number_labels(labels: Sequence[str], found: Iterable[tuple[str, str]], noun: str) -> dict[str, int]:
-    """Return the number of each of a task's labels, and check those of examples or words, which come with their places.
-
-    Raises:
-        TextError: a label is not one of the task's.
-    """
+    """Return the number of each of a task's labels, and check those of examples or words with their places."""
     numbers = {name: number for number, name in enumerate(labels)}
     for place, label in found:
         if label not in numbers:

@@ -6,11 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft.config.training import Training
 from lingraft.console import with_progress
 from lingraft.data.masking import NOT_PREDICTED, MaskingVocabulary, mask_tokens
 from lingraft.data.rng import derive_seed
-from lingraft.data.shards import Blocks
 from lingraft.model.encoder import Encoder
 from lingraft.model.kernels.cross_entropy import summed_cross_entropy
 from lingraft.tasks.item_counts import ItemCounts
@@ -80,21 +78,6 @@ def mean_loss(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dic
         return F.cross_entropy(logits_MV.float(), targets_M, ignore_index=NOT_PREDICTED, reduction="none")
 
     return {depth: counts.score for depth, counts in _evaluate_masked(encoder, blocks_NT, depths, losses).items()}
-
-
-def dev_evaluator(trained: nn.Module, evaluated: Encoder, dev: Blocks, settings: Training) -> Callable[[], float]:
-    """Return a function that measures the accuracy of an encoder's last head on the first dev blocks.
-
-    `trained` is in training mode again afterwards.
-    """
-    top = evaluated.shape.layers
-
-    def score() -> float:
-        found = accuracy(evaluated, dev.take(torch.arange(min(settings.judged_blocks, len(dev)))), (top,))[top]
-        trained.train()
-        return found
-
-    return score
 
 
 @torch.inference_mode()

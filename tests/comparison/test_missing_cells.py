@@ -35,7 +35,7 @@ def test_whatever_fails_is_a_hole_with_its_reason_until_it_is_mended(
     with monkeypatch.context() as patch:
         patch.setattr(finetune, "finetune", without_memory)
         records = Compared.run(settings, tmp_path / "out").records
-    assert closing_line(capsys.readouterr().err).startswith("8 of 17 cells are missing, and 3 lack finetuning seeds; ")
+    assert closing_line(capsys.readouterr().err).startswith("8 of 16 cells are missing, and 3 lack finetuning seeds; ")
     failed = {(cell.system, cell.language, cell.task): cell.failed for cell in records.cells}
     assert (failed["BL_BASE", "de", "topic"], failed["BL_BASE", "de", "masked"]) == (None, None)
     assert re.fullmatch(

@@ -74,9 +74,6 @@ def align_rows(
             computed from.
         resource: what `table` was learned from.
         table: translations of target pieces; absent with text alone.
-
-    Raises:
-        TokenizerError: the source has not one row a piece, or no piece but special ones.
     """
     mixer = RowMixer.of(source, source_pieces, target_pieces, seed, rescales=False)
     fitted_loss = loss(mixer.fitted)

@@ -54,9 +54,6 @@ def initialise_rows(
         target_pieces: what the new ids are.
         generator: the only source of randomness, on the CPU.
         fitted: whether the rest is drawn around a fit to the source's rows, and not from N(0, 0.02).
-
-    Raises:
-        TokenizerError: the source has not one row a piece, or no piece but special ones.
     """
     _require_fit(source, source_pieces)
     source_VD, source_V = (tensor.detach().cpu().float() for tensor in (source.table_VD, source.bias_V))

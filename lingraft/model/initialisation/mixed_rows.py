@@ -44,11 +44,7 @@ class RowMixer:
     def of(
         cls, source: Vocabulary, source_pieces: CuttingPieces, target_pieces: Pieces, seed: int, rescales: bool
     ) -> Self:
-        """Compare two tokenizers; the seed decides what is drawn for fitted rows.
-
-        Raises:
-            TokenizerError: the source has not one row a piece, or no piece but special ones.
-        """
+        """Compare two tokenizers; the seed decides what is drawn for fitted rows."""
         generator = torch.Generator().manual_seed(seed)
         fitted = initialise_rows(source, source_pieces, target_pieces, generator, fitted=True)
         return cls(

@@ -93,9 +93,6 @@ def parallel_table(
         source: the primary's tokenizer.
         target: the new language's tokenizer.
         origin: where the pairs are from, for messages.
-
-    Raises:
-        TextError: there is no pair of which both tokenizers know pieces, or the languages are swapped.
     """
     head, rest = _peek(pairs)
     given, turned = _cost(head, source, target), _cost(_swap_sides(head), source, target)
@@ -122,9 +119,6 @@ def dictionary_table(
         source: the primary's tokenizer.
         target: the new language's tokenizer.
         origin: where the pairs are from, for messages.
-
-    Raises:
-        TextError: there is no pair of which both tokenizers know pieces.
     """
     head, rest = _peek(pairs)
     swapped = _cost(_swap_sides(head), source, target) < _cost(head, source, target)
