@@ -108,7 +108,7 @@ def shared_storage(given: str | None) -> str | None:
 @contextlib.contextmanager
 def _opened(trainer: Trainer, address: str | None, worker: int) -> Iterator[optuna.Study]:
     """Open the study of everything that decides its trials, or create it."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # failed trials are told of below
     recipe, settings = trainer.recipe, trainer.search
     try:
         with warnings.catch_warnings():
@@ -126,9 +126,12 @@ def _opened(trainer: Trainer, address: str | None, worker: int) -> Iterator[optu
             # Workers and later runs draw anew.
             seed = recipe.adaptation.seed + 1000 * worker + len(study.get_trials(deepcopy=False))
             study.sampler = optuna.samplers.TPESampler(n_startup_trials=_STARTUP_TRIALS, seed=seed)
-            yield study
-        if isinstance(storage, RDBStorage):
-            storage.engine.dispose()
+            try:
+                yield study
+            finally:
+                if isinstance(storage, RDBStorage):
+                    storage.remove_session()
+                    storage.engine.dispose()
     except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
         reason = str(error.__cause__ or error).splitlines()[0]
         raise StorageError(

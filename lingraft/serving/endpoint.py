@@ -100,7 +100,7 @@ class Endpoint:
         """
         self.served = served
         self.settings = settings
-        served_models(served.bundles)
+        served_models(served.bundles)  # refuses two of the same name now, not at the first request
         self._detector = detector
         # One thread: a body uses all cores, so that two at once would compete for them.
         self._body_thread = ThreadPoolExecutor(1, "body")

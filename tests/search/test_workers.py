@@ -50,8 +50,8 @@ def test_two_workers_share_the_trials_and_one_is_killed(
         assert two.ends() == 0, workers.log("two")
     assert "has lost its worker" in workers.log("two")
     assert "going on after step" in workers.log("two")
-    ended = workers.trials(TrialState.COMPLETE)
-    assert Counter(trial.params["depth"] for trial in ended) == Counter(recipe.searched_depths)
+    assert {trial.params["depth"] for trial in workers.trials(TrialState.COMPLETE)} == {*recipe.searched_depths}
+    assert not workers.trials(TrialState.RUNNING, TrialState.WAITING)
     found = load_search(tmp_path / "two")
     assert without_times(found) == without_times(undisturbed)
     assert found.flops == undisturbed.flops
@@ -67,9 +67,13 @@ def take_all(storage: str) -> list[int]:
 
 
 def test_processes_that_take_trials_at_once_never_get_the_same(storage: str, tmp_path: Path) -> None:
-    study = optuna.create_study(study_name="queue", storage=_storage(storage))
+    opened = _storage(storage)
+    study = optuna.create_study(study_name="queue", storage=opened)
     for depth in range(40):
         study.enqueue_trial({"depth": depth})
+    assert isinstance(opened, optuna.storages.RDBStorage)
+    opened.remove_session()
+    opened.engine.dispose()
     with at_once(tmp_path) as gate:
         several = [start(take_all, storage, log=tmp_path / f"{number}.log", gate=gate) for number in range(4)]
     taken = [number for process in several for number in process.returns()]

@@ -56,10 +56,13 @@ class Workers:
 
     def trials(self, *states: TrialState) -> list[FrozenTrial]:
         """The trials so far."""
-        names = optuna.get_all_study_names(self.storage)
-        if not names:
-            return []
-        return optuna.load_study(study_name=names[0], storage=self.storage).get_trials(states=states or None)
+        storage = optuna.storages.RDBStorage(self.storage)
+        try:
+            studies = storage.get_all_studies()
+            return storage.get_all_trials(studies[0]._study_id, states=states or None) if studies else []
+        finally:
+            storage.remove_session()
+            storage.engine.dispose()
 
     def wait_for_look(self, look: int, trials: int = 1) -> None:
         """Until so many trials have been looked at so often, while their workers are at them."""
