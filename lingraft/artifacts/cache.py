@@ -10,7 +10,7 @@ after the hash of its key:
                   result.made-from.json    its key
                   result.training/         checkpoints, until the result is complete
 
-A folder in object storage is downloaded when a stage begins. It is uploaded when the stage ends, also by an error.
+A folder in object storage is downloaded when a stage begins. It is uploaded each minute, and when the stage ends.
 """
 
 import contextlib

@@ -1,8 +1,9 @@
-"""Folders in object storage: downloaded when a stage begins, and uploaded when it ends."""
+"""Folders in object storage: downloaded when a stage begins, uploaded while it runs and when it ends."""
 
 import contextlib
 import hashlib
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -13,6 +14,7 @@ from lingraft.artifacts.manifest import MANIFEST, Kind, read_manifest
 from lingraft.artifacts.storage import RemotePath
 from lingraft.errors import ArtifactError
 
+_UPLOAD_EVERY_S = 60.0
 _URI = re.compile(r"([a-z][a-z0-9+.-]+):(/{1,3})(.+)", re.IGNORECASE)
 
 
@@ -48,27 +50,45 @@ def open_remote(uri: str, kind: Kind) -> Artifact:
 
 @contextlib.contextmanager
 def synced_folder(place: RemotePath, folder: Path) -> Iterator[None]:
-    """Download a folder of object storage; at the end upload what has changed, and remove there what was removed here.
+    """Download a folder of object storage; upload what has changed each minute and at the end.
 
-    Manifests are uploaded last, so that an artifact exists there only when it is complete.
+    What was removed here is removed there. Manifests are uploaded last, so that an artifact exists there only when it
+    is complete. A process that is killed loses what the last minute changed, and no older checkpoint.
     """
     root = place.path.rstrip("/")
     with _explain_errors(place):
         place.system.invalidate_cache()
         found = place.system.find(root) if place.system.exists(root) else []
     _download(place, [path.removeprefix(f"{root}/") for path in found], folder)
-    before = _changed_at(folder)
+    known, ended = _changed_at(folder), threading.Event()
+
+    def upload() -> None:
+        now = _changed_at(folder)
+        with _explain_errors(place):
+            for name in sorted(now, key=lambda name: PurePosixPath(name).name == MANIFEST):
+                if now[name] != known.get(name):
+                    place.system.makedirs(str(PurePosixPath(f"{root}/{name}").parent), exist_ok=True)
+                    place.system.put_file(str(folder / name), f"{root}/{name}")
+                    known[name] = now[name]
+            for name in known.keys() - now.keys():
+                place.system.rm_file(f"{root}/{name}")
+                del known[name]
+
+    def upload_often() -> None:
+        while not ended.wait(_UPLOAD_EVERY_S):
+            with contextlib.suppress(
+                ArtifactError, OSError
+            ):  # what vanishes meanwhile; the end uploads all
+                upload()
+
+    uploader = threading.Thread(target=upload_often, name="upload", daemon=True)
+    uploader.start()
     try:
         yield
     finally:
-        after = _changed_at(folder)
-        with _explain_errors(place):
-            for name in sorted(after, key=lambda name: PurePosixPath(name).name == MANIFEST):
-                if after[name] != before.get(name):
-                    place.system.makedirs(str(PurePosixPath(f"{root}/{name}").parent), exist_ok=True)
-                    place.system.put_file(str(folder / name), f"{root}/{name}")
-            for name in before.keys() - after.keys():
-                place.system.rm_file(f"{root}/{name}")
+        ended.set()
+        uploader.join()
+        upload()
 
 
 def _download(place: RemotePath, names: list[str], folder: Path) -> None:

@@ -1,7 +1,8 @@
 """Blocks and results in object storage."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,6 +14,7 @@ import s3fs
 import torch
 from fsspec.implementations.memory import MemoryFileSystem
 
+from lingraft.artifacts import remote
 from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.artifacts.remote import open_remote, synced_folder, uri_of
 from lingraft.artifacts.storage import RemotePath
@@ -168,6 +170,30 @@ def test_a_folder_of_s3_is_downloaded_and_what_changed_is_uploaded_also_after_an
     order = [each["Key"] for each in sorted(found, key=lambda each: each["Key"])]
     assert order == ["results/text-1/result/a", f"results/text-1/result/{MANIFEST}"]
     assert client.get_object(Bucket="corpus", Key=order[0])["Body"].read() == b"another"
+
+
+def test_a_checkpoint_is_in_the_store_before_the_stage_ends(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_UPLOAD_EVERY_S", 0.05)
+    place = RemotePath.of("s3://corpus/results/pretrain")
+    first, second = (tmp_path / f"result.training/step-{step}" for step in (1, 2))
+
+    def stored() -> set[str]:
+        place.system.invalidate_cache()
+        return {path.rsplit("/", 1)[1] for path in place.system.find(place.path)}
+
+    with synced_folder(place, tmp_path):
+        first.parent.mkdir()
+        first.write_text("a checkpoint")
+        assert waits_for(lambda: stored() == {"step-1"})
+        second.write_text("the next one")
+        first.unlink()
+        assert waits_for(lambda: stored() == {"step-2"})
+
+
+def waits_for(holds: Callable[[], bool]) -> bool:
+    return any(holds() or time.sleep(0.05) for _ in range(200))
 
 
 def test_a_store_out_of_reach_is_named(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
