@@ -76,9 +76,7 @@ def synced_folder(place: RemotePath, folder: Path) -> Iterator[None]:
 
     def upload_often() -> None:
         while not ended.wait(_UPLOAD_EVERY_S):
-            with contextlib.suppress(
-                ArtifactError, OSError
-            ):  # what vanishes meanwhile; the end uploads all
+            with contextlib.suppress(ArtifactError, OSError):  # what vanishes meanwhile; the end uploads all
                 upload()
 
     uploader = threading.Thread(target=upload_often, name="upload", daemon=True)

@@ -384,6 +384,13 @@ class Recipe(Section):
         learns = self._aligns_rows or self.adaptation.pairs
         return self.alignment.parallel.get(language) if learns else None
 
+    def layers_through(self, step: Step) -> int:
+        """Layers that an adaptation runs through: pairs may take their vectors above all, and never from fresh ones."""
+        pairs = self.adaptation.pairs
+        if pairs is None:
+            return step.layers
+        return self.encoder.layers if pairs.layers == "all" else step.layers - step.fresh_layers
+
     def mines(self, language: str) -> bool:
         """Whether pairs are mined for a language's rows: it has no parallel text, and rows are aligned."""
         return self.alignment.mined and self._aligns_rows and language not in self.alignment.parallel

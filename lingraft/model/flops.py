@@ -161,6 +161,6 @@ def step_flops(recipe: "Recipe", step: Step, settings: "Training", vocabulary: i
     pairs = settings.pairs if isinstance(settings, Adaptation) else None
     if pairs is None:
         return flops_per_update(step, mlm_update_shape(recipe, step, settings, vocabulary))
-    layers = recipe.encoder.layers if pairs.layers == "all" else step.layers - step.fresh_layers
-    shape = UpdateShape.of(recipe.encoder, layers=layers, vocabulary=0, batch_blocks=1, mask_rate=0.0, heads=0)
+    through = recipe.layers_through(step)
+    shape = UpdateShape.of(recipe.encoder, layers=through, vocabulary=0, batch_blocks=1, mask_rate=0.0, heads=0)
     return shape.pretraining_flops() * pairs.batch_tokens / recipe.encoder.block_tokens

@@ -188,7 +188,7 @@ class LanguageRecipe:
         raw = _from_recipe(recipe, basis, wanted) if recipe else _from_primary(basis, wanted)
         if retrieval and not recipe and "pairs" in raw["adaptation"]:
             prefixes = retrieval.query_prefix, retrieval.passage_prefix
-            raw["adaptation"]["pairs"] = {"pooling": retrieval.pooling, "prefixes": prefixes if any(prefixes) else ()}
+            raw["adaptation"]["pairs"] |= {"pooling": retrieval.pooling, "prefixes": prefixes if any(prefixes) else ()}
         if given := resources.section(language):
             raw["alignment"] = given
             raw["adaptation"] |= {"initialisation": Initialisation.ALIGNED}
@@ -234,8 +234,9 @@ def shown(recipe: Recipe, blocks: int, pieces: int, pair_tokens: int = 0) -> str
     """
     settings = recipe.adaptation
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
-    fresh = f" and {step.fresh_layers} of the mini-model" if step.fresh_layers else ""
-    over = recipe.encoder.layers if settings.pairs and settings.pairs.layers == "all" else settings.depth
+    fresh_layers = 0 if settings.pairs else step.fresh_layers
+    fresh = f" and {fresh_layers} of the mini-model" if fresh_layers else ""
+    over = recipe.layers_through(step) - fresh_layers
     whole = "" if fresh or over < recipe.encoder.layers else ": standard adaptation"
     tokens = recipe.encoder.block_tokens
     if settings.pairs:

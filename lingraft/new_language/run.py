@@ -60,7 +60,7 @@ def add_language(
     Args:
         primary: artifact from `lingraft pretrain` or `lingraft import`. Embeddings are learned over its shallowest
             mini-model; if it has one MLM head only, and no `mini` is given, over all its layers. With none, as in an
-            embedding model, they are learned over its bottom layers by sentence pairs.
+            embedding model, they are learned over all its layers by sentence pairs.
         text: files of the language, or folders of files: plain text, pages or records, see `documents_or_errors`.
         language: BCP 47 tag of the language of the text.
         out: folder of all results; stages whose results it holds are skipped.

@@ -133,7 +133,7 @@ def adapt(
             },
         )
         del rows  # a table as large as the one that is trained
-        with run.watched(f"adapt {pieces.language} over {step.layers} layers", watch) as report:
+        with run.watched(f"adapt {pieces.language} over {recipe.layers_through(step)} layers", watch) as report:
             if not run.earlier:
                 writer.save_at_stop(0)
             for point in run.points:

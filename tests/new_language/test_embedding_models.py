@@ -72,6 +72,8 @@ def test_by_pairs_translations_approach_the_models_vectors_and_the_model_stays(g
     assert last.loss < first.loss
     assert {"accuracy_at_10"} <= scores.initial_others.keys() & scores.baseline_others[SOURCE_TOKENIZER].keys()
     assert german.added.scores.masked is None
+    learned = load_embeddings(german.added.embeddings).manifest.details["pairs"]["layers"]
+    assert learned == "all"
     before = load_primary(german.primary.folder).encoder.state_dict()
     again = load_primary(Primary.from_pretrained(given.model).folder).encoder.state_dict()
     assert all(torch.equal(before[name], again[name]) for name in before)

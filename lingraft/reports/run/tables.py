@@ -91,6 +91,7 @@ def costs(records: RunRecords) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         *(
             (f"{name_and_tag(row.language)}, {layers_of(row)}", row.cost, row.cost.flops / row.whole_flops)
             for row in records.languages
+            if row.cost.steps  # without pairs, rows stay as they begin
         ),
     ]
     spent = [each for each in spent if each[1].steps]  # an imported model was trained by somebody else

@@ -64,6 +64,7 @@ def test_flops_and_time_are_summed_over_all_that_was_trained(made_up: SimpleName
     cost = Cost(steps=300, tokens=614_400, flops=2.1e12, elapsed_s=7260.0)
     post = {"system": "MINIPOST", "fresh_layers": 2, "building": cost}
     rows = [made_up.language("de", 2, **post), made_up.language("tr", 2, **post)]
+    rows.append(made_up.language("el", 2, **post, cost=Cost(), whole_flops=0.0))  # without pairs it learns nothing
     imported = made_up.source(pretraining=Cost(), pretraining_history=[])
     _, found = costs(RunRecords.of(imported, rows))
     assert found[0] == ("mini-model, 2 of 6 + 2 fresh", "300", "614,400", "2.1 TFLOP", "", "2.0 h")
