@@ -130,11 +130,7 @@ class Endpoint:
         return bool(self._work) and not self._stopping
 
     async def wait_for_queues(self) -> None:
-        """Wait until the queues have been stopped by `drain`.
-
-        Raises:
-            Exception: a queue failed; its requests would wait forever.
-        """
+        """Wait until the queues have been stopped by `drain`."""
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*self._work)
 
