@@ -12,14 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lingraft.config.tasks import BeirFolder, Finetuning, Task, TaskFile
 from lingraft.data.documents import Document
 from lingraft.data.text import load_split, load_text
 from lingraft.errors import LingraftError, MissingExtraError
 from lingraft.tasks.ranking import DEPTH
 
-TASK, SEED = "help-search", 1
-FINETUNING = Finetuning(epochs=3, batch_examples=32, learning_rate=2e-3, seeds=(SEED,))
 LINKS, SEARCHED = 32, 64
 """Neighbours of a vector in the index's graph, and those that a search looks at."""
 
@@ -64,20 +61,6 @@ def write_examples(folder: Path, texts: Mapping[str, Path], source: str) -> None
         judged.parent.mkdir()
         rows = ["query-id\tcorpus-id\tscore", *(f"{name}\t{name}\t1" for name in asked)]
         judged.write_text("\n".join(rows) + "\n", encoding="utf-8")
-
-
-def search_task(folder: Path, source: str) -> Task:
-    """Return the task over the examples that `write_examples` wrote."""
-    return Task(
-        name=TASK,
-        kind="retrieval",
-        train=TaskFile(kind="file", path=str(folder / "train.jsonl")),
-        dev=TaskFile(kind="file", path=str(folder / "dev.jsonl")),
-        test=BeirFolder(
-            kind="beir", path=str(folder / "{language}"), source_corpus=str(folder / source / "corpus.jsonl")
-        ),
-        finetuning=FINETUNING,
-    )
 
 
 def write_index(vectors_PE: Tensor, file: Path) -> None:

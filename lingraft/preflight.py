@@ -103,7 +103,7 @@ def find_problems(recipe: Recipe, languages: Sequence[str]) -> dict[str, list[st
     """Return, by language, everything that is wrong with text, labels, examples, pairs and dictionaries."""
     warn_of_unknown_codes(languages)
     texts = {language: read_text(recipe.text, recipe.split, language) for language in languages}
-    detector = language_checks.load_detector()
+    detector = LanguageDetector.load()
     known = _known_labels(recipe, texts.get(recipe.source.language))
     found = {}
     for language, text in texts.items():
@@ -179,13 +179,13 @@ def _known_labels(recipe: Recipe, text: Sample | None) -> Mapping[str, Sequence[
     return known
 
 
-def _text_problems(recipe: Recipe, text: Sample, language: str, detector: LanguageDetector | None) -> Iterator[str]:
+def _text_problems(recipe: Recipe, text: Sample, language: str, detector: LanguageDetector) -> Iterator[str]:
     counts = {split: len(texts) for split, texts in text.texts.items()}
     if not text.errors and not text.documents:
         yield "the text holds no document that is not empty. Give text in this language."
     elif not text.errors and text.whole and (message := empty_splits_error(counts, language, recipe)):
         yield message
-    if detector and (other := language_checks.other_language(language, text.documents, detector)):
+    if other := language_checks.other_language(language, text.documents, detector):
         message = (
             f"the text should be in {language!r}, but seems to be in {other.language!r} ({other.evidence}). Check that "
             "the file is the right one."
@@ -233,7 +233,7 @@ def _label_problems(sample: Sample, task: Task, splits: Sequence[SplitName], kno
         )
 
 
-def _pair_problems(recipe: Recipe, text: Sample, language: str, detector: LanguageDetector | None) -> Iterator[str]:
+def _pair_problems(recipe: Recipe, text: Sample, language: str, detector: LanguageDetector) -> Iterator[str]:
     """Yield what is wrong with the parallel text and the dictionary of a language, and how its pairs are pooled."""
     alignment, languages = recipe.alignment, (recipe.source.language, language)
     for files in [each[language] for each in (alignment.parallel, alignment.judged) if language in each]:

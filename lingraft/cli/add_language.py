@@ -91,21 +91,28 @@ def add_language(
     ] = None,
     depth: Annotated[
         int | None,
-        typer.Option(help="Layers of the mini-model. Absent: the recipe's, else the primary's shallowest head."),
+        typer.Option(
+            help="Bottom layers to learn over. Absent: the recipe's, else those of the mini-model or of the shallowest "
+            "head; all layers of an embedding model."
+        ),
     ] = None,
     vocabulary: Annotated[
         int | None,
         typer.Option(
-            help="Pieces of the tokenizer. Absent: the recipe's, else the primary's, at most 50,000 or what the text "
-            "supports."
+            help="Pieces of the tokenizer. Absent: the recipe's, else the primary's, at most 50,000 (15,000 for an "
+            "embedding model) or what the text supports."
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Updates. Absent: the recipe's, else ten epochs, from 500 to 125,000.")
+        int | None,
+        typer.Option(
+            help="Updates. Absent: the recipe's, else ten epochs of text (500 to 125,000), or one of pairs (from 100)."
+        ),
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Blocks in one update. Absent: the recipe's, else 32.")] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Peak learning rate. Absent: the recipe's, else 0.002.")
+        float | None,
+        typer.Option(help="Peak learning rate. Absent: the recipe's, else 0.002, or 0.003 by pairs."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of initial rows, order of text, and masks. Absent: the recipe's, else 1.")

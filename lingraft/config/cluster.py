@@ -40,12 +40,6 @@ class Toleration(Section):
         "NoSchedule", description="Effect of the taint that is tolerated."
     )
 
-    def tolerates(self, key: str, value: str, effect: str) -> bool:
-        """Return whether a taint is tolerated, as Kubernetes has it: an empty key with Exists is any."""
-        any_value = self.operator == "Exists"
-        of_key = self.key == key or (not self.key and any_value)
-        return self.effect == effect and of_key and (any_value or self.value == value)
-
 
 class Profile(Section):
     """Resources and placement of a step on the cluster; local runs ignore them."""

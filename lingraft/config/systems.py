@@ -61,7 +61,7 @@ Steps = dict[Stage, Step]
 
 def steps_of(system: System, layers: int, depth: int, fresh_layers: int = 0, heads: tuple[int, ...] = ()) -> Steps:
     """The steps of a system."""
-    _require_depth(system, layers, depth, fresh_layers)
+    _require_depth(system, layers, depth)
     joint = heads or tuple(sorted({depth, layers}))
     mini = depth + fresh_layers
     whole = (
@@ -89,7 +89,7 @@ def steps_of(system: System, layers: int, depth: int, fresh_layers: int = 0, hea
     return {step.stage: step for step in table[system] if fresh_layers or step.stage is not Stage.BUILD_MINI}
 
 
-def _require_depth(system: System, layers: int, depth: int, fresh_layers: int) -> None:
+def _require_depth(system: System, layers: int, depth: int) -> None:
     if not 1 <= depth <= layers:
         raise DepthError(f"depth {depth} must be from 1 to the primary's {layers} layers. Choose one of these.")
     if system is not System.MINIPOST:

@@ -16,11 +16,6 @@ class Split(Section):
     dev_share: Share = Field(0.1, description="Share of documents for choices made on the way.")
     test_share: Share = Field(0.2, description="Share of documents for reported scores only.")
 
-    @property
-    def train_share(self) -> float:
-        """Share of documents that are trained on."""
-        return 1 - self.dev_share - self.test_share
-
     @pydantic.model_validator(mode="after")
     def _leaves_text_to_train_on(self) -> Self:
         if self.dev_share + self.test_share >= 0.9:

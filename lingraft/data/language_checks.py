@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lingraft.console import say
 from lingraft.data.language_detection import LanguageDetector
 from lingraft.data.parallel_text import Pair
-from lingraft.errors import MissingExtraError, TextError
+from lingraft.errors import TextError
 
 _PART_CHARACTERS, _PARTS, _FEWEST_PARTS, _FEWEST_WORDS = 500, 40, 3, 3
 _MOST_PARTS = 2 / 3
@@ -64,15 +64,6 @@ class PairSample:
             yield pair
 
 
-def load_detector() -> LanguageDetector | None:
-    """Load the detector; None, which is said, where py3langid is not installed."""
-    try:
-        return LanguageDetector.load()
-    except MissingExtraError as error:
-        say(f"The languages of text, parallel text and dictionaries are not checked: {error}")
-        return None
-
-
 def other_language(expected: str, texts: Sequence[str], detector: LanguageDetector) -> OtherLanguage | None:
     """Return the language that most of a sample seems to be in, if that is not the expected one.
 
@@ -100,22 +91,22 @@ def other_language(expected: str, texts: Sequence[str], detector: LanguageDetect
 
 def require_languages(sample: PairSample, languages: tuple[str, str]) -> None:
     """Check the languages of pairs that are learned from: the source's and the target's."""
-    if found := [*language_problems(sample, languages, load_detector())]:
+    if found := [*language_problems(sample, languages, LanguageDetector.load())]:
         raise TextError("\n".join(found))
 
 
 def language_problems(
-    sample: PairSample, languages: tuple[str, str], detector: LanguageDetector | None, either_order: bool = False
+    sample: PairSample, languages: tuple[str, str], detector: LanguageDetector, either_order: bool = False
 ) -> Iterator[str]:
     """Yield what is wrong with the languages of pairs: a side in another one, or sides that are exchanged.
 
     Args:
         sample: sample of the pairs.
         languages: those of the source and the target.
-        detector: detector of languages; None: they are not checked.
+        detector: detector of languages.
         either_order: whether the target's language may come first, but then in all pairs.
     """
-    if detector is None or not sample.pairs:
+    if not sample.pairs:
         return
     in_order, exchanged = _by_order(sample.pairs, languages, detector)
     if either_order and len(in_order) < len(exchanged):
@@ -134,7 +125,7 @@ def language_problems(
 
 
 def dictionary_problems(
-    sample: PairSample, languages: tuple[str, str], detector: LanguageDetector | None, text: str
+    sample: PairSample, languages: tuple[str, str], detector: LanguageDetector, text: str
 ) -> Iterator[str]:
     """Yield what is wrong with a dictionary: its languages, or that none of its words occurs in the target's text.
 

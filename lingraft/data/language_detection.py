@@ -7,8 +7,6 @@ not answered with embeddings of the wrong language. docs/guides/serving.md repor
 import math
 from typing import Any, NamedTuple, Self
 
-from lingraft.errors import MissingExtraError
-
 _NONE = "zxx"
 """ISO 639 code for text without a language, such as numbers."""
 _SURE = 0.7
@@ -33,15 +31,9 @@ class LanguageDetector:
 
     @classmethod
     def load(cls) -> Self:
-        """Unpack the model that comes with the package; seconds.
+        """Unpack the model that comes with the package; seconds."""
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-        Raises:
-            MissingExtraError: py3langid is not installed.
-        """
-        try:
-            from py3langid.langid import MODEL_FILE, LanguageIdentifier
-        except ImportError as error:
-            raise MissingExtraError("py3langid", "serving") from error
         return cls(LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True))
 
     def detect_other(self, language: str, text: str, *, unsure: bool = False) -> str:

@@ -84,8 +84,8 @@ TENSOR_NAMINGS = {
 _UNUSED_TENSORS = {
     "{body}.embeddings.position_ids": "a constant",
     "{body}.embeddings.token_type_ids": "a constant",
-    "{body}.pooler.dense.weight": "the pooler, which a masked language model does not use",
-    "{body}.pooler.dense.bias": "the pooler, which a masked language model does not use",
+    "{body}.pooler.dense.weight": "the pooler, which is not used",
+    "{body}.pooler.dense.bias": "the pooler, which is not used",
     "cls.seq_relationship.weight": "the head of next-sentence prediction",
     "cls.seq_relationship.bias": "the head of next-sentence prediction",
 }

@@ -242,7 +242,7 @@ def shown(recipe: Recipe, blocks: int, pieces: int, pair_tokens: int = 0) -> str
     if settings.pairs:
         learned = f"{pair_tokens:,} tokens of sentence pairs"
         epochs = settings.steps * settings.pairs.batch_tokens / max(pair_tokens, 1)
-        seen, options = f"{settings.steps:,} of {settings.pairs.batch_tokens} tokens", "--steps"
+        seen, options = f"{settings.steps:,} of {settings.pairs.batch_tokens:,} tokens", "--steps"
     else:
         learned, epochs = f"{blocks:,} blocks of text", settings.steps * settings.batch_blocks / blocks
         seen, options = f"{settings.steps:,} of {settings.batch_blocks} blocks of {tokens} tokens", "--steps, --batch"
@@ -250,7 +250,7 @@ def shown(recipe: Recipe, blocks: int, pieces: int, pair_tokens: int = 0) -> str
     lines = (
         f"  learned over   {over} of the primary's {recipe.encoder.layers} layers{fresh}{whole} (--depth)",
         f"  vocabulary     {pieces:,} pieces (--vocabulary)",
-        f"  updates        {seen}: {learned}, {epochs:.3g} times ({options})",
+        f"  updates        {seen}: {epochs:.3g} epochs of {learned} ({options})",
         f"  learning rate  {rate} (--learning-rate)",
         f"  seed           {settings.seed} (--seed)",
         f"  precision      {recipe.precision}",

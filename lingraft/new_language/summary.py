@@ -15,6 +15,11 @@ MASKED_LM = "masked_lm"
 _SHOWN_OTHERS = ("accuracy_at_10",)
 """Further metrics of a task that the table shows."""
 
+_NOTHING_LEARNED = (
+    "nothing was learned: there were no sentence pairs. "
+    "Give --pairs, --dictionary, or --source-text on the same subjects."
+)
+
 
 @dataclass(frozen=True)
 class AddedLanguage:
@@ -41,6 +46,7 @@ class AddedLanguage:
         scores = [*self._scores()]
         return "\n".join(
             [
+                *([] if self.scores.cost.steps else [_NOTHING_LEARNED]),
                 *(text_table([("", "as it is", "before", "after"), *scores]) if scores else ()),
                 *self._notes(),
                 "",
@@ -70,14 +76,13 @@ class AddedLanguage:
     def _notes(self) -> list[str]:
         cost, quality = self.scores.cost, self.scores.initial_alignment
         share = cost.flops / self.scores.whole_flops if self.scores.whole_flops else 0.0
-        learned = (
-            f"learned in {cost.elapsed_s:.0f} s by {cost.flops:.3g} FLOPs, {share:.0%} of what as many updates over "
-            f"all {self.scores.layers} layers take"
-        )
+        learned = f"learned in {cost.elapsed_s:.0f} s by {cost.flops:.3g} FLOPs"
+        if share < 1:
+            learned += f", {share:.0%} of what as many updates over all {self.scores.layers} layers take"
         return [
             *map(_trivial_answer, self.scores.tasks),
             *([f"alignment with the source language {quality.summary}"] if quality else []),
-            learned if cost.steps else "nothing was learned: there were no sentence pairs",
+            *([learned] if cost.steps else ()),
         ]
 
     def _stages(self) -> list[str]:

@@ -22,7 +22,8 @@ from lingraft.config.systems import Stage
 from lingraft.console import say
 from lingraft.data.bilingual_dictionary import read_word_pairs, translation_hashes
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
-from lingraft.data.language_checks import PairSample, dictionary_problems, load_detector, require_languages
+from lingraft.data.language_checks import PairSample, dictionary_problems, require_languages
+from lingraft.data.language_detection import LanguageDetector
 from lingraft.data.parallel_text import HELD_OUT, Pair, file_names, is_held_out, read_pairs
 from lingraft.data.shards import Blocks
 from lingraft.data.text import read_training_lines
@@ -228,7 +229,7 @@ def _translations(recipe: Recipe, source: Tokenizer, target: Tokenizer, blocks: 
         looked = PairSample(words)
         table = dictionary_table(looked.sampled(read_word_pairs(words, languages, left_out)), source, target, words)
         text = _text_of(blocks, target) if blocks else ""
-        _require_none(dictionary_problems(looked, languages, load_detector(), text))
+        _require_none(dictionary_problems(looked, languages, LanguageDetector.load(), text))
         _report_pairs(words, table, left_out)
         return _Resource(AlignmentResource.DICTIONARY, table)
     return _Resource(AlignmentResource.TEXT)

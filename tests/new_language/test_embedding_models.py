@@ -16,7 +16,7 @@ from lingraft import Primary, Wanted
 from lingraft.api import Language
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import MANIFEST, Kind, artifact_fingerprint
-from lingraft.data import language_checks
+from lingraft.data.language_detection import LanguageDetector
 from lingraft.data.parallel_text import Pair, read_pairs
 from lingraft.errors import ExportError, RecipeError
 from lingraft.export import export_bundle
@@ -24,7 +24,7 @@ from lingraft.huggingface.export import export_hf
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.served_models import served_models
-from lingraft.stages import initialise, sentence_pairs
+from lingraft.stages import sentence_pairs
 from lingraft.stages.results import SOURCE_TOKENIZER
 from tests import made_up
 from tests.huggingface.embedding_models import make_embedding_model
@@ -133,16 +133,15 @@ def test_the_summary_has_scores_as_it_is_before_and_after_and_seconds(german: La
 def test_without_pairs_rows_stay_as_they_begin(
     given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resource: str
 ) -> None:
-    for where in (language_checks, initialise):  # words that are made up are of no language
-        monkeypatch.setattr(where, "load_detector", lambda: None)
+    monkeypatch.setattr(LanguageDetector, "detect_other", lambda *_, **__: "")  # made-up words are of no language
+    monkeypatch.setattr(LanguageDetector, "log_odds", lambda *_: 0.0)
     primary = Primary.from_pretrained(given.model)
     dictionary = given.dictionary if resource == "dictionary" else None
     added = primary.learn_language(given.text, "de", tmp_path / "de", dictionary=dictionary, wanted=WANTED).added
     learned, initial = (load_embeddings(out_of(added) / name) for name in ("embeddings", "initial"))
     assert torch.equal(learned.vocabulary.table_VD, initial.vocabulary.table_VD)
     assert added.scores.cost.steps == 0
-    assert added.summary().startswith("alignment with the source language")  # no table, since nothing is judged
-    assert "nothing was learned" in added.summary()
+    assert added.summary().startswith("nothing was learned: there were no sentence pairs. Give --pairs")
     assert "judged on task 'retrieval'" in added.left_out
     texts = [page["text"].split("\n")[0] for page in made_up.documents("de", 5)]
     as_it_is = SentenceTransformer(str(given.model), device="cpu").encode_query(texts)

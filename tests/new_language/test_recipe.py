@@ -102,7 +102,7 @@ def test_every_setting_is_shown_with_its_option() -> None:
     for words in (
         "1 of the primary's 3 layers (--depth)",
         "118 pieces (--vocabulary)",
-        "1,250 of 32 blocks of 32 tokens: 4,000 blocks of text, 10 times (--steps, --batch)",
+        "1,250 of 32 blocks of 32 tokens: 10 epochs of 4,000 blocks of text (--steps, --batch)",
         "0.002, 100 updates of warm-up (--learning-rate)",
         "seed           7 (--seed)",
     ):

@@ -1,7 +1,6 @@
 """Text that seems to be in another language than its name says is told before anything is computed."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -49,13 +48,3 @@ def test_text_in_its_own_language_or_in_one_that_nothing_knows_is_not_told(
     recipe = recipe_on(written(tmp_path / "text", en=ENGLISH, de=GERMAN, gsw=GERMAN), targets=["de", "gsw"])
     preflight.find_problems(recipe, recipe.languages)
     assert "seems to be in" not in capsys.readouterr().err
-
-
-def test_that_languages_are_not_checked_is_said_where_py3langid_is_not_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    preflight.find_problems(recipe_on(written(tmp_path / "text", en=ENGLISH, de=FRENCH)), ["en", "de"])
-    told = capsys.readouterr().err
-    assert "languages of text, parallel text and dictionaries are not checked: py3langid is not installed" in told
-    assert "seems to be in" not in told

@@ -9,7 +9,6 @@ import pytest
 
 from lingraft import preflight
 from lingraft.config.recipe import Recipe
-from lingraft.data.language_checks import load_detector
 from lingraft.data.language_detection import LanguageDetector
 from lingraft.preflight import Sample
 from tests import dictionaries, made_up
@@ -70,8 +69,8 @@ def aligned(text: Path, **given: object) -> Recipe:
 
 
 @functools.cache
-def known_detector() -> LanguageDetector | None:
-    return load_detector()
+def known_detector() -> LanguageDetector:
+    return LanguageDetector.load()
 
 
 def problems(
