@@ -6,6 +6,7 @@ them before any language is learned.
 Legend: P pages, E width of a vector, K pages found.
 """
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,10 +56,12 @@ class PageIndex:
             MissingExtraError: FAISS is not installed.
             LingraftError: the source is not registered, or was judged on other pages.
         """
-        run, folder, text = tracking.tags_of(primary_name(recipe))[EVALUATION_RUN], out / "evaluation", out / "text"
-        tracking.fetch_run_artifact(run, EVALUATION, Kind.EVALUATION, folder)
-        passages = SourcePassages.of_tensors(Artifact.load(folder, Kind.EVALUATION).tensors(PART), task.name)
-        read = TextJob(recipe=recipe, language=recipe.source.language, out=text).get_or_make()
+        run = tracking.tags_of(primary_name(recipe))[EVALUATION_RUN]
+        with tempfile.TemporaryDirectory() as place:
+            fetched = Path(place) / EVALUATION
+            tracking.fetch_run_artifact(run, EVALUATION, Kind.EVALUATION, fetched)
+            passages = SourcePassages.of_tensors(Artifact.load(fetched, Kind.EVALUATION).tensors(PART), task.name)
+        read = TextJob(recipe=recipe, language=recipe.source.language, out=out / "text").get_or_make()
         pages = load_split(read, "test")
         if [digest_of(page.name) for page in pages] != passages.keys:
             raise LingraftError(

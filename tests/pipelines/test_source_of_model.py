@@ -139,6 +139,7 @@ def _an_index_is_asked(finished: Finished, records: RunRecords, project: Path) -
     recipe = finished.recipe
     [task] = searches(recipe)
     index = PageIndex.of(recipe, task, project / "search")
+    assert PageIndex.of(recipe, task, project / "search").sha256 == index.sha256  # a demo that is run again
     assert len(index.titles) == records.source.tasks[-1].examples > 20
     answers = {each.language: each.found for each in ask_examples(recipe, task, project / "retrieval", index)}
     assert {found[0][0] for found in answers.values()} <= {*index.titles}
