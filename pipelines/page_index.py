@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.files import sha256_of
+from lingraft.artifacts.files import make_folder, sha256_of
 from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import primary_name
 from lingraft.config.recipe import Recipe
@@ -58,17 +58,18 @@ class PageIndex:
         """
         run = tracking.tags_of(primary_name(recipe))[EVALUATION_RUN]
         with tempfile.TemporaryDirectory() as place:
-            fetched = Path(place) / EVALUATION
+            fetched, text = Path(place) / EVALUATION, Path(place) / Kind.TEXT
             tracking.fetch_run_artifact(run, EVALUATION, Kind.EVALUATION, fetched)
             passages = SourcePassages.of_tensors(Artifact.load(fetched, Kind.EVALUATION).tensors(PART), task.name)
-        read = TextJob(recipe=recipe, language=recipe.source.language, out=out / "text").get_or_make()
-        pages = load_split(read, "test")
+            read = TextJob(recipe=recipe, language=recipe.source.language, out=text).get_or_make()
+            pages = load_split(read, "test")
         if [digest_of(page.name) for page in pages] != passages.keys:
             raise LingraftError(
                 f"the source was judged on {len(passages.keys)} pages, which are not the {len(pages)} that its text "
                 "has now. Run the source pipeline again."
             )
         [vectors_PE] = passages.vectors.values()
+        make_folder(out)
         faiss, file = _faiss(), out / "pages.faiss"
         index = faiss.IndexFlatIP(vectors_PE.shape[1])
         index.add(np.ascontiguousarray(vectors_PE.float().numpy()))
