@@ -17,7 +17,7 @@ from lingraft.artifacts.remote import uri_of
 from lingraft.artifacts.storage import RemotePath
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import ParallelDocuments, Retrieval, Task
-from lingraft.config.text import HuggingFace, Split, TextSource
+from lingraft.config.text import Files, HuggingFace, Split, TextSource
 from lingraft.console import say
 from lingraft.data import documents, language_checks
 from lingraft.data.bilingual_dictionary import word_pairs_or_errors
@@ -64,9 +64,11 @@ class Sample:
         return [*chain.from_iterable(self.texts.values())]
 
 
-def require_ready(recipe: Recipe, out: Path | None = None, languages: Sequence[str] | None = None) -> None:
-    """Check some languages of a recipe, or all, and the folder of results."""
-    found = find_problems(recipe, recipe.languages if languages is None else languages)
+def require_ready(
+    recipe: Recipe, out: Path | None = None, languages: Sequence[str] | None = None, mined: Sequence[str] = ()
+) -> None:
+    """Check some languages of a recipe, or all, and the folder of results; see `find_problems`."""
+    found = find_problems(recipe, recipe.languages if languages is None else languages, mined)
     if listed := [*_output_problems(out), *chain.from_iterable(found.values())]:
         raise NotReadyError(_format_problems(listed))
 
@@ -96,26 +98,31 @@ def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: P
             return any(text.labels.values()) and not text.unlabelled
         return not _read_examples(task, ["test"], language, recipe.source.language).errors
 
-    require_ready(recipe.model_copy(update={"tasks": tuple(filter(is_judged, tasks))}), out, [language])
+    judged = recipe.model_copy(update={"tasks": tuple(filter(is_judged, tasks))})
+    source = recipe.source.language
+    mined = [source] if isinstance(recipe.text, Files) and source in recipe.text.paths else []
+    require_ready(judged, out, [language], mined)
 
 
-def find_problems(recipe: Recipe, languages: Sequence[str]) -> dict[str, list[str]]:
-    """Return, by language, everything that is wrong with text, labels, examples, pairs and dictionaries."""
+def find_problems(recipe: Recipe, languages: Sequence[str], mined: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return, by language, everything that is wrong with text, labels, examples, pairs and dictionaries.
+
+    Of languages whose text is only `mined` for pairs, it is text alone.
+    """
     warn_of_unknown_codes(languages)
-    texts = {language: read_text(recipe.text, recipe.split, language) for language in languages}
+    texts = {language: read_text(recipe.text, recipe.split, language) for language in (*languages, *mined)}
     detector = LanguageDetector.load()
     known = _known_labels(recipe, texts.get(recipe.source.language))
     found = {}
     for language, text in texts.items():
-        kinds = (
-            text.errors,
-            _text_problems(recipe, text, language, detector),
-            _task_problems(recipe, text, language, known),
-            _pair_problems(recipe, text, language, detector),
-        )
+        kinds: list[Iterable[str]] = [text.errors, _text_problems(text, language, detector)]
+        if language not in mined:
+            kinds.append(_split_problems(recipe, text, language))
+            kinds.append(_task_problems(recipe, text, language, known))
+            kinds.append(_pair_problems(recipe, text, language, detector))
         if messages := [line for kind in kinds for line in _shortened(language, kind)]:
             found[language] = messages
-    say(f"Checked the text of {', '.join(languages)}.")
+    say(f"Checked the text of {', '.join(texts)}.")
     return found
 
 
@@ -179,12 +186,15 @@ def _known_labels(recipe: Recipe, text: Sample | None) -> Mapping[str, Sequence[
     return known
 
 
-def _text_problems(recipe: Recipe, text: Sample, language: str, detector: LanguageDetector) -> Iterator[str]:
+def _split_problems(recipe: Recipe, text: Sample, language: str) -> Iterator[str]:
     counts = {split: len(texts) for split, texts in text.texts.items()}
+    if text.documents and not text.errors and text.whole and (message := empty_splits_error(counts, language, recipe)):
+        yield message
+
+
+def _text_problems(text: Sample, language: str, detector: LanguageDetector) -> Iterator[str]:
     if not text.errors and not text.documents:
         yield "the text holds no document that is not empty. Give text in this language."
-    elif not text.errors and text.whole and (message := empty_splits_error(counts, language, recipe)):
-        yield message
     if other := language_checks.other_language(language, text.documents, detector):
         message = (
             f"the text should be in {language!r}, but seems to be in {other.language!r} ({other.evidence}). Check that "

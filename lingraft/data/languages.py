@@ -63,6 +63,12 @@ def is_variety(tag: str, language: str) -> bool:
     return (canonical_code(first) or first) == (canonical_code(second) or second) and ours[:common] == theirs[:common]
 
 
+def language_and_script(tag: str) -> tuple[str, str]:
+    """Return the subtags of a tag's language and script in lower case: "sr" and "latn" of "sr-Latn-RS", "en" and ""."""
+    language, *others = tag.lower().split("-")
+    return language, next((each for each in others if len(each) == 4 and each.isalpha()), "")
+
+
 @cache
 def names_of(tag: str, spoken: tuple[str, ...]) -> frozenset[str]:
     """Return a language's names in English and in some languages, in lower case: "german", "deutsch" for "de"."""

@@ -135,7 +135,8 @@ def _evaluation(model: CardSubject, folder: Path) -> SourceResult | LanguageResu
 def _front_matter(model: CardSubject, sources: TrainingData) -> str:
     from huggingface_hub import ModelCardData
 
-    base = model.origin["name"] if model.origin and model.origin["revision"] else None  # a folder is no id of the hub
+    origin = model.origin
+    base = origin["name"] if origin and (origin["revision"] or origin["package"]) else None  # a folder is no hub id
     return ModelCardData(
         language=model.language,
         license=_licence(model, sources),
@@ -319,7 +320,7 @@ def _provenance(model: CardSubject) -> str:
     table = markdown_table(("artifact", "made by lingraft", "fingerprint"), rows, left=3)
     if not model.origin:
         return table
-    commit, revision = model.origin["sha"], model.origin["revision"]
-    on_hub, in_folder = f"revision `{revision}`, commit", "a local folder, SHA-256 of its weights"
-    at = f"{on_hub if revision else in_folder} `{commit}`"
-    return f"{table}\n\nThe primary was imported from `{model.origin['name']}`, {at}."
+    revision, package = model.origin["revision"], model.origin["package"]
+    place = f"package `{package}`" if package else "a local folder"
+    at = f"revision `{revision}`, commit" if revision else f"{place}, SHA-256 of its weights"
+    return f"{table}\n\nThe primary was imported from `{model.origin['name']}`, {at} `{model.origin['sha']}`."

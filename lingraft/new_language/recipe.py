@@ -21,6 +21,7 @@ from lingraft.config.recipe import Precision, Recipe
 from lingraft.config.systems import Stage, System
 from lingraft.config.tasks import Retrieval
 from lingraft.config.translations import ParallelText
+from lingraft.data.languages import language_and_script
 from lingraft.errors import DepthError, RecipeError
 from lingraft.model.loading import FreshLayers, LoadedPrimary, require_shape
 
@@ -183,8 +184,9 @@ class LanguageRecipe:
         """
         if wanted.depth is not None:
             _require_depth(wanted.depth, basis)
-        if language == basis.language:
-            raise RecipeError(f"{language!r} is the primary's own language. Give the text and tag of another one.")
+        if language_and_script(language) == language_and_script(basis.language):
+            own = "" if language == basis.language else f", {basis.language!r}"
+            raise RecipeError(f"{language!r} is the primary's own language{own}. Give the text and tag of another one.")
         raw = _from_recipe(recipe, basis, wanted) if recipe else _from_primary(basis, wanted)
         if retrieval and not recipe and "pairs" in raw["adaptation"]:
             prefixes = retrieval.query_prefix, retrieval.passage_prefix

@@ -17,7 +17,7 @@ PARITY = "parity."
 """Prefix of the tags for parity, the largest difference of a logit between ONNX Runtime and PyTorch: by language for
 bundles, by task for embeddings."""
 ORIGIN = "origin."
-"""Prefix of the tags for the model that a primary was made from: its name, revision, hash (`sha`) and licence."""
+"""Prefix of the tags for the model that a primary was made from: name, revision, package, hash (`sha`) and licence."""
 CARD_CHARACTERS = 5000
 """Largest number of characters of a description in MLflow's database."""
 _FIRST_SCORES = 4

@@ -261,6 +261,7 @@ def test_licences_are_those_of_the_texts(
 
 def imported(shop: Workshop, to: Path, **origin: Any) -> CardSubject:
     known = {"model_type": "roberta", "name": "someone/model", "revision": "main", "sha": "c0ffee", "licence": "mit"}
+    known |= {"package": None}
     with artifact.create(to, Kind.PRIMARY) as draft:
         primary = load_primary(shop.primary)
         draft.tensors("body", primary.encoder.body_tensors())

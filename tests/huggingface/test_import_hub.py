@@ -90,7 +90,7 @@ def test_a_hub_id_gives_the_primary_that_its_folder_gives(answers: Answers, chec
     assert answers.online["main"] == answers.online["tag"] == from_folder
     names = ("main", "tag")
     origins = [Artifact.load(answers.folder / name, Kind.PRIMARY).manifest.record["origin"] for name in names]
-    origin = {"model_type": "bert", "name": "makers/small-bert", "sha": COMMIT, "licence": "mit"}
+    origin = {"model_type": "bert", "name": "makers/small-bert", "sha": COMMIT, "licence": "mit", "package": None}
     assert origins == [origin | {"revision": "main"}, origin | {"revision": "v1"}]
 
 

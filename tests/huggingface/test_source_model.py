@@ -1,21 +1,25 @@
 """A recipe that names a model: it is imported once, and says what the recipe leaves out."""
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lingraft import source_model
+from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.manifest import Kind
+from lingraft.artifacts.manifest import Kind, artifact_fingerprint
 from lingraft.config.recipe import Recipe
 from lingraft.config.source import Source
 from lingraft.config.systems import System
 from lingraft.errors import LingraftError, RecipeError
+from lingraft.huggingface import hub
+from lingraft.huggingface.export import export_hf
 from lingraft.model.loading import load_primary
 from lingraft.source_model import load_recipe, open_model
 from tests.huggingface.checkpoints import Made
 from tests.huggingface.embedding_models import make_embedding_model
+from tests.tracking_stores import quiet, sqlite_store
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 RECIPE = """
@@ -117,15 +121,42 @@ def test_a_tag_stands_for_the_language_and_keeps_the_digest() -> None:
 
 
 def test_the_package_of_a_model_stands_for_its_hub_id_if_its_weights_are_the_models(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = open_model(Source(model=MINILM))
+    assert f"{MINILM}: importing it into" in (said := capsys.readouterr().err)
+    assert "site-packages" not in said
     assert found.task
     assert load_primary(found.primary).encoder.shape.layers == 6
-    package, _ = source_model._PACKAGES[MINILM]
-    monkeypatch.setitem(source_model._PACKAGES, MINILM, (package, "0" * 64))
+    package, weights = hub._PACKAGES[MINILM]
+    origin = Artifact.load(found.primary, Kind.PRIMARY).manifest.record["origin"]
+    place = f"{package} {version(package)}"
+    assert origin.items() >= {"name": MINILM, "revision": None, "package": place, "sha": weights}.items()
+    export_hf(found.primary, tmp_path / "hf")
+    card = (tmp_path / "hf" / "README.md").read_text(encoding="utf-8")
+    assert f"base_model: {MINILM}\n" in card
+    assert f"imported from `{MINILM}`, package `{place}`, SHA-256 of its weights `{weights}`." in card
+    monkeypatch.setitem(hub._PACKAGES, MINILM, (package, "0" * 64))
     with pytest.raises(LingraftError, match=r"is not that of .*: its SHA-256 must be 0{64}"):
         open_model(Source(model=MINILM))
+
+
+@quiet
+def test_a_registered_embedding_model_comes_with_its_task_and_not_without(tmp_path: Path) -> None:
+    make_embedding_model(tmp_path)
+    made = open_model(Source(model=str(tmp_path / "model")))
+    registered = Source(model="models:/tiny-primary@champion")
+    recipe = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
+    with sqlite_store(tmp_path), tracking.stage(tracking.open_run(recipe, "source"), "register") as stage:
+        tracking.register("tiny-primary", made.primary, Kind.PRIMARY, stage, {}, (tracking.CHAMPION,))
+        with pytest.raises(RecipeError, match=r"no task 'retrieval' of it.* --primary with --task"):
+            open_model(registered)
+        assert made.task
+        tracking.register("tiny-task-retrieval", made.task, Kind.TASK, stage, {})
+        found = open_model(registered)
+    assert found.task
+    assert artifact_fingerprint(found.task) == artifact_fingerprint(made.task)
+    assert artifact_fingerprint(found.primary) == artifact_fingerprint(made.primary)
 
 
 def test_a_registered_model_is_named_by_alias_or_number() -> None:

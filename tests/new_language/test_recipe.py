@@ -84,7 +84,9 @@ def test_a_recipe_brings_all_but_language_text_and_tasks_and_what_is_asked_for_g
         ({"of": basis(language="fr"), "recipe": RECIPE}, RecipeError, "source is 'en', the primary's language is 'fr'"),
         ({"of": basis(**heads(1, 3)), "recipe": RECIPE}, RecipeError, r"the recipe's \[encoder\] is .* Correct"),
         ({"of": basis(depth=1), "recipe": RECIPE}, RecipeError, "system is MINIJOINT, but a mini-model was given"),
-        ({"language": "en"}, RecipeError, "'en' is the primary's own language"),
+        ({"language": "en"}, RecipeError, r"'en' is the primary's own language\. Give"),
+        ({"language": "en-US"}, RecipeError, r"'en-US' is the primary's own language, 'en'\. Give"),
+        ({"of": basis(language="pt-PT"), "language": "pt-BR"}, RecipeError, "'pt-BR' is the primary's own language"),
         ({"of": basis(**heads(1, 3)), "depth": 2}, DepthError, r"depth 2 .* MLM heads at \[1, 3\]. Choose"),
         ({"of": basis(**heads(3), depth=1, fresh_layers=2), "depth": 2}, DepthError, "mini-model is of depth 1"),
         ({"of": basis(**heads(3), depth=3, fresh_layers=2)}, RecipeError, "leaves none of the primary's 3 layers out"),
@@ -95,6 +97,11 @@ def test_a_recipe_brings_all_but_language_text_and_tasks_and_what_is_asked_for_g
 def test_what_does_not_fit_is_refused(given: dict[str, Any], error: type[LingraftError], words: str) -> None:
     with pytest.raises(error, match=words):
         settled(**given)
+
+
+@pytest.mark.parametrize(("own", "language"), [("sr", "sr-Latn"), ("zh-Hans", "zh-Hant"), ("zh", "yue"), ("ar", "arz")])
+def test_another_script_and_another_member_of_a_macrolanguage_can_be_added(own: str, language: str) -> None:
+    assert settled(basis(language=own), language=language).recipe.targets == (language,)
 
 
 def test_every_setting_is_shown_with_its_option() -> None:

@@ -17,10 +17,12 @@ from lingraft.errors import (
     RecipeError,
     TextError,
 )
+from lingraft.new_language.recipe import Resources
 from lingraft.new_language.summary import AddedLanguage
 from lingraft.preflight import NotReadyError
 from tests import made_up
 from tests.new_language.given import RECIPE, files_of, out_of
+from tests.preflight.test_pairs import FRENCH, lines
 from tests.workshop import Workshop, copied
 
 
@@ -94,6 +96,29 @@ def test_everything_that_is_wrong_with_the_text_is_listed_before_anything_is_mad
     assert first == "4 problems found before anything was computed:"
     places = ("moon.jsonl, line 201: not JSON", "moon.jsonl, line 202: 'text' must", "absent.txt", "label 'moon'")
     assert [words for line, words in zip(found, places, strict=True) if words not in line] == []
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "no file or folder .*source.txt"),
+        (b"", "the text holds no document that is not empty"),
+        ("Größe ".encode("latin-1"), "source.txt.* not UTF-8"),
+        ("\n\n".join(20 * lines(FRENCH)).encode(), "should be in 'en', but seems to be in 'fr'"),
+    ],
+    ids=["missing", "empty", "encoded otherwise", "French"],
+)
+def test_text_of_the_source_is_checked_before_anything_is_made(
+    workshop: Workshop, text: Path, tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    given = tmp_path / "source.txt"
+    if content is not None:
+        given.write_bytes(content)
+    resources, vectors = Resources.of(source_text=given), tmp_path / "vectors"
+    with pytest.raises(NotReadyError, match=f"en: .*{words}") as caught:
+        add_language(workshop.primary, text, "tr", tmp_path / "out", resources=resources, vectors=vectors)
+    assert str(caught.value).startswith("1 problem found")
     assert not (tmp_path / "out").exists()
 
 
