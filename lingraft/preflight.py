@@ -5,11 +5,13 @@ file. What lies behind that is checked when it is read.
 """
 
 import os
+import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from lingraft.artifacts.cache import RESULTS_VARIABLE
 from lingraft.artifacts.files import require_writable
@@ -39,10 +41,18 @@ from lingraft.tasks.tagged_sentences import Sentence
 CHARACTERS = 1 << 22
 RECORDS = 100_000
 _MOST_OF_A_KIND = 20
+_ON_LINE = re.compile(r"(.+?, (?:line|row)) (\d+)(: .*)")
 
 
 class NotReadyError(TextError):
     """A recipe cannot be run as it is; the message lists every problem that was found."""
+
+
+class Problem(NamedTuple):
+    """Something that is wrong, in one place or in several."""
+
+    text: str
+    places: int = 1
 
 
 @dataclass
@@ -55,6 +65,8 @@ class Sample:
     """Files and lines of each label."""
     unlabelled: list[str] = field(default_factory=list)
     """Files and lines of documents without a label."""
+    notes: list[str] = field(default_factory=list)
+    """Findings to print if nothing is wrong."""
     whole: bool = True
     """Whether everything was read."""
 
@@ -68,9 +80,11 @@ def require_ready(
     recipe: Recipe, out: Path | None = None, languages: Sequence[str] | None = None, mined: Sequence[str] = ()
 ) -> None:
     """Check some languages of a recipe, or all, and the folder of results; see `find_problems`."""
-    found = find_problems(recipe, recipe.languages if languages is None else languages, mined)
+    notes: list[str] = []
+    found = find_problems(recipe, recipe.languages if languages is None else languages, notes, mined)
     if listed := [*_output_problems(out), *chain.from_iterable(found.values())]:
         raise NotReadyError(_format_problems(listed))
+    say("\n".join(notes))
 
 
 def require_some_ready(recipe: Recipe, languages: Sequence[str], out: Path | None = None, source: bool = False) -> None:
@@ -79,12 +93,14 @@ def require_some_ready(recipe: Recipe, languages: Sequence[str], out: Path | Non
     With `source`, the source must be ready as well.
     """
     needed = [recipe.source.language] if source else []
-    found, places = find_problems(recipe, [*needed, *languages]), [*_output_problems(out)]
+    notes: list[str] = []
+    found, places = find_problems(recipe, [*needed, *languages], notes), [*_output_problems(out)]
     listed = [*places, *chain.from_iterable(found.values())]
     if places or (found and found.keys() >= {*languages}) or not found.keys().isdisjoint(needed):
         raise NotReadyError(_format_problems(listed))
     if listed:
         say(f"{_format_problems(listed)}\nThe other languages go on.")
+    say("\n".join(notes))
 
 
 def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: Path) -> None:
@@ -104,10 +120,13 @@ def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: P
     require_ready(judged, out, [language], mined)
 
 
-def find_problems(recipe: Recipe, languages: Sequence[str], mined: Sequence[str] = ()) -> dict[str, list[str]]:
+def find_problems(
+    recipe: Recipe, languages: Sequence[str], notes: list[str], mined: Sequence[str] = ()
+) -> dict[str, list[Problem]]:
     """Return, by language, everything that is wrong with text, labels, examples, pairs and dictionaries.
 
-    Of languages whose text is only `mined` for pairs, it is text alone.
+    Of languages whose text is only `mined` for pairs, it is text alone. `notes` gets what is to be said of the
+    languages that can go on.
     """
     warn_of_unknown_codes(languages)
     texts = {language: read_text(recipe.text, recipe.split, language) for language in (*languages, *mined)}
@@ -120,9 +139,11 @@ def find_problems(recipe: Recipe, languages: Sequence[str], mined: Sequence[str]
             kinds.append(_split_problems(recipe, text, language))
             kinds.append(_task_problems(recipe, text, language, known))
             kinds.append(_pair_problems(recipe, text, language, detector))
-        if messages := [line for kind in kinds for line in _shortened(language, kind)]:
-            found[language] = messages
-    say(f"Checked the text of {', '.join(texts)}.")
+        if problems := [problem for kind in kinds for problem in _grouped(language, kind)]:
+            found[language] = problems
+        else:
+            notes += text.notes
+    notes.append(f"Checked the text of {', '.join(each for each in texts if each not in found)}.")
     return found
 
 
@@ -203,7 +224,7 @@ def _text_problems(text: Sample, language: str, detector: LanguageDetector) -> I
         if other.clear:
             yield f"{message} If it is, in a variety that is not recognised, tag it by a private code, 'qaa' to 'qtz'."
         else:
-            say(f"{language}: {message}")
+            text.notes.append(f"{language}: {message}")
 
 
 def _task_problems(recipe: Recipe, text: Sample, language: str, known: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -249,9 +270,11 @@ def _pair_problems(recipe: Recipe, text: Sample, language: str, detector: Langua
     for files in [each[language] for each in (alignment.parallel, alignment.judged) if language in each]:
         errors, sample = _read_pairs(pairs_or_errors(files, languages, Counter()), file_names(files))
         yield from errors or language_checks.language_problems(sample, languages, detector)
+        text.notes += sample.notes
     if words := alignment.dictionary.get(language):
         errors, sample = _read_pairs(word_pairs_or_errors(words, languages, Counter()), words)
         yield from errors or language_checks.dictionary_problems(sample, languages, detector, "\n".join(text.documents))
+        text.notes += sample.notes
     # Of an imported task whose section is absent nothing is known.
     searches = [task for task in recipe.tasks if task.kind == "retrieval" and (task.retrieval or task.train)]
     pooled = {task.name: (task.retrieval or Retrieval()).pooling for task in searches}
@@ -282,7 +305,7 @@ def _read_pairs(found: Iterator[PairOrError], origin: str) -> tuple[list[str], P
     return errors, sample
 
 
-def _output_problems(out: Path | None) -> Iterator[str]:
+def _output_problems(out: Path | None) -> Iterator[Problem]:
     """Yield places of results that this process has no rights or credentials to write; the folder `out` is not made."""
     for place in filter(None, (str(out) if out else "", os.environ.get(RESULTS_VARIABLE))):
         try:
@@ -291,20 +314,35 @@ def _output_problems(out: Path | None) -> Iterator[str]:
             else:
                 require_writable(Path(place))
         except LingraftError as error:
-            yield str(error)
+            yield Problem(str(error))
 
 
-def _shortened(language: str, messages: Iterable[str]) -> list[str]:
-    every = [f"{language}: {' '.join(message.split())}" for message in messages]
-    more = [f"{language}: and {len(every) - _MOST_OF_A_KIND:,} more like these"] if len(every) > _MOST_OF_A_KIND else []
-    return every[:_MOST_OF_A_KIND] + more
+def _grouped(language: str, messages: Iterable[str]) -> list[Problem]:
+    """Put what is wrong in the same way on several lines of a file together; of many kinds, only count the others."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for message in messages:
+        text = " ".join(message.split())
+        file, number, wrong = found.groups() if (found := _ON_LINE.fullmatch(text)) else (text, 0, "")
+        groups.setdefault((file, wrong), []).append(int(number))
+    every = [
+        Problem(f"{language}: {file}{_format_lines(numbers) if wrong else ''}{wrong}", len(numbers))
+        for (file, wrong), numbers in groups.items()
+    ]
+    more = sum(problem.places for problem in every[_MOST_OF_A_KIND:])
+    return every[:_MOST_OF_A_KIND] + ([Problem(f"{language}: and {more:,} more like these", more)] if more else [])
 
 
-def _format_problems(found: Sequence[str]) -> str:
+def _format_lines(numbers: Sequence[int]) -> str:
+    first, last, count = numbers[0], numbers[-1], len(numbers)
+    some = f" ({count:,} of them)" if count <= last - first else ""
+    return f" {first}" if count == 1 else f"s {first:,} to {last:,}{some}"
+
+
+def _format_problems(found: Sequence[Problem]) -> str:
     # The expected layout of files is explained once, in the last message that has it.
-    last = max((place for place, message in enumerate(found) if documents.LAYOUT in message), default=0)
-    lines = [f"{counted(len(found), 'problem')} found before anything was computed:"]
-    for place, message in enumerate(found):
-        shown = message if place == last else message.replace(f" {documents.LAYOUT}", "")
+    last = max((place for place, problem in enumerate(found) if documents.LAYOUT in problem.text), default=0)
+    lines = [f"{counted(sum(problem.places for problem in found), 'problem')} found before anything was computed:"]
+    for place, problem in enumerate(found):
+        shown = problem.text if place == last else problem.text.replace(f" {documents.LAYOUT}", "")
         lines.append(f"  {place + 1}. {shown}")
     return "\n".join(lines)

@@ -12,8 +12,8 @@ def capital(words: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number with its noun: "1 layer", "2 layers"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """Return a number with its noun: "1 layer", "1,500 layers"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def percent(share: float) -> str:

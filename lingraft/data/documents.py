@@ -209,7 +209,8 @@ def _paths_inside(folder: TextPath, notes: Counter[str]) -> list[PurePosixPath]:
     others = Counter(path.suffix or path.name for path in paths if not _is_text(path))
     counted = ", ".join(f"{count:,} of {end}" for end, count in others.most_common())
     if not found:
-        raise TextError(f"{folder} holds no files{f' of text, only {counted}' if others else ''}. {LAYOUT}")
+        only = f" of text, only {counted}" if others else ""
+        raise TextError(f"{folder} holds no files{only}. Give files of text (--text), whose names end in {_KINDS}.")
     if others:
         notes[f"files left out ({counted}), whose names end in none of {', '.join(FORMATS)}"] += others.total()
     return found

@@ -51,6 +51,8 @@ class PairSample:
     count: int = 0
     pairs: list[Pair] = field(default_factory=list)
     """Pairs, spread evenly, at most 2 * `_SAMPLED`."""
+    notes: list[str] = field(default_factory=list)
+    """Findings that do not forbid to learn from them."""
     _stride: int = field(default=1, init=False, repr=False)
 
     def sampled(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
@@ -91,8 +93,15 @@ def other_language(expected: str, texts: Sequence[str], detector: LanguageDetect
 
 def require_languages(sample: PairSample, languages: tuple[str, str]) -> None:
     """Check the languages of pairs that are learned from: the source's and the target's."""
-    if found := [*language_problems(sample, languages, LanguageDetector.load())]:
+    require_none(language_problems(sample, languages, LanguageDetector.load()), sample)
+
+
+def require_none(problems: Iterable[str], sample: PairSample) -> None:
+    """Refuse pairs that have problems; print the notes on others."""
+    if found := [*problems]:
         raise TextError("\n".join(found))
+    for note in sample.notes:
+        say(note)
 
 
 def language_problems(
@@ -121,7 +130,7 @@ def language_problems(
         return
     yield from _wrong_sides(sample, languages, detector, either_order)
     if _FEW_EXCHANGED * known <= len(exchanged) <= _MOST_EXCHANGED * known and exchanged:
-        say(f"{mixed}, such as {exchanged[0].place}. They are learned from as they are.")
+        sample.notes.append(f"{mixed}, such as {exchanged[0].place}. They are learned from as they are.")
 
 
 def dictionary_problems(
@@ -129,7 +138,7 @@ def dictionary_problems(
 ) -> Iterator[str]:
     """Yield what is wrong with a dictionary: its languages, or that none of its words occurs in the target's text.
 
-    Either language may come first. That few words occur is printed; without text, words are not looked up.
+    Either language may come first. That few words occur is a note; without text, words are not looked up.
     """
     yield from language_problems(sample, languages, detector, either_order=True)
     pairs = sample.pairs[:: max(1, len(sample.pairs) // _LOOKED_UP)]
@@ -149,7 +158,7 @@ def dictionary_problems(
             f"{languages[1]!r}. Give a dictionary of that language, in the same script."
         )
     elif count < _FEW_OCCUR * len(pairs):
-        say(
+        sample.notes.append(
             f"{sample.origin}: of {len(pairs):,} pairs of a sample, only {count:,} have a word that occurs in the text "
             f"of {languages[1]!r}. Little is learned from the others."
         )

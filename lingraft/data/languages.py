@@ -7,7 +7,11 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
+import pydantic
+
+from lingraft.config.section import Language
 from lingraft.console import say
+from lingraft.errors import RecipeError
 
 if TYPE_CHECKING:
     from babel import Locale
@@ -79,6 +83,17 @@ def names_of(tag: str, spoken: tuple[str, ...]) -> frozenset[str]:
         with contextlib.suppress(UnknownLocaleError, ValueError):
             found.add(str(Locale(each.split("-")[0]).languages.get(code, "")).casefold())
     return frozenset(found - {""})
+
+
+def require_tag(tag: str) -> None:
+    """Refuse what is no BCP 47 tag, and say which is meant by the name of a language."""
+    try:
+        pydantic.TypeAdapter(Language).validate_python(tag)
+    except pydantic.ValidationError as error:
+        codes = [str(code) for code in _english().languages]
+        named = next((code for code in codes if tag.casefold() in names_of(code, (code,))), None)
+        meant = f" Is {named!r} meant?" if named else ""
+        raise RecipeError(f"language {tag!r} is no BCP 47 tag. Give one such as 'de' or 'pt-BR'.{meant}") from error
 
 
 def warn_of_unknown_codes(tags: Iterable[str]) -> None:

@@ -137,7 +137,7 @@ def empty_pairs_error(origin: str, count: int, empty: int) -> str:
         empty: number of pairs with an empty side.
     """
     if count == 0:
-        return f"{origin}: there are no pairs. Give a file that has some, or remove it from [alignment]."
+        return f"{origin}: there are no pairs. Give a file that has some, or none (--pairs, --dictionary)."
     if empty > MOST_EMPTY * count:
         return (
             f"{origin}: {empty:,} of {count:,} pairs ({empty / count:.0%}) have an empty side, more than "
@@ -161,11 +161,12 @@ def _read_columns(file: str, languages: Languages, left_out: Counter[str]) -> It
             yield Pair("", "", place)
             continue
         counted = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
-        wanted = "2, source and target with one tab between them" if width == 2 else f"the {width} that the first has"
+        mark = "a comma or semicolon" if suffix_of(PurePosixPath(file)) == ".csv" else "one tab"
+        wanted = f"2, source and target with {mark} between them" if width == 2 else f"the {width} that the first has"
         if number == 0 and len(columns) == 1:
             yield TextError(
-                f"{place}: {counted} instead of {wanted}. If each language has a file of its own, give both: [source "
-                "file, target file]."
+                f"{place}: {counted} instead of {wanted}. If each language has a file of its own, give both, the "
+                "source's first (--pairs twice; a list in a recipe)."
             )
             return
         named_too = " Or name all columns in the first line, the languages' by their tags." if number == 0 else ""
@@ -198,9 +199,11 @@ def _read_objects(file: str, languages: Languages) -> Iterator[PairOrError]:
         sides = find_sides(names, languages)
         texts = [record[names[side]] for side in sides] if sides else []
         if not sides:
+            others = {"source": "target", "target": "source"}
+            missing = [repr(key) for key, other in others.items() if not find_sides((*names, other), languages)]
             yield TextError(
-                f"{place}: the keys are {list(names)}. Name the texts 'source' and 'target', or by their languages, "
-                f"{languages[0]!r} and {languages[1]!r}."
+                f"{place}: no key {' and no key '.join(missing)}, only {list(names)}. Name the texts 'source' and "
+                f"'target', or by their languages, {languages[0]!r} and {languages[1]!r}."
             )
         elif all(_is_unicode(text) for text in texts):
             yield Pair(texts[0].strip(), texts[1].strip(), place)

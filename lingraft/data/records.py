@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import Any
 
 from lingraft.artifacts.storage import TextPath, explain_read_errors
@@ -12,7 +12,7 @@ from lingraft.errors import MissingExtraError, TextError
 
 RECORD_BYTES = 1 << 24
 """Most bytes of a line, and most characters of a table's cell."""
-_DELIMITERS = ",;\t"
+_DELIMITERS, _LINES_TO_CHOOSE = ",;\t", 20
 _ROWS_AT_ONCE = 1024
 
 RecordOrError = dict[str, Any] | TextError
@@ -90,7 +90,8 @@ def table_cells(path: TextPath, is_header: Callable[[list[str]], bool]) -> Itera
     """Yield the cells of each row of a table that is not blank.
 
     TSV is split at tabs and nothing else: quotation marks are text. Cells of CSV may stand in quotation marks; between
-    them stand commas, or semicolons or tabs where these make a header of the first line.
+    them stand commas, semicolons or tabs: those that make a header, or as many cells as the first line has, of most of
+    the first lines.
     """
     lines = read_lines(path, RECORD_BYTES)
     if suffix_of(path) == ".tsv":
@@ -99,11 +100,14 @@ def table_cells(path: TextPath, is_header: Callable[[list[str]], bool]) -> Itera
         )
         return
     csv.field_size_limit(RECORD_BYTES)
-    first = next(lines, "")
-    parsed = {mark: next(csv.reader([first], delimiter=mark), []) for mark in _DELIMITERS}
-    most = max(parsed, key=lambda mark: len(parsed[mark]))
-    delimiter = next((mark for mark, cells in parsed.items() if is_header(cells)), most)
-    reader = csv.reader((f"{line}\n" for line in chain([first], lines)), delimiter=delimiter, strict=True)
+    head = [*islice(lines, _LINES_TO_CHOOSE)]
+
+    def fit(mark: str) -> tuple[int, bool]:
+        rows = [next(csv.reader([line], delimiter=mark), []) for line in head]
+        return sum(is_header(row) or 1 < len(row) == len(rows[0]) for row in rows), any(map(is_header, rows[:1]))
+
+    delimiter = max(_DELIMITERS, key=fit)
+    reader = csv.reader((f"{line}\n" for line in chain(head, lines)), delimiter=delimiter, strict=True)
     try:
         for cells in reader:
             if cells:

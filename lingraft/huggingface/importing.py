@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pydantic
-
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import require_new
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.encoder import MIN_BLOCK_TOKENS, EncoderShape
-from lingraft.config.section import Language
 from lingraft.config.tasks import IMPORTED_SEED, Retrieval, Task
 from lingraft.console import say
+from lingraft.data.languages import require_tag
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
 from lingraft.huggingface import hub, require_transformers
@@ -73,7 +71,7 @@ def import_hf(
     """
     require_new(out)
     require_transformers()
-    _require_language(language)
+    require_tag(language)
     found = hub.locate_checkpoint(source, revision)
     hub.require_whole(found.folder)
     embedding = read_embedding_model(found.folder) if is_embedding_model(found.folder) else None
@@ -132,13 +130,6 @@ def recipe_section(shape: EncoderShape) -> str:
 
 def _toml(value: Any) -> str:
     return json.dumps(value)
-
-
-def _require_language(language: str) -> None:
-    try:
-        pydantic.TypeAdapter(Language).validate_python(language)
-    except pydantic.ValidationError as error:
-        raise CheckpointError(f"language {language!r} is no BCP 47 tag. Give one such as 'en' or 'pt-BR'.") from error
 
 
 def _require_place_of_task(out: Path, task_out: Path | None, source: str, embedding: EmbeddingModel | None) -> None:

@@ -4,6 +4,7 @@ What is not asked for is a recipe's, if one is given; otherwise it follows from 
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from lingraft.config.recipe import Precision, Recipe
 from lingraft.config.systems import Stage, System
 from lingraft.config.tasks import Retrieval
 from lingraft.config.translations import ParallelText
-from lingraft.data.languages import language_and_script
+from lingraft.data.languages import language_and_script, require_tag
 from lingraft.errors import DepthError, RecipeError
 from lingraft.model.loading import FreshLayers, LoadedPrimary, require_shape
 
@@ -49,6 +50,15 @@ _LEARNING_RATE = 2e-3
 """Defaults for one accelerator, or none; the paper's 7e-4 goes with 2,048 blocks. A table alone bears a high rate:
 5e-4, 1e-3, 2e-3 and 4e-3 found 8.4, 9.5, 10.4 and 11.5% of masked tokens (500 updates of Swahili, 2 of 4 layers of
 width 128). Not the highest: deeper and wider primaries, which we have not measured, may bear less."""
+
+_OPTIONS = {"steps": "--steps", "batch_blocks": "--batch", "learning_rate": "--learning-rate", "seed": "--seed"} | {
+    "vocabulary": "--vocabulary",
+    "column": "--text-column",
+    "paths": "--text",
+    "parallel": "--pairs",
+}
+_OPTION_OF = re.compile(rf"(?<=\n  )\w+\.({'|'.join(_OPTIONS)})\b")
+"""Keys of a recipe at the beginning of a line, which options set."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +192,7 @@ class LanguageRecipe:
             recipe: recipe of the primary; brings tokenizer, adaptation, split and precision.
             retrieval: how the primary's embedding task makes vectors, as which sentence pairs are learned.
         """
+        require_tag(language)
         if wanted.depth is not None:
             _require_depth(wanted.depth, basis)
         if language_and_script(language) == language_and_script(basis.language):
@@ -209,7 +220,10 @@ class LanguageRecipe:
         )
         if wanted.steps is not None:
             raw["adaptation"] = _with_steps(raw["adaptation"], wanted.steps)
-        settled = Recipe.parse(raw, f"what was asked for to add {language!r}")
+        try:
+            settled = Recipe.parse(raw, f"what was asked for to add {language!r}")
+        except RecipeError as error:
+            raise RecipeError(_OPTION_OF.sub(lambda key: f"{_OPTIONS[key[1]]} ({key[0]})", str(error))) from error
         return cls(settled, not recipe and wanted.vocabulary is None, not recipe and wanted.steps is None)
 
     def for_text(self, blocks: int, pair_tokens: int = 0) -> Recipe:
@@ -264,17 +278,18 @@ def _require_depth(depth: int, basis: Basis) -> None:
     shape = basis.shape
     if basis.is_headless:
         if not 0 < depth <= shape.layers:
-            raise DepthError(f"depth {depth} was asked for, but the primary has {shape.layers} layers.")
+            known = f"the primary has {shape.layers} layers. Give 1 to {shape.layers} (--depth)"
+            raise DepthError(f"depth {depth} was asked for, but {known}.")
         return
     if basis.depth is not None and depth != basis.depth:
         raise DepthError(
             f"depth {depth} was asked for, but the mini-model is of depth {basis.depth}. "
-            "Leave the depth out, or build a mini-model of that depth."
+            "Leave the depth out (--depth), or build a mini-model of that depth."
         )
     if basis.depth is None and depth not in shape.mlm_heads:
         raise DepthError(
             f"depth {depth} was asked for, but the primary of {shape.layers} layers has MLM heads at "
-            f"{list(shape.mlm_heads)}. Choose one of these, or give a mini-model (`lingraft mini`)."
+            f"{list(shape.mlm_heads)}. Choose one of these (--depth), or give a mini-model (`lingraft mini`)."
         )
 
 

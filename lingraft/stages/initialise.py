@@ -22,13 +22,12 @@ from lingraft.config.systems import Stage
 from lingraft.console import say
 from lingraft.data.bilingual_dictionary import read_word_pairs, translation_hashes
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
-from lingraft.data.language_checks import PairSample, dictionary_problems, require_languages
+from lingraft.data.language_checks import PairSample, dictionary_problems, require_languages, require_none
 from lingraft.data.language_detection import LanguageDetector
 from lingraft.data.parallel_text import HELD_OUT, Pair, file_names, is_held_out, read_pairs
 from lingraft.data.shards import Blocks
 from lingraft.data.text import read_training_lines
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.errors import TextError
 from lingraft.model.encoder import BorrowedRows
 from lingraft.model.initialisation.alignment_quality import AlignmentResource
 from lingraft.model.initialisation.initial_rows import InitialRows
@@ -229,15 +228,10 @@ def _translations(recipe: Recipe, source: Tokenizer, target: Tokenizer, blocks: 
         looked = PairSample(words)
         table = dictionary_table(looked.sampled(read_word_pairs(words, languages, left_out)), source, target, words)
         text = _text_of(blocks, target) if blocks else ""
-        _require_none(dictionary_problems(looked, languages, LanguageDetector.load(), text))
+        require_none(dictionary_problems(looked, languages, LanguageDetector.load(), text), looked)
         _report_pairs(words, table, left_out)
         return _Resource(AlignmentResource.DICTIONARY, table)
     return _Resource(AlignmentResource.TEXT)
-
-
-def _require_none(problems: Iterable[str]) -> None:
-    if listed := [*problems]:
-        raise TextError("\n".join(listed))
 
 
 def _text_of(blocks: Blocks, pieces: Tokenizer) -> str:

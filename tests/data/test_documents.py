@@ -126,6 +126,11 @@ def test_a_labelled_file_that_is_too_long_is_divided_and_keeps_its_label(tmp_pat
     assert notes[DIVIDED_DOCUMENTS] == 1
 
 
+def test_a_folder_without_files_asks_for_text_by_its_option(tmp_path: Path) -> None:
+    [error] = documents_or_errors([tmp_path], Counter())
+    assert str(error).startswith(f"{tmp_path} holds no files. Give files of text (--text), whose names end in .txt")
+
+
 @pytest.mark.parametrize("name", ["de/a.pdf", "de/a.txt.bz2", "de/a", "de"])
 def test_other_formats_alone_are_refused_with_those_that_are_read(tmp_path: Path, name: str) -> None:
     _write(tmp_path / name, "Eins")

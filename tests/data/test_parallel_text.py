@@ -71,7 +71,7 @@ def test_lines_of_another_number_of_columns_are_told_with_file_and_line(tmp_path
 def test_a_file_without_tabs_is_told_once_with_the_other_layout(tmp_path: Path) -> None:
     (tmp_path / "a.en").write_text("sol\n" * 1000)
     [message] = errors(str(tmp_path / "a.en"))
-    assert "If each language has a file of its own, give both: [source file, target file]." in message
+    assert "If each language has a file of its own, give both, the source's first (--pairs twice; a list in" in message
 
 
 def test_empty_sides_and_repetitions_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_text_whose_pairs_are_often_empty_is_refused_with_counts(tmp_path: Path)
 
 
 def test_files_that_hold_nothing_or_are_not_there_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(TextError, match="there are no pairs"):
+    with pytest.raises(TextError, match=r"there are no pairs.* \(--pairs, --dictionary\)"):
         sides(two(tmp_path, "", ""))
     with pytest.raises(TextError, match=r"missing\.tsv cannot be read"):
         sides(str(tmp_path / "missing.tsv"))
@@ -176,6 +176,15 @@ def test_a_first_pair_of_words_that_name_languages_or_columns_is_kept(tmp_path: 
     assert sides(write(tmp_path, "a.tsv", "\t".join(pair))) == [pair]
 
 
+@pytest.mark.parametrize("first", ["A title, as text.;Ein Titel.", "One; two.;Eins, zwei.", "en;de"])
+def test_what_stands_between_cells_of_csv_follows_from_more_than_the_first_line(tmp_path: Path, first: str) -> None:
+    rows = "".join(f"Yes, {number}, it is.;Ja, {number}.\n" for number in range(20))
+    file = write(tmp_path, "a.csv", f"{first}\n{rows}")
+    found = [pair for pair in pairs_or_errors(file, LANGUAGES, Counter()) if isinstance(pair, Pair)]
+    assert found[-20:][0][:2] == ("Yes, 0, it is.", "Ja, 0.")
+    assert all("2, source and target with a comma or semicolon between them" in message for message in errors(file))
+
+
 @pytest.mark.parametrize(("name", "between"), [("a.tsv", "\t"), ("a.csv", ",")])
 def test_of_more_columns_those_are_read_that_are_named(tmp_path: Path, name: str, between: str) -> None:
     rows = [("id", "de", "score", "source", "en"), ("1", "Sonne", "0.5", "web", "sun"), ("2", "Mond")]
@@ -249,8 +258,11 @@ def test_a_memory_that_is_damaged_or_dangerous_is_refused(tmp_path: Path, text: 
     [
         ("{", "not JSON"),
         ("[]", "list instead of an object"),
-        ('{"source": "sun"}', "the keys are ['source']. Name the texts 'source' and 'target', or by their languages"),
-        ('{"translation": {"en": "sun", "fr": "soleil"}}', "the keys are ['en', 'fr']. Name the texts"),
+        (
+            '{"source": "sun"}',
+            "no key 'target', only ['source']. Name the texts 'source' and 'target', or by their languages",
+        ),
+        ('{"translation": {"en": "sun", "fr": "soleil"}}', "no key 'target', only ['en', 'fr']. Name the texts"),
         ('{"en": "sun", "de": null}', "['sun', None] are not two texts"),
         ('{"en": "sun", "de": "\\ud800"}', "are not two texts"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from lingraft.artifacts.manifest import Kind
-from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, TokenizerError
+from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, RecipeError, TokenizerError
 from lingraft.huggingface.importing import import_hf
 from lingraft.huggingface.weights import CheckpointError
 from tests.huggingface.checkpoints import Made, make_tokenizer
@@ -107,7 +107,7 @@ def test_a_place_that_is_none_and_a_language_that_is_none_are_refused(folder: Pa
     refuse(folder / WEIGHTS, CheckpointError, r"model\.safetensors is a file\. Give the folder that it is in")
     with pytest.raises(CheckpointError, match="is a folder, which has no revision 'v1'"):
         import_hf(str(folder), tmp_path / "primary", "en", revision="v1")
-    with pytest.raises(CheckpointError, match="'English' is no BCP 47 tag"):
+    with pytest.raises(RecipeError, match=r"'English' is no BCP 47 tag.* Is 'en' meant"):
         import_hf(str(folder), tmp_path / "primary", "English")
 
 

@@ -91,6 +91,8 @@ def test_a_recipe_brings_all_but_language_text_and_tasks_and_what_is_asked_for_g
         ({"of": basis(**heads(3), depth=1, fresh_layers=2), "depth": 2}, DepthError, "mini-model is of depth 1"),
         ({"of": basis(**heads(3), depth=3, fresh_layers=2)}, RecipeError, "leaves none of the primary's 3 layers out"),
         ({"recipe": RECIPE, "depth": 0}, DepthError, "depth 0"),
+        ({"of": basis(**heads()), "depth": 9}, DepthError, r"depth 9 .* 3 layers. Give 1 to 3 \(--depth\)"),
+        ({"language": "deutsch"}, RecipeError, "'deutsch' is no BCP 47 tag.* Is 'de' meant"),
         ({"of": basis(**heads(3)), "recipe": MINIPOST}, RecipeError, "is MINIPOST, but no mini-model was given"),
     ],
 )

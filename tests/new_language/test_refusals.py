@@ -48,14 +48,14 @@ def test_a_recipe_whose_rows_need_text_asks_for_the_sources_vectors(
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ({"language": "Turkish"}, RecipeError, "targets.0: must be a BCP 47 tag"),
+        ({"language": "Türkçe"}, RecipeError, "'Türkçe' is no BCP 47 tag.* Is 'tr' meant"),
         ({"text": "absent.txt"}, TextError, "no file or folder .*absent.txt"),
         ({"text": []}, RecipeError, r"paths of 'tr', \[\], must be one or more"),
         ({"tasks": ["primary"]}, ArtifactError, "kind primary, but one of kind task"),
         ({"mini": "primary"}, ArtifactError, "kind primary, but one of kind mini"),
         ({"tasks": ["task/1", "task/1"]}, ArtifactError, r"with seeds \[1, 1\]. Give each seed once"),
-        ({"wanted": Wanted(steps=0)}, RecipeError, r"adaptation.steps: .* greater than 0"),
-        ({"wanted": Wanted(vocabulary=5)}, RecipeError, "tokenizer.vocabulary"),
+        ({"wanted": Wanted(steps=0)}, RecipeError, r"--steps \(adaptation.steps\): .* greater than 0"),
+        ({"wanted": Wanted(vocabulary=5)}, RecipeError, r"--vocabulary \(tokenizer.vocabulary\)"),
     ],
     ids=str,
 )

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,7 +82,9 @@ def problems(
     """What is wrong with the pairs of German, whose text holds these words."""
     sample = Sample()
     sample.texts["train"] = [spoken]
-    return [*preflight._pair_problems(recipe, sample, "de", detector())]
+    found = [*preflight._pair_problems(recipe, sample, "de", detector())]
+    print(*sample.notes, file=sys.stderr)
+    return found
 
 
 def test_pairs_that_are_in_order_are_accepted(text: Path, tmp_path: Path) -> None:

@@ -66,11 +66,22 @@ def test_files_behind_one_that_cannot_be_read_are_checked_too(text: Path) -> Non
 
 def test_many_bad_lines_are_counted_and_hide_no_other_problem(text: Path) -> None:
     with (text / "de.jsonl").open("a") as stream:
-        stream.write("{\n" * 100 + '{"text": "no label"}\n')
+        stream.write("".join(f'{{"text": {number}}}\n' for number in range(100)) + '{"text": "no label"}\n')
     found = refusal(recipe_on(text, tasks=[TASK]))
     assert len(found) == 22
     assert found[20] == "de: and 80 more like these"
     assert found[21].startswith(f"de: {text / 'de.jsonl'}, line 401 has no label")
+
+
+def test_lines_that_are_wrong_alike_are_one_entry_and_all_are_counted(text: Path) -> None:
+    rows = (text / "de.jsonl").read_text().splitlines()
+    (text / "de.jsonl").write_text("\n".join(["{}", rows[0], "{}", rows[1], "{}", "{}", *rows[2:], *["{"] * 1500]))
+    with pytest.raises(NotReadyError) as caught:
+        preflight.require_ready(recipe_on(text))
+    head, spread, together = str(caught.value).splitlines()
+    assert head == "1,504 problems found before anything was computed:"
+    assert spread.startswith(f"  1. de: {text / 'de.jsonl'}, lines 1 to 6 (4 of them): no key 'text'")
+    assert together.startswith(f"  2. de: {text / 'de.jsonl'}, lines 305 to 1,804: not JSON")
 
 
 def test_a_label_that_the_source_does_not_have_is_named_with_its_place(text: Path) -> None:
@@ -123,9 +134,10 @@ def test_languages_side_by_side_are_refused_only_if_none_is_ready(
     preflight.require_some_ready(recipe, ["de", "sw"])
     told = capsys.readouterr().err
     assert "1. sw: " in told
-    assert "The other languages go on." in told
+    assert "The other languages go on.\nChecked the text of de.\n" in told
     with pytest.raises(NotReadyError, match="1 problem found before anything was computed"):
         preflight.require_some_ready(recipe, ["sw"])
+    assert "Checked" not in capsys.readouterr().err
 
 
 def test_results_that_cannot_be_written_are_found(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
