@@ -15,6 +15,7 @@ A folder in object storage is downloaded when a stage begins. It is uploaded eac
 
 import contextlib
 import json
+import re
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,9 @@ from lingraft.errors import ArtifactError
 RESULTS_VARIABLE = "LINGRAFT_RESULTS"
 """Environment variable: folder or URI of shared results and checkpoints."""
 _ABSENT = "nothing"
+_HASH = re.compile("[0-9a-f]{64}")
+_PLACE_OF_FILE = re.compile(r".*?\.\d+-\d+ ")
+"""Beginning of the key of a file of text, before its name."""
 _RESULT = "result"
 """Name of the result in the folder of a shared result."""
 
@@ -160,11 +164,17 @@ def require_same_provenance(out: Path, provenance: Mapping[str, Any]) -> None:
 
 
 def list_differences(found: Any, wanted: Any) -> list[str]:
-    """Return the differences of two JSON values for people, leaf by leaf."""
-    before = _leaves(found)
-    now = _leaves(wanted)
-    changed = [name for name in sorted({*before, *now}) if before.get(name, _ABSENT) != now.get(name, _ABSENT)]
-    return [f"{name} was {before.get(name, _ABSENT)}, is {now.get(name, _ABSENT)}" for name in changed]
+    """Return the differences of two JSON values for people: settings, then files, without their hashes."""
+    before, now = _leaves(found), _leaves(wanted)
+    settings, files = [], []
+    for name in sorted({*before, *now}):
+        was, new = before.get(name, _ABSENT), now.get(name, _ABSENT)
+        if was != new and any(_HASH.fullmatch(str(each)) for each in (was, new)):
+            state = "is new" if was == _ABSENT else "is no longer given" if new == _ABSENT else "has changed"
+            files.append(f"{_PLACE_OF_FILE.sub('', name)} {state}")
+        elif was != new:
+            settings.append(f"{name} was {was}, is {new}")
+    return settings + files
 
 
 def _leaves(value: Any, name: str = "") -> dict[str, Any]:
