@@ -25,8 +25,7 @@ def test_a_bundle_of_every_kind_is_described_as_it_answers(bundles: list[Path]) 
         said = yaml.safe_load(mlmodel_of(Artifact.load(folder, Kind.BUNDLE).manifest, "m-1"))["signature"]
         signature, opened = ModelSignature.from_dict(said), Bundle.load(folder)
         told = [
-            metadata(name, model, opened, ServingSettings())
-            for name, model in served_models({opened.name: opened}).items()
+            metadata(name, model, ServingSettings()) for name, model in served_models({opened.name: opened}).items()
         ]
         assert set(signature.inputs.input_names()) == {each["name"] for one in told for each in one["inputs"]}
         assert {(each.name, DATATYPES[each.type.name], each.shape) for each in signature.outputs} == {
