@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -33,6 +34,14 @@ def workshop() -> "Workshop":
     from tests.workshop import Workshop
 
     return Workshop.shared()
+
+
+@pytest.fixture(autouse=True)
+def _own_threads() -> Iterator[None]:
+    """A recipe's threads hold for the whole process, and their number decides last bits: the next test has its own."""
+    yield
+    if (torch := sys.modules.get("torch")) and (threads := os.environ.get("OMP_NUM_THREADS")):
+        torch.set_num_threads(int(threads))
 
 
 @pytest.fixture(scope="session", autouse=True)
