@@ -105,12 +105,12 @@ def require_some_ready(recipe: Recipe, languages: Sequence[str], out: Path | Non
 
 def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: Path) -> None:
     """Check a language that is added to a primary at hand, and those of the tasks that it has labelled tests of."""
-    text = read_text(recipe.text, recipe.split, language)
 
     def is_judged(task: Task) -> bool:
         if not recipe.judges(task, language):
             return False
         if task.reads_text:
+            text = read_text(recipe.text, recipe.split, language)
             return any(text.labels.values()) and not text.unlabelled
         return not _read_examples(task, ["test"], language, recipe.source.language).errors
 

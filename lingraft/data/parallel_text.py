@@ -91,6 +91,15 @@ def is_held_out(pair: Pair) -> bool:
     return int.from_bytes(digest, "big") % HELD_OUT_EVERY == 0
 
 
+def without_held_out(pairs: Iterable[Pair], left_out: Counter[str] | None = None) -> Iterator[Pair]:
+    """Yield the pairs that may be learned from; the others are counted in `left_out`."""
+    for pair in pairs:
+        if not is_held_out(pair):
+            yield pair
+        elif left_out is not None:
+            left_out[HELD_OUT] += 1
+
+
 def file_names(files: ParallelText) -> str:
     """Return the names of a parallel text's files, for messages."""
     return files if isinstance(files, str) else " and ".join(files)

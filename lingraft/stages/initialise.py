@@ -24,7 +24,7 @@ from lingraft.data.bilingual_dictionary import read_word_pairs, translation_hash
 from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.language_checks import PairSample, dictionary_problems, require_languages, require_none
 from lingraft.data.language_detection import LanguageDetector
-from lingraft.data.parallel_text import HELD_OUT, Pair, file_names, is_held_out, read_pairs
+from lingraft.data.parallel_text import Pair, file_names, read_pairs, without_held_out
 from lingraft.data.shards import Blocks
 from lingraft.data.text import read_training_lines
 from lingraft.data.tokenizer.tokenizer import Tokenizer
@@ -219,7 +219,7 @@ def _translations(recipe: Recipe, source: Tokenizer, target: Tokenizer, blocks: 
     languages = recipe.source.language, language
     if sentences := files.parallel.get(language):
         looked = PairSample(file_names(sentences))
-        pairs = looked.sampled(_without_held_out(read_pairs(sentences, languages, left_out), left_out))
+        pairs = looked.sampled(without_held_out(read_pairs(sentences, languages, left_out), left_out))
         table = parallel_table(pairs, source, target, looked.origin)
         require_languages(looked, languages)
         _report_pairs(looked.origin, table, left_out)
@@ -240,14 +240,6 @@ def _text_of(blocks: Blocks, pieces: Tokenizer) -> str:
     texts = ["" if each is None else f" {each.text}" if each.initial else each.text for each in pieces.surfaces()]
     ids_NT = blocks.take(torch.arange(most) * len(blocks) // most)
     return "\n".join("".join(texts[index] for index in ids) for ids in ids_NT.tolist())
-
-
-def _without_held_out(pairs: Iterable[Pair], left_out: Counter[str]) -> Iterator[Pair]:
-    for pair in pairs:
-        if is_held_out(pair):
-            left_out[HELD_OUT] += 1
-        else:
-            yield pair
 
 
 def _report_pairs(origin: str, table: "TranslationTable", left_out: Counter[str]) -> None:

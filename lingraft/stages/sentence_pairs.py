@@ -31,7 +31,7 @@ from lingraft.config.translations import ParallelText
 from lingraft.console import say, with_progress
 from lingraft.data.bilingual_dictionary import hash_parallel
 from lingraft.data.language_checks import PairSample, require_languages
-from lingraft.data.parallel_text import Pair, file_names, is_held_out, read_pairs
+from lingraft.data.parallel_text import Pair, file_names, read_pairs, without_held_out
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, RecipeError, TextError
 from lingraft.model.encoder import Encoder
@@ -89,7 +89,7 @@ def learned_pairs(recipe: Recipe, language: str, initial: Path | None = None) ->
 def _checked_pairs(files: ParallelText, languages: tuple[str, str], content: str) -> tuple[Pair, ...]:
     """Pairs of files with a hash of their content: whoever has counted them need not read them again to learn."""
     looked = PairSample(file_names(files))
-    pairs = tuple(pair for pair in looked.sampled(read_pairs(files, languages)) if not is_held_out(pair))
+    pairs = tuple(without_held_out(looked.sampled(read_pairs(files, languages))))
     require_languages(looked, languages)
     if not pairs:
         raise TextError(f"{file_names(files)}: all pairs are held out to measure alignment. Give more pairs.")

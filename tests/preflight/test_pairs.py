@@ -1,6 +1,5 @@
 """What is checked of parallel text and dictionaries before anything is computed: languages, their order, columns."""
 
-import functools
 import json
 import sys
 from collections.abc import Callable
@@ -69,20 +68,11 @@ def aligned(text: Path, **given: object) -> Recipe:
     return recipe_on(text, alignment=given)
 
 
-@functools.cache
-def known_detector() -> LanguageDetector:
-    return LanguageDetector.load()
-
-
-def problems(
-    recipe: Recipe,
-    spoken: str = "Mühle Markt niemand bitte",
-    detector: Callable[[], LanguageDetector | None] = known_detector,
-) -> list[str]:
+def problems(recipe: Recipe, spoken: str = "Mühle Markt niemand bitte") -> list[str]:
     """What is wrong with the pairs of German, whose text holds these words."""
     sample = Sample()
     sample.texts["train"] = [spoken]
-    found = [*preflight._pair_problems(recipe, sample, "de", detector())]
+    found = [*preflight._pair_problems(recipe, sample, "de", LanguageDetector.load())]
     print(*sample.notes, file=sys.stderr)
     return found
 

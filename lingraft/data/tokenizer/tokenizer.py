@@ -25,7 +25,7 @@ from lingraft.artifacts.manifest import Kind, read_manifest
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.data.bilingual_dictionary import learned_hashes
-from lingraft.data.parallel_text import is_held_out, read_pairs
+from lingraft.data.parallel_text import read_pairs, without_held_out
 from lingraft.data.tokenizer.borrowed_pieces import choose_borrowed, lower_cases
 from lingraft.data.tokenizer.normalisation import lower_case_rules
 from lingraft.data.tokenizer.pieces import OwnPieces, PieceSpans, SpecialIds, SpecialPieces, Surface, marked_surface
@@ -249,8 +249,7 @@ def train_tokenizer(recipe: Recipe, text: Path, out: Path, source: Path | None =
 def _translated_lines(recipe: Recipe, language: str) -> Iterator[str]:
     """Yield the language's sides of the sentence pairs that it learns from."""
     if files := recipe.learned_pairs(language):
-        pairs = read_pairs(files, (recipe.source.language, language))
-        yield from (pair.target for pair in pairs if not is_held_out(pair))
+        yield from (pair.target for pair in without_held_out(read_pairs(files, (recipe.source.language, language))))
 
 
 def _keep(lender: Tokenizer, text: Artifact, out: Path) -> Artifact:
