@@ -40,12 +40,12 @@ def mismatches(specification: Document) -> Iterator[str]:
     components = specification["components"]
     for dag in (specification["root"], *components.values()):
         tasks = dag.get("dag", {}).get("tasks", {})
-        outputs = {name: _types(components[task["componentRef"]["name"]], "output") for name, task in tasks.items()}
+        outputs = {name: types_of(components[task["componentRef"]["name"]], "output") for name, task in tasks.items()}
         for name, task in tasks.items():
-            takes = _types(components[task["componentRef"]["name"]], "input")
+            takes = types_of(components[task["componentRef"]["name"]], "input")
             inputs = task.get("inputs", {})
             given = {
-                key: _given(each, _types(dag, "input"), outputs)
+                key: _given(each, types_of(dag, "input"), outputs)
                 for key, each in (inputs.get("parameters", {}) | inputs.get("artifacts", {})).items()
                 if key in takes  # KFP adds others, for resources and for lists of parameters
             }
@@ -58,7 +58,7 @@ def mismatches(specification: Document) -> Iterator[str]:
                     yield f"{name}: {key} takes {takes[key]}, and is given {' or '.join(sorted(types))}"
 
 
-def _types(component: Document, side: str) -> dict[str, str]:
+def types_of(component: Document, side: str) -> dict[str, str]:
     """Types of a component's inputs or outputs by name."""
     defined = component.get(f"{side}Definitions", {})
     artifacts = {
