@@ -88,13 +88,13 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
         rows = blocks_NT[: settings.batch_examples].tolist()
         data = in_place_of_pairs(rows, torch.zeros(len(rows)).long())
         kind = Classification()
-        once = {"epochs": 1, "micro_batch_examples": recipe.pretraining.micro_batch_blocks}
+        once = {"epochs": 1}
         net = kind.net(Encoder(recipe.primary_shape, vocabulary), LABELS)
         step = recipe.steps_over(depth)[Stage.FINETUNE]
         trained = freeze_except(net, body_parameters(net))
         training = settings.model_copy(update=once)
         plan = task_plan(recipe=recipe, step=step, net=net, kind=kind, data=data, settings=training, seed=1)
-        stream = task_stream(data, training.batch_examples, training.micro_batch_examples, 1, training.group_by_length)
+        stream = task_stream(data, training.batch_examples, 1, training.group_by_length)
         return training_run(recipe, plan, trained, stream)
 
     yield "finetuning", finetuning

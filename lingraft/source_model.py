@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _REGISTERED = "models:/"
 _PRIMARY, _TASK = "primary", "primary-retrieval"
 _KEY_DIGITS = 16
-_LAYOUT = 5
+_LAYOUT = 6
 """Version of what a cached import is; a change makes cached ones out of date."""
 
 

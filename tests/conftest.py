@@ -38,7 +38,7 @@ def workshop() -> "Workshop":
 
 @pytest.fixture(autouse=True)
 def _own_threads() -> Iterator[None]:
-    """A recipe's threads hold for the whole process, and their number decides last bits: the next test has its own."""
+    """Threads that a test sets hold for the process, and their number decides last bits: the next test has its own."""
     yield
     if (torch := sys.modules.get("torch")) and (threads := os.environ.get("OMP_NUM_THREADS")):
         torch.set_num_threads(int(threads))

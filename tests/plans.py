@@ -14,7 +14,7 @@ from lingraft.training.training_state import TrainingState
 
 def planned(**changes: Any) -> Schedule:
     """A schedule without weight decay that logs every four steps; say how many steps there are, and which warm up."""
-    plain = {"learning_rate": 0.1, "weight_decay": 0.0, "clip_norm": 1.0, "log_every_steps": 4}
+    plain = {"learning_rate": 0.1, "weight_decay": 0.0, "clip_norm": 1.0, "log_every_steps": 4, "skipped_steps": 0}
     return Schedule(**(plain | {"tokens_per_step": 64, "flops_per_step": 1e6} | changes))
 
 

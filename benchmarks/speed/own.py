@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.speed.cells import CLIP_NORM, LABELS, LEARNING_RATE, MASK_RATE, WEIGHT_DECAY, Cell
+from benchmarks.speed.cells import LABELS, LEARNING_RATE, MASK_RATE, Cell
 from benchmarks.speed.orders import Orders
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
@@ -28,8 +28,6 @@ _ENDLESS = 1_000_000
 _PACE = {
     "log_every_steps": _ENDLESS,
     "learning_rate": LEARNING_RATE,
-    "weight_decay": WEIGHT_DECAY,
-    "clip_norm": CLIP_NORM,
 }
 
 
@@ -100,13 +98,13 @@ def _finetuning(
     rows = blocks.all().tolist()
     data = in_place_of_pairs(rows, torch.arange(len(rows)) % len(LABELS))
     training = recipe.tasks[0].finetuning.model_copy(
-        update={"epochs": _ENDLESS, "batch_examples": cell.shape.blocks, "micro_batch_examples": None, **_PACE}
+        update={"epochs": _ENDLESS, "batch_examples": cell.shape.blocks, **_PACE}
     )
     kind = Classification()
     net = kind.net(primary, LABELS)
     trained = freeze_except(net, body_parameters(net))
     plan = task_plan(recipe=recipe, step=cell.training.step, net=net, kind=kind, data=data, settings=training, seed=1)
-    stream = task_stream(data, training.batch_examples, training.micro_batch_examples, 1, training.group_by_length)
+    stream = task_stream(data, training.batch_examples, 1, training.group_by_length)
     return training_run(recipe, plan, trained, told(stream))
 
 

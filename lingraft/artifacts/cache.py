@@ -15,7 +15,6 @@ A folder in object storage is downloaded when a stage begins. It is uploaded eac
 
 import contextlib
 import json
-import re
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
@@ -35,9 +34,7 @@ from lingraft.errors import ArtifactError
 RESULTS_VARIABLE = "LINGRAFT_RESULTS"
 """Environment variable: folder or URI of shared results and checkpoints."""
 _ABSENT = "nothing"
-_HASH = re.compile("[0-9a-f]{64}")
-_PLACE_OF_FILE = re.compile(r".*?\.\d+-\d+ ")
-"""Beginning of the key of a file of text, before its name."""
+_HASH_DIGITS = 64
 _RESULT = "result"
 """Name of the result in the folder of a shared result."""
 
@@ -167,21 +164,17 @@ def list_differences(found: Any, wanted: Any) -> list[str]:
     """Return the differences of two JSON values for people: settings, then files, without their hashes."""
     before, now = _leaves(found), _leaves(wanted)
     settings, files = [], []
-    for name in sorted({*before, *now}):
-        was, new = before.get(name, _ABSENT), now.get(name, _ABSENT)
-        if was != new and any(_HASH.fullmatch(str(each)) for each in (was, new)):
+    for path in sorted({*before, *now}):
+        was, new = before.get(path, _ABSENT), now.get(path, _ABSENT)
+        if was != new and _HASH_DIGITS in (len(str(was)), len(str(new))):
             state = "is new" if was == _ABSENT else "is no longer given" if new == _ABSENT else "has changed"
-            files.append(f"{_PLACE_OF_FILE.sub('', name)} {state}")
+            files.append(f"{path[-1]} {state}")
         elif was != new:
-            settings.append(f"{name} was {was}, is {new}")
+            settings.append(f"{'.'.join(path)} was {was}, is {new}")
     return settings + files
 
 
-def _leaves(value: Any, name: str = "") -> dict[str, Any]:
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
     if not isinstance(value, dict) or not value:
-        return {name: value}
-    return {
-        leaf: found
-        for key, inner in value.items()
-        for leaf, found in _leaves(inner, f"{name}.{key}" if name else key).items()
-    }
+        return {path: value}
+    return {leaf: found for key, inner in value.items() for leaf, found in _leaves(inner, (*path, key)).items()}

@@ -58,7 +58,7 @@ def add_language(
         ),
     ] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of --model on the hub.")] = None,
-    source_language: Annotated[str, typer.Option(help="Language that --model knows.")] = "en",
+    source_language: Annotated[str | None, typer.Option(help="Language that --model knows; 'en' if absent.")] = None,
     results: Annotated[
         Path | None,
         typer.Option(
@@ -141,10 +141,12 @@ def add_language(
         "recipe": recipe,
     }
     _require_one_model({"--model": model, "--results": results, "--primary": primary})
+    _require_read("--model", model, {"--revision": revision, "--source-language": source_language})
+    _require_read("--results", results, {"--project": project})
     if results:
         given |= _from_results(results, project, out, given)
     elif model:
-        given |= _from_model(model, source_language, revision, given)
+        given |= _from_model(model, source_language or "en", revision, given)
     from lingraft.new_language.recipe import Resources, Wanted
     from lingraft.new_language.run import add_language as run
 
@@ -178,6 +180,11 @@ def _require_one_model(places: dict[str, object]) -> None:
         "sentence-transformers/all-MiniLM-L6-v2; or --results, the folder that `make demo` or `python -m pipelines` "
         "has filled; or --primary."
     )
+
+
+def _require_read(needed: str, place: object, options: dict[str, str | None]) -> None:
+    if unread := [option for option, value in options.items() if value is not None and not place]:
+        raise RecipeError(f"{' and '.join(unread)} is read only with {needed}. Leave it out, or give {needed}.")
 
 
 def _from_model(model: str, language: str, revision: str | None, given: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 import pydantic
 from pydantic import AfterValidator, Field, PositiveInt
 
-from lingraft.config.section import Section, is_none
+from lingraft.config.section import Section
 
 StageName = Literal["pretraining", "mini", "finetuning", "adaptation", "judging", "search"]
 _UNITS = {"": 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -64,10 +64,8 @@ class Profile(Section):
         1800, description="Seconds within which launched pods must run, beside their time in a queue of Kueue."
     )
     time_limit_s: PositiveInt | None = Field(None, description="Seconds after which it is ended; never if absent.")
-    # Left out where absent, so that recipes without it keep their digest.
     launch: bool | None = Field(
         None,
-        exclude_if=is_none,
         description="Whether a small step launches it as a Job, and again if its node is drained; if absent, where it "
         "asks for accelerators, or for what KFP's own pods cannot have.",
     )
@@ -128,7 +126,6 @@ class Cluster(Section):
     )
     hub_secret: str | None = Field(
         None,
-        exclude_if=is_none,
         description="Secret whose key HF_TOKEN opens private and gated models and datasets of the Hugging Face hub.",
     )
     service_account: str | None = Field(
@@ -142,7 +139,6 @@ class Cluster(Section):
     light: Profile = Field(Profile(), description="Steps that check, look up, register and report.")
     data: Profile | None = Field(
         None,
-        exclude_if=is_none,
         description="Steps that read all text, from cleaning to initial embeddings; as light if absent.",
     )
     training: Profile = Field(Profile(), description="Steps that train, and have no profile of their own.")

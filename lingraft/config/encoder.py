@@ -1,13 +1,12 @@
 """Shapes in a recipe: tokenizers and the encoder."""
 
 import math
-import operator
 from typing import Any, Literal, Self
 
 import pydantic
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from lingraft.config.section import Section, is_none
+from lingraft.config.section import Section
 
 
 class TokenizerSettings(Section):
@@ -28,7 +27,6 @@ class TokenizerSettings(Section):
     )
     borrow: bool = Field(
         False,
-        exclude_if=operator.not_,
         description="Whether a new language's tokenizer takes the source's pieces, with the source's rows, where it "
         "has none of its own: names, numbers and code stand in texts of any language.",
     )
@@ -82,7 +80,7 @@ class Family(Section):
         "gelu", description="Of heads that have one; RoBERTa's MLM heads keep gelu, whatever layers have."
     )
     pre_norm: PreNorm | None = Field(
-        None, exclude_if=is_none, description="Layers of ModernBERT's kind; no position table. Absent: post-norm ones."
+        None, description="Layers of ModernBERT's kind; no position table. Absent: post-norm ones."
     )
 
     @pydantic.model_validator(mode="after")

@@ -1,8 +1,10 @@
 """Settings of the gate that a challenger must pass to become champion (`lingraft/tracking/promotion/gate.py`)."""
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from typing import ClassVar
 
-from lingraft.config.section import Name, Section, Share
+from pydantic import Field, NonNegativeFloat
+
+from lingraft.config.section import Name, Section
 
 PARITY_TOLERANCE = 1e-4
 """Largest absolute difference of a logit between ONNX Runtime and PyTorch, both in float32."""
@@ -16,10 +18,8 @@ ALIGNMENT_METRIC = "alignment"
 class Gate(Section):
     """Scores are shares, 0 to 1; each interval is a paired bootstrap over blocks or examples."""
 
-    # Left out where it is the default, so that recipes that do not name it keep their digest.
     metric: Name = Field(
         MASKED_METRIC,
-        exclude_if=lambda metric: metric == MASKED_METRIC,
         description="Metric that must beat the champion's: 'masked', accuracy on masked tokens; 'alignment', retrieval "
         "of counterparts in the source language; or a task by name, its zero-shot score. A first version must beat its "
         "untrained initialisation (masked), chance (alignment), or the best trivial answer (a task), for retrieval "
@@ -36,11 +36,12 @@ class Gate(Section):
     tolerances: dict[Name, NonNegativeFloat] = Field(
         {}, description="Most that the score of a task may fall, by its name, in place of tolerance."
     )
-    confidence: Share = Field(0.95, description="Confidence of the two-sided interval whose lower end decides.")
-    resamples: PositiveInt = Field(2000, description="Bootstrap resamples of blocks or examples.")
-    seed: NonNegativeInt = Field(
-        20_221_210, description="Seed of the resamples: the same evidence gives the same verdict."
-    )
+    confidence: ClassVar = 0.95
+    """Confidence of the two-sided interval whose lower end decides."""
+    resamples: ClassVar = 2000
+    """Bootstrap resamples of blocks or examples."""
+    seed: ClassVar = 20_221_210
+    """Seed of the resamples: the same evidence gives the same verdict."""
 
     def tolerance_of(self, task: str) -> float:
         """Return by how much a task's score may fall."""

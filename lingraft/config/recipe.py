@@ -7,26 +7,25 @@ refused with the key's path and what is allowed.
 import hashlib
 import itertools
 import json
-import operator
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import pydantic
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 
 from lingraft.config.cluster import Cluster, StageName
 from lingraft.config.encoder import EncoderShape, TokenizerSettings
 from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, Gate
 from lingraft.config.search import Metric, Search
-from lingraft.config.section import Language, Name, Section, explain_problem, is_none
+from lingraft.config.section import Language, Name, Section, explain_problem
 from lingraft.config.source import Source
 from lingraft.config.systems import Stage, Step, Steps, System, steps_of
 from lingraft.config.tasks import PRIMARY, ParallelLines, Task
 from lingraft.config.text import Folder, Split, TextSource
 from lingraft.config.training import Adaptation, MiniBuilding, Paper, Training, blocks_per_process
-from lingraft.config.translations import Alignment, ParallelText, is_default
+from lingraft.config.translations import Alignment, ParallelText
 from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
 
@@ -56,34 +55,26 @@ class Recipe(Section):
         description="auto: bf16 on a GPU with units for it, and on a CPU where a short probe finds it faster. "
         "In fp32 a GPU trains with TF32 products.",
     )
-    threads: NonNegativeInt = Field(0, description="CPU threads of each training process; 0: by the machine.")
     test_blocks: PositiveInt | None = Field(
         None,
-        exclude_if=is_none,
         description="Test blocks in which evaluations predict masked tokens, spread evenly over all; absent: all. The "
         "source's evaluation prepares the measure of alignment by as much text.",
     )
     pretraining: Training | None = Field(
         None,
-        exclude_if=is_none,
         description="Step 1: the primary with its MLM heads, from nothing, in the source language; absent where "
         "source.model names one.",
     )
     mini: MiniBuilding | None = Field(None, description="Building of MINIPOST's mini-model; no other system has it.")
     adaptation: Adaptation = Field(description="Training of each language's embeddings.")
-    # Left out where it names nothing, so that recipes without it keep their digest.
     alignment: Alignment = Field(
         Alignment(),
-        exclude_if=is_default,
         description="Parallel text and dictionaries that adaptation.initialisation 'aligned' learns from.",
     )
     tasks: tuple[Task, ...] = Field(
         (), description="Tasks to finetune; without any, there are embeddings only, and no zero-shot scores."
     )
-    # Left out where false, so that recipes that do not ask for it keep their digest.
-    serve_primary: bool = Field(
-        False, exclude_if=operator.not_, description="Bundle the primary itself, too, for fill-mask and embeddings."
-    )
+    serve_primary: bool = Field(False, description="Bundle the primary itself, too, for fill-mask and embeddings.")
     search: Search | None = Field(
         None, description="Search for each language's depth. Absent: every language uses adaptation.depth."
     )
@@ -234,8 +225,6 @@ class Recipe(Section):
                 self.steps_over(depth)
             except DepthError as error:
                 raise ValueError(f"search.depths: {error}") from error
-        if search.trials and search.trials < len(self.searched_depths):
-            raise ValueError(f"search.trials {search.trials} must be enough for {len(self.searched_depths)} depths")
 
     @property
     def searched_depths(self) -> tuple[int, ...]:
@@ -321,9 +310,10 @@ class Recipe(Section):
         return recipe
 
     @classmethod
-    def parse(cls, raw: dict[str, Any] | str, origin: str = "recipe") -> Self:
+    def parse(cls, raw: dict[str, Any] | str, origin: str = "recipe", options: Mapping[str, str] = {}) -> Self:
         """Validate a recipe given as a dictionary or as JSON; a number in quotes is no number.
 
+        Errors name `options`, which are given by the key that they set, such as "adaptation.steps".
         Examples in [tasks.examples] of other languages than the recipe's are left out, and a search for a language that
         is no target is for the first one.
         """
@@ -331,7 +321,7 @@ class Recipe(Section):
             text = raw if isinstance(raw, str) else json.dumps(raw, default=str)
             return cls.model_validate_json(text, strict=True)._following_targets()
         except pydantic.ValidationError as error:
-            lines = [explain_problem(cls, problem) for problem in error.errors()]
+            lines = [explain_problem(cls, problem, options) for problem in error.errors()]
             raise RecipeError(f"{origin} is not usable:\n  " + "\n  ".join(lines)) from error
 
     def _following_targets(self) -> Self:
@@ -376,8 +366,7 @@ class Recipe(Section):
 
     @property
     def _aligns_rows(self) -> bool:
-        ways = {self.adaptation.initialisation, *(self.search.initialisations if self.search else ())}
-        return any(way.needs_text for way in ways)
+        return self.adaptation.initialisation.needs_text
 
     def learned_pairs(self, language: str) -> ParallelText | None:
         """Files of the sentence pairs that a language learns from; pairs that only measure alignment do not count."""

@@ -4,6 +4,7 @@ import difflib
 import re
 import types
 import typing
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import pydantic
@@ -36,15 +37,15 @@ class Section(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def is_none(value: object) -> bool:
-    """Return whether a key is absent; absent new keys are left out of records, so old recipes keep their digest."""
-    return value is None
+def explain_problem(root: type[Section], problem: Any, options: Mapping[str, str] = {}) -> str:
+    """Return a line for one of pydantic's errors: the key's path, what is wrong, and what is allowed there.
 
-
-def explain_problem(root: type[Section], problem: Any) -> str:
-    """Return a line for one of pydantic's errors: the key's path, what is wrong, and what is allowed there."""
+    `options` set keys, and stand before them.
+    """
     path, sections = _locate(root, problem["loc"])
     key = ".".join(path) or "recipe"
+    if option := options.get(".".join(path[:2])):
+        key = f"{option} ({key})"
     if problem["type"] == "extra_forbidden":
         allowed = sorted({name for section in sections for name in section.model_fields})
         close = difflib.get_close_matches(path[-1], allowed, n=1)

@@ -3,9 +3,9 @@
 from typing import Any, Self
 
 import pydantic
-from pydantic import Field, SerializerFunctionWrapHandler
+from pydantic import Field
 
-from lingraft.config.section import Language, Section, is_none
+from lingraft.config.section import Language, Section
 
 
 class Source(Section):
@@ -15,14 +15,11 @@ class Source(Section):
     model: str | None = Field(
         None,
         min_length=1,
-        exclude_if=is_none,
         description="Pretrained model to begin with: a hub id such as 'sentence-transformers/all-MiniLM-L6-v2', a "
         "folder of its files, a primary of ours, or a registered one ('models:/NAME@champion'). Such a recipe has no "
         "[encoder] and no [pretraining].",
     )
-    revision: str | None = Field(
-        None, min_length=1, exclude_if=is_none, description="Branch, tag or commit of the model on the hub."
-    )
+    revision: str | None = Field(None, min_length=1, description="Branch, tag or commit of the model on the hub.")
 
     @pydantic.model_validator(mode="before")
     @classmethod
@@ -34,8 +31,3 @@ class Source(Section):
         if self.revision and self.model is None:
             raise ValueError(f"revision {self.revision!r} is that of a model, and none is named: set source.model")
         return self
-
-    @pydantic.model_serializer(mode="wrap")
-    def _as_short_as_given(self, serialize: SerializerFunctionWrapHandler) -> Any:
-        """Recipes that pretrain keep the one word, and with it their digest."""
-        return serialize(self) if self.model else self.language

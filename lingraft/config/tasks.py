@@ -1,6 +1,5 @@
 """Downstream tasks in a recipe: their data, how the body is finetuned, and how they are asked about."""
 
-import operator
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -8,8 +7,8 @@ from typing import Annotated, Literal, Self
 import pydantic
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from lingraft.config.section import Language, Name, Section, is_none
-from lingraft.config.training import OptimizerSettings, Pooling
+from lingraft.config.section import Language, Name, Section
+from lingraft.config.training import Pace, Pooling
 from lingraft.config.translations import ParallelText
 
 TaskKindName = Literal["documents", "texts", "pairs", "questions", "tags", "retrieval"]
@@ -28,27 +27,21 @@ IMPORTED_SEED = 1
 """Seed of a task that comes with a model, and is not finetuned."""
 
 
-class Finetuning(OptimizerSettings):
+class Finetuning(Pace):
     """Finetuning the body on a task in the source language, token embeddings frozen (section 2, step 3)."""
 
     epochs: PositiveFloat = Field(3, description="Times that every training example is seen.")
     batch_examples: PositiveInt = Field(32, description="Examples in one update (windows, for long contexts).")
-    micro_batch_examples: PositiveInt | None = Field(
-        None, description="Examples computed at once, where an update's do not fit into memory; all if absent."
-    )
     group_by_length: bool = Field(
         False,
-        exclude_if=operator.not_,
         description="Draw examples of like length for an update, so that little of it is padding: less time where "
         "lengths differ. Batches are no longer wholly at random.",
     )
     frozen_body: bool = Field(
         False,
-        exclude_if=operator.not_,
         description="Train the task's head alone, over the body as it is: a third of the time, for lower scores.",
     )
     learning_rate: PositiveFloat = Field(1e-5, description="Peak of the schedule: linear warm-up, then decay to 0.")
-    warmup_ratio: float = Field(0.06, ge=0.0, lt=1.0, description="Share of the updates that warm up.")
     seeds: tuple[int, ...] = Field(
         (1, 2, 3, 4, 5), description="Seeds; the task is finetuned once with each, and scores are their mean."
     )
@@ -95,18 +88,15 @@ class Retrieval(Section):
     passage_prefix: str = Field("", description="Text before every passage, such as 'passage: '.")
     prompts: dict[str, str] = Field(
         {},
-        exclude_if=operator.not_,
         description="Further texts to stand before a text, by name, for default_prompt and for exported folders. "
         "'query' and 'document' are the two prefixes.",
     )
     default_prompt: str | None = Field(
         None,
-        exclude_if=is_none,
         description="Name of the prompt before a text that is embedded as neither query nor passage; none if absent.",
     )
     similarity: Literal["dot", "euclidean"] | None = Field(
         None,
-        exclude_if=is_none,
         description="Similarity that exported folders compute, of vectors of length 1, which it ranks as their cosine "
         "does; the cosine if absent.",
     )
@@ -178,7 +168,6 @@ class ParallelLines(Section):
     )
     held_out: bool = Field(
         False,
-        exclude_if=operator.not_,
         description="Take only the pairs that are held out of learning, so that the file may be one of [alignment].",
     )
 
@@ -196,7 +185,6 @@ class ParallelDocuments(Section):
     kind: Literal["documents"] = Field(description="Says that examples come from here.")
     queries: Literal["paragraphs", "titles"] = Field(
         "paragraphs",
-        exclude_if=lambda queries: queries == "paragraphs",
         description="paragraphs: one is the query for the source's paragraph that it translates; titles: a document's "
         "first line is the query for the source's document of the same name, in the source language, too.",
     )
@@ -245,12 +233,11 @@ class Task(Section):
     labels: tuple[str, ...] = Field((), description="The task's labels, in order; those of the training set if empty.")
     label_names: dict[str, str] = Field(
         {},
-        exclude_if=operator.not_,
         description="Names of the labels for people, by label, such as { scalc = 'Calc (spreadsheets)' }; pages and "
         "tables show a label without a name as it is.",
     )
     retrieval: Retrieval | None = Field(
-        None, exclude_if=is_none, description="Pooling and layers of kind 'retrieval'; the defaults if absent."
+        None, description="Pooling and layers of kind 'retrieval'; the defaults if absent."
     )
     train: TaskData | None = Field(
         None, description="Training examples in the source language; absent for an imported task of kind 'retrieval'."
@@ -277,11 +264,6 @@ class Task(Section):
             raise ValueError(f"{given} cannot be set with kind 'documents', whose examples are the recipe's [text]")
         if not self.reads_text and len(given) < 3 and not self.is_imported:
             raise ValueError(f"kind {self.kind!r} needs train, dev and test, but has only {given}")
-        if self.kind == "retrieval" and self.finetuning.micro_batch_examples:
-            raise ValueError(
-                f"finetuning.micro_batch_examples {self.finetuning.micro_batch_examples} would leave fewer passages to "
-                "choose from, which are those of a batch: leave it out, and set a smaller batch_examples if memory ends"
-            )
         if self.test and not isinstance(self.test, TaskFile | TaskDataset) and self.kind != "retrieval":
             raise ValueError(f"test.kind {self.test.kind!r} is for kind 'retrieval' only, and kind is {self.kind!r}")
         return self

@@ -1,13 +1,11 @@
 """Sources of a recipe's text, and the split of its documents."""
 
-import operator
-from functools import partial
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import pydantic
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
-from lingraft.config.section import Language, Section, Share, is_none
+from lingraft.config.section import Language, Section, Share
 
 
 class Split(Section):
@@ -23,42 +21,24 @@ class Split(Section):
         return self
 
 
-UnicodeForm = Literal["NFC", "none"]
-
-
 class Cleaning(Section):
     """Cleaning of text before it is split; a paragraph is a line of a document that is not blank.
 
-    Characters that nobody can see (control, zero-width, private and unassigned ones) are removed, and white space
-    becomes single spaces.
+    Text is brought into Unicode's form NFC. Characters that nobody can see (control, zero-width, private and unassigned
+    ones) are removed, and white space becomes single spaces. A paragraph is kept once, where it is first read, in all
+    splits: paragraphs are compared by 128-bit hashes that are sorted on disk, so that memory does not grow with the
+    text; while it runs, the disk of the output holds a copy of the cleaned text and 24 bytes a paragraph.
     """
 
-    unicode: UnicodeForm = Field("NFC", description="Unicode's normal form that text is brought into.")
-    min_characters: PositiveInt = Field(5, description="Length of the shortest paragraph that is kept.")
-    max_characters: PositiveInt = Field(100_000, description="Length of the longest paragraph that is kept.")
-    max_digit_share: Share = Field(0.3, description="Largest share of a paragraph's characters that may be digits.")
-    max_symbol_share: Share = Field(
-        0.4, description="Largest share of a paragraph's characters that may be punctuation and symbols."
-    )
-    max_repetition_share: Share = Field(
-        0.4,
-        description="Largest share of a paragraph that a sequence of three words (of eight characters, where spaces "
-        "do not part words) may cover if it occurs three times or more.",
-    )
-    deduplicate: bool = Field(
-        True,
-        description="Keep a paragraph once, where it is first read, in all splits. Paragraphs are compared by 128-bit "
-        "hashes that are sorted on disk, so that memory does not grow with the text; while it runs, the disk of the "
-        "output holds a copy of the cleaned text and 24 bytes a paragraph.",
-    )
-
-    @pydantic.model_validator(mode="after")
-    def _leaves_a_length(self) -> Self:
-        if self.min_characters > self.max_characters:
-            raise ValueError(
-                f"min_characters {self.min_characters} must not exceed max_characters {self.max_characters}"
-            )
-        return self
+    min_characters: ClassVar = 5
+    max_characters: ClassVar = 100_000
+    """Lengths of the shortest and of the longest paragraph that is kept."""
+    max_digit_share: ClassVar = 0.3
+    max_symbol_share: ClassVar = 0.4
+    """Largest shares of a paragraph's characters that may be digits, and punctuation and symbols."""
+    max_repetition_share: ClassVar = 0.4
+    """Largest share of a paragraph that a sequence of three words (of eight characters, where spaces do not part words)
+    may cover if it occurs three times or more."""
 
 
 TEXT_COLUMN = "text"
@@ -66,10 +46,7 @@ TEXT_COLUMN = "text"
 
 
 class _Cleanable(Section):
-    # Left out where absent, so that recipes that ask for no cleaning keep their digest.
-    cleaning: Cleaning | None = Field(
-        None, exclude_if=is_none, description="Cleaning of the text. Absent: text is taken as it is."
-    )
+    cleaning: Cleaning | None = Field(None, description="Cleaning of the text. Absent: text is taken as it is.")
 
 
 class LibreOfficeHelp(_Cleanable):
@@ -83,7 +60,6 @@ class _OfFiles(_Cleanable):
     column: str = Field(
         TEXT_COLUMN,
         min_length=1,
-        exclude_if=partial(operator.eq, TEXT_COLUMN),
         description="Column of Parquet, CSV and TSV, or key of JSONL, that holds the text.",
     )
 

@@ -1,35 +1,22 @@
 """Training in a recipe: the stages, and the paper's comparison."""
 
-import operator
 from typing import Literal, Self
 
 import pydantic
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from lingraft.config.initialisation import Initialisation
-from lingraft.config.section import Section, Share, is_none
+from lingraft.config.section import Section, Share
 from lingraft.config.systems import System
 
 Pooling = Literal["mean", "first", "last"]
 
 
-class OptimizerSettings(Section):
-    """Settings of the optimizer, of checkpoints, and of what ends a training in an error."""
+class Pace(Section):
+    """Settings of the learning curve and of checkpoints."""
 
-    weight_decay: NonNegativeFloat = Field(
-        0.01, description="Decay of matrices, decoupled; biases and norms have none."
-    )
-    clip_norm: PositiveFloat = Field(1.0, description="Largest gradient norm; larger ones are scaled down to it.")
     log_every_steps: PositiveInt = Field(20, description="Updates between two points of the learning curve.")
     keep_every_s: PositiveFloat = Field(600.0, description="Seconds between two checkpoints to go on from.")
-    skipped_steps: NonNegativeInt = Field(
-        10, description="Updates with a loss or gradient that is not finite that are left out before training stops."
-    )
-    recompute: bool = Field(
-        False,
-        description="Compute layers again in the backward pass in place of keeping what they computed: less "
-        "memory, about a third more time.",
-    )
 
 
 def blocks_per_process(batch_blocks: int, at_once: int | None, processes: int) -> int | None:
@@ -38,7 +25,7 @@ def blocks_per_process(batch_blocks: int, at_once: int | None, processes: int) -
     return None if rest or own % (at_once or 1) else own
 
 
-class Training(OptimizerSettings):
+class Training(Pace):
     """One run of the training loop."""
 
     steps: PositiveInt = Field(description="Optimizer updates.")
@@ -50,7 +37,6 @@ class Training(OptimizerSettings):
     warmup_steps: NonNegativeInt = Field(0, description="Updates over which the learning rate rises to its peak.")
     mask_rate: Share = Field(0.15, description="Share of tokens that are predicted; of these 80/10/10 as in BERT.")
     seed: int = Field(1, description="Seed of initial weights, order of blocks and masks.")
-    judged_blocks: PositiveInt = Field(1024, description="Dev blocks that a look of the depth search reads, the first.")
 
     @pydantic.model_validator(mode="after")
     def _warms_up_in_time(self) -> Self:
@@ -81,7 +67,7 @@ class MiniBuilding(Training):
 class SentencePairs(Section):
     """Learning by the pairs of [alignment] parallel: vectors of translations approach the source's vectors of the
     sentences, by their mean squared error (Reimers and Gurevych 2020, with nothing trained but embeddings). An update
-    changes the rows of its pieces alone, without weight_decay. There is no dropout.
+    changes the rows of its pieces alone, without weight decay. There is no dropout.
     """
 
     layers: Literal["bottom", "all"] = Field(
@@ -90,7 +76,6 @@ class SentencePairs(Section):
     pooling: Pooling = Field("mean", description="Pooling of hidden states into a vector: the task's, for a search.")
     prefixes: tuple[str, ...] = Field(
         (),
-        exclude_if=operator.not_,
         description="Texts before both sentences of a pair, by turns from pair to pair, such as a task's query_prefix "
         "and passage_prefix; none if absent. A task's dense layers and normalisation are left out: they turn equal "
         "pooled vectors into equal ones, and were not made for the states of bottom layers.",
@@ -119,7 +104,6 @@ class Adaptation(Training):
     early_checkpoints: tuple[PositiveInt, ...] = Field((), description="Further updates after which they are kept.")
     pairs: SentencePairs | None = Field(
         None,
-        exclude_if=is_none,
         description="Learn by sentence pairs in place of masked tokens, so that the output bias stays as initialised; "
         "absent: by masked tokens.",
     )

@@ -1,6 +1,5 @@
 """Parallel text and dictionaries of a recipe, by which rows of a new language are aligned with the source's."""
 
-import operator
 from collections.abc import Collection
 from typing import Annotated, Self
 
@@ -37,7 +36,6 @@ class Alignment(Section):
     )
     judged: dict[Language, ParallelText] = Field(
         {},
-        exclude_if=operator.not_,
         description="Further sentences with their translations, by language and in the same form, that nothing is "
         "learned from: the measure of transfer takes them in place of lines of `parallel`.",
     )
@@ -51,7 +49,6 @@ class Alignment(Section):
 
     mined: bool = Field(
         False,
-        exclude_if=operator.not_,
         description="Mine sentence pairs, for languages without parallel text, from the source's and the language's "
         "lines in [text], which should be about the same things, such as a search's documents and what people write; a "
         "dictionary is where mining begins. [adaptation.pairs] learns by them, too.",
@@ -72,8 +69,3 @@ class Alignment(Section):
         judged = {language: files for language, files in self.judged.items() if language in languages}
         dictionary = {language: file for language, file in self.dictionary.items() if language in languages}
         return self.model_copy(update={"parallel": parallel, "judged": judged, "dictionary": dictionary})
-
-
-def is_default(section: Alignment) -> bool:
-    """Whether a recipe names no resources; then the section is left out of its JSON, as before there was one."""
-    return section == Alignment()

@@ -68,12 +68,15 @@ def _documents(text: Artifact, split: SplitName) -> Iterator[Document]:
 def _write(documents: Iterator[Document], pieces: Tokenizer, writer: BlockWriter, recipe: Recipe) -> int:
     """Write a split, and return how many of its tokens fill no block.
 
-    Where no masked tokens are predicted, words are only looked up in blocks: a short split is repeated to fill one.
+    Where no masked tokens are predicted, words are only looked up in blocks: of a long split there are some, and a
+    short one is repeated to fill one.
     """
     rest = np.empty(0, writer.dtype)
     for stream in token_stream(documents, pieces, writer.dtype):
         blocks_NT, rest = pack_blocks(np.concatenate([rest, stream]), writer.block_tokens, pieces.special.begin)
         writer.add(blocks_NT)
+        if writer.count and not recipe.has_masked_tokens:
+            break
     if not writer.count and not recipe.has_masked_tokens:
         filling = np.resize([*rest, pieces.special.end], writer.block_tokens - 1)
         blocks_NT, rest = pack_blocks(filling, writer.block_tokens, pieces.special.begin)

@@ -25,7 +25,7 @@ def clean_documents(
         census: counts paragraphs and characters.
         dropped: counts documents of which nothing is left.
     """
-    seen = SeenParagraphs() if cleaning and cleaning.deduplicate else None
+    seen = SeenParagraphs() if cleaning else None
     for document in documents:
         text = document.text
         if cleaning:
@@ -39,7 +39,7 @@ def clean_documents(
 
 def _clean_line(line: str, cleaning: Cleaning, census: CorpusStats, seen: SeenParagraphs | None) -> str | None:
     """Return a line as it is to be kept; None if it is to be dropped."""
-    paragraph = normalise(line, cleaning.unicode, census.characters)
+    paragraph = normalise(line, census.characters)
     if not paragraph:
         census.paragraphs.drop(INVISIBLE, 1 if line.strip() else 0)
         return None

@@ -169,14 +169,14 @@ def read_training_lines(recipe: Recipe, language: str) -> Iterator[str]:
             yield from document.text.split("\n")
 
 
-def content_hashes(source: TextSource, language: str) -> dict[str, str]:
-    """Return the SHA-256 of each file that a language's text is read from, wherever they lie; none of a dataset."""
+def content_hashes(source: TextSource, language: str) -> dict[str, dict[str, str]]:
+    """Return place, name and SHA-256 of each file that a language's text is read from; nothing of a dataset."""
     places = _paths(source, language) if isinstance(source, Folder | Files) else []
     found = {}
     for place, path in enumerate(places, start=1):
         for number, file in enumerate(text_files(path), start=1):
             with explain_read_errors(file):
-                found[f"{place}-{number} {PurePosixPath(str(file)).name}"] = sha256_of(file)
+                found[f"{place}-{number}"] = {PurePosixPath(str(file)).name: sha256_of(file)}
     return found
 
 

@@ -12,7 +12,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.pieces import SpecialIds
@@ -160,7 +159,6 @@ class Encoder(nn.Module):
     def __init__(self, shape: EncoderShape, vocabulary_size: int) -> None:
         super().__init__()
         self.shape = shape
-        self.recompute = False
         """Whether training keeps only what passes between layers, and computes the rest again in the backward pass."""
         self.fused = False
         """Whether Inductor compiles layers and loss in training."""
@@ -249,8 +247,6 @@ class Encoder(nn.Module):
         if not torch.is_grad_enabled():
             return layer(hidden_BTD, attention)
         through = compiled(_through) if self.fused else _through
-        if self.recompute:
-            return checkpoint(through, layer, hidden_BTD, attention, use_reentrant=False)
         return through(layer, hidden_BTD, attention)
 
     def _with_positions(self, hidden_BTD: Tensor, types_BT: Tensor | None) -> Tensor:

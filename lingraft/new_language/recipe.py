@@ -4,7 +4,6 @@ What is not asked for is a recipe's, if one is given; otherwise it follows from 
 """
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,14 +50,17 @@ _LEARNING_RATE = 2e-3
 5e-4, 1e-3, 2e-3 and 4e-3 found 8.4, 9.5, 10.4 and 11.5% of masked tokens (500 updates of Swahili, 2 of 4 layers of
 width 128). Not the highest: deeper and wider primaries, which we have not measured, may bear less."""
 
-_OPTIONS = {"steps": "--steps", "batch_blocks": "--batch", "learning_rate": "--learning-rate", "seed": "--seed"} | {
-    "vocabulary": "--vocabulary",
-    "column": "--text-column",
-    "paths": "--text",
-    "parallel": "--pairs",
+_OPTIONS = {
+    "adaptation.steps": "--steps",
+    "adaptation.batch_blocks": "--batch",
+    "adaptation.learning_rate": "--learning-rate",
+    "adaptation.seed": "--seed",
+    "tokenizer.vocabulary": "--vocabulary",
+    "text.column": "--text-column",
+    "text.paths": "--text",
+    "alignment.parallel": "--pairs",
 }
-_OPTION_OF = re.compile(rf"(?<=\n  )\w+\.({'|'.join(_OPTIONS)})\b")
-"""Keys of a recipe at the beginning of a line, which options set."""
+"""Options of the command by the keys of a recipe that they set."""
 
 
 @dataclass(frozen=True)
@@ -220,10 +222,8 @@ class LanguageRecipe:
         )
         if wanted.steps is not None:
             raw["adaptation"] = _with_steps(raw["adaptation"], wanted.steps)
-        try:
-            settled = Recipe.parse(raw, f"what was asked for to add {language!r}")
-        except RecipeError as error:
-            raise RecipeError(_OPTION_OF.sub(lambda key: f"{_OPTIONS[key[1]]} ({key[0]})", str(error))) from error
+        settled = Recipe.parse(raw, f"what was asked for to add {language!r}", _OPTIONS)
+        _require_read(settled, language, wanted, resources)
         return cls(settled, not recipe and wanted.vocabulary is None, not recipe and wanted.steps is None)
 
     def for_text(self, blocks: int, pair_tokens: int = 0) -> Recipe:
@@ -253,7 +253,7 @@ def shown(recipe: Recipe, blocks: int, pieces: int, pair_tokens: int = 0) -> str
     fresh_layers = 0 if settings.pairs else step.fresh_layers
     fresh = f" and {fresh_layers} of the mini-model" if fresh_layers else ""
     over = recipe.layers_through(step) - fresh_layers
-    whole = "" if fresh or over < recipe.encoder.layers else ": standard adaptation"
+    whole = "" if settings.pairs or fresh or over < recipe.encoder.layers else ": standard adaptation"
     tokens = recipe.encoder.block_tokens
     if settings.pairs:
         learned = f"{pair_tokens:,} tokens of sentence pairs"
@@ -291,6 +291,24 @@ def _require_depth(depth: int, basis: Basis) -> None:
             f"depth {depth} was asked for, but the primary of {shape.layers} layers has MLM heads at "
             f"{list(shape.mlm_heads)}. Choose one of these (--depth), or give a mini-model (`lingraft mini`)."
         )
+
+
+def _require_read(recipe: Recipe, language: str, wanted: Wanted, resources: Resources) -> None:
+    """Refuse what was asked for and nothing reads."""
+    by_pairs, found = recipe.adaptation.pairs, language in recipe.alignment.parallel or recipe.mines(language)
+    unlearned = "" if found or not by_pairs else "nothing is learned without sentence pairs (--pairs or --source-text)"
+    reasons = {
+        "--dictionary": "the sentence pairs (--pairs) show more" if resources.dictionary and resources.pairs else "",
+        "--source-text": "pairs are mined only without --pairs" if resources.source_text and resources.pairs else "",
+        "--vocabulary": "the language keeps the source's tokenizer, since no translations show what other pieces mean"
+        if wanted.vocabulary and recipe.keeps_tokenizer(language)
+        else "",
+        "--batch": "batches of sentence pairs hold tokens, not blocks" if wanted.batch_blocks and by_pairs else "",
+        "--steps": unlearned if wanted.steps else "",
+        "--learning-rate": unlearned if wanted.learning_rate else "",
+    }
+    if unread := [f"{option}: {reason}" for option, reason in reasons.items() if reason]:
+        raise RecipeError(f"options were given that nothing reads. Leave them out: {'; '.join(unread)}.")
 
 
 def _from_recipe(recipe: Recipe, basis: Basis, wanted: Wanted) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from lingraft.console import PlannedStep, TotalProgress, never_silent, say
 from lingraft.data.splits import SplitName
 from lingraft.data.text import content_hashes
 from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train_tokenizer
+from lingraft.errors import RecipeError
 from lingraft.huggingface import require_transformers
 from lingraft.jobs.data import BlocksJob, TextJob, TokenizerJob
 from lingraft.jobs.evaluation import LanguageEvaluationJob
@@ -105,6 +106,10 @@ def add_language(
         retrieval=next(searches, None),
     )
     settled.recipe.require_vectors(vectors)
+    if vectors and not settled.recipe.needs_vectors:
+        raise RecipeError(
+            f"{vectors} (--vectors) is not read: rows of {language!r} are not aligned by it. Leave it out."
+        )
     run = _AddedLanguageRun(
         primary=Path(primary),
         mini=Path(mini) if mini else None,

@@ -101,10 +101,8 @@ def searched(recipe: Recipe) -> BilledRun | None:
     if recipe.search is None:
         return None
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
-    trials = len(recipe.searched_depths) * max(1, len(recipe.search.initialisations))
     work = mlm_update_shape(recipe, step, recipe.adaptation, recipe.tokenizer.vocabulary)
-    updates = recipe.search.steps_at_depth or round((recipe.search.flop_budget or 0) / flops_per_update(step, work))
-    return BilledRun("search", step, updates, work, recipe.search.trials or trials)
+    return BilledRun("search", step, recipe.search.steps_at_depth, work, len(recipe.searched_depths))
 
 
 def _steps(recipe: Recipe, system: System, depth: int) -> Steps:

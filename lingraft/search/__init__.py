@@ -1,8 +1,8 @@
 """Optuna's search for the mini-model depth of a language: the best depth depends on the language (section 5.2, table
 4).
 
-Reading order: `space` (the parameters), `budget` (the compute of a trial), `trial` (one training), `study` (the trials
-in a storage that workers share), `outcome` (the result).
+Reading order: `budget` (the compute of a trial), `trial` (one training), `study` (the trials in a storage that workers
+share), `outcome` (the result).
 """
 
 from lingraft.errors import MissingExtraError

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step
+from lingraft.config.training import Adaptation
 from lingraft.model.flops import step_flops
-from lingraft.search.space import Params, trial_settings
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,24 @@ class Budget:
     @property
     def flops(self) -> float:
         """FLOPs of a whole trial."""
-        search = self.recipe.require_search()
-        adaptation = self.recipe.adaptation
-        if search.flop_budget is not None:
-            return search.flop_budget
-        return (search.steps_at_depth or 0) * self._step_flops({"depth": adaptation.depth})
+        return self.recipe.require_search().steps_at_depth * self._step_flops(self.recipe.adaptation.depth)
 
-    def trial_length(self, params: Params) -> TrialLength:
-        """Return the length of a trial with these parameters."""
+    def trial_length(self, depth: int) -> TrialLength:
+        """Return the length of a trial of a depth."""
         looks = self.recipe.require_search().looks
-        each = self._step_flops(params)
+        each = self._step_flops(depth)
         after = {max(1, round(self.flops * look / looks / each)): look for look in range(1, looks + 1)}
         return TrialLength(max(after), each, after)
 
-    def step(self, params: Params) -> Step:
+    def step(self, depth: int) -> Step:
         """Return the training step of a trial: its trained parameters and layers."""
-        return self.recipe.steps_over(params["depth"])[Stage.ADAPT]
+        return self.recipe.steps_over(depth)[Stage.ADAPT]
 
-    def _step_flops(self, params: Params) -> float:
-        return step_flops(self.recipe, self.step(params), trial_settings(self.recipe, params, steps=1), self.vocabulary)
+    def _step_flops(self, depth: int) -> float:
+        return step_flops(self.recipe, self.step(depth), self.recipe.adaptation, self.vocabulary)
+
+
+def trial_settings(recipe: Recipe, steps: int) -> Adaptation:
+    """Return the recipe's adaptation for so many updates, with a tenth of them as warm-up."""
+    length = {"steps": steps, "log_every_steps": steps, "warmup_steps": steps // 10}
+    return recipe.adaptation.model_copy(update=length)

@@ -24,7 +24,6 @@ from lingraft.console import say
 from lingraft.errors import InUseError, TrackingError, TrainingError
 from lingraft.retry import poll, retry
 from lingraft.search import outcome
-from lingraft.search.space import describe, planned_trials, suggest
 from lingraft.search.trial import RECORD, Inputs, Trainer
 from lingraft.stages.results import Trial
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
@@ -38,7 +37,8 @@ _TABLES_S = 30.0
 """Seconds to wait for another process that makes the tables."""
 _RACE = "already exists", "UNIQUE constraint failed", "duplicate key"
 """Messages of databases to the second of two processes that make the tables."""
-_STARTUP_TRIALS = 5
+_GRACE_SHARE = 0.3
+"""Share of the budget before which no trial is stopped: many curves begin with a plateau (decision 13)."""
 
 
 class StorageError(TrackingError):
@@ -72,7 +72,7 @@ def search(
     require_new(out)
     place = state or out.with_name(f"{out.name}.training")
     trainer = Trainer(recipe, inputs, place, watch)
-    with _opened(trainer, storage, 0) as study:
+    with _opened(trainer, storage) as study:
         _run_trials(study, trainer, 0, 1)
         made = outcome.write_result(study, trainer, out)
     with contextlib.suppress(OSError):  # it stays where it is not empty
@@ -91,7 +91,7 @@ def work(
         )
     with tempfile.TemporaryDirectory(prefix="lingraft-") as state:
         trainer = Trainer(recipe, inputs, Path(state), watch)
-        with _opened(trainer, storage, worker) as study:
+        with _opened(trainer, storage) as study:
             _run_trials(study, trainer, worker - 1, trainer.search.workers)
             return outcome.records(study)
 
@@ -106,7 +106,7 @@ def shared_storage(given: str | None) -> str | None:
 
 
 @contextlib.contextmanager
-def _opened(trainer: Trainer, address: str | None, worker: int) -> Iterator[optuna.Study]:
+def _opened(trainer: Trainer, address: str | None) -> Iterator[optuna.Study]:
     """Open the study of everything that decides its trials, or create it."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # failed trials are told of below
     recipe, settings = trainer.recipe, trainer.search
@@ -120,12 +120,9 @@ def _opened(trainer: Trainer, address: str | None, worker: int) -> Iterator[optu
                 direction="maximize",
                 load_if_exists=True,
                 pruner=optuna.pruners.MedianPruner(
-                    n_startup_trials=1, n_warmup_steps=math.ceil(settings.grace_share * settings.looks)
+                    n_startup_trials=1, n_warmup_steps=math.ceil(_GRACE_SHARE * settings.looks)
                 ),
             )
-            # Workers and later runs draw anew.
-            seed = recipe.adaptation.seed + 1000 * worker + len(study.get_trials(deepcopy=False))
-            study.sampler = optuna.samplers.TPESampler(n_startup_trials=_STARTUP_TRIALS, seed=seed)
             try:
                 yield study
             finally:
@@ -168,38 +165,34 @@ def _storage(address: str | None) -> BaseStorage:
 
 def _try_again(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
     """Queue a trial that has not ended for whoever comes first; it keeps its scores."""
-    say(f"trial {trial.number}, {describe(trial.params)}, has lost its worker, and goes on with the next")
+    say(f"trial {trial.number}, depth {trial.params['depth']}, has lost its worker, and goes on with the next")
     RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)(study, trial)
 
 
 def _run_trials(study: optuna.Study, trainer: Trainer, worker: int, workers: int) -> None:
     """Run trials, and wait for those of other workers, until all have ended; this worker queues its share of them."""
-    for params in planned_trials(trainer.recipe)[worker::workers]:
-        study.enqueue_trial(dict(params), skip_if_exists=True)
+    own = trainer.recipe.adaptation.depth
+    depths = sorted(trainer.recipe.searched_depths, key=lambda depth: (depth != own, depth))
+    for depth in depths[worker::workers]:
+        study.enqueue_trial({"depth": depth}, skip_if_exists=True)
     for _ in poll(_POLL_S):
         optuna.storages.fail_stale_trials(study)
-        while _is_trial_left(study, trainer.search.trials or 0):
+        while study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
             study.optimize(lambda trial: _objective(trial, trainer), n_trials=1, catch=(TrainingError, InUseError))
         if not study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             return
 
 
-def _is_trial_left(study: optuna.Study, wanted: int) -> bool:
-    """Return whether a trial is queued, or fewer than wanted were begun; one that was begun again counts once."""
-    trials = study.get_trials(deepcopy=False)
-    begun = [each for each in trials if each.state is not TrialState.FAIL or outcome.REASON in each.user_attrs]
-    return len(begun) < wanted or any(each.state is TrialState.WAITING for each in trials)
-
-
 def _objective(trial: optuna.Trial, trainer: Trainer) -> float:
-    study, params = trial.study, suggest(trial, trainer.recipe)
-    same = (each for each in study.get_trials(deepcopy=False) if each.params == params and RECORD in each.user_attrs)
+    study, depth = trial.study, trial.suggest_categorical("depth", trainer.recipe.searched_depths)
+    ended = (each for each in study.get_trials(deepcopy=False) if RECORD in each.user_attrs)
+    same = (each for each in ended if each.params["depth"] == depth)
     if (known := next(same, None)) is not None:  # its worker was lost before it could end it, or it is drawn again
         found = Trial(**known.user_attrs[RECORD])
     else:
-        say(f"trial {trial.number}: {describe(params)}")
+        say(f"trial {trial.number}: depth {depth}")
         try:
-            found = trainer.train(trial, params)
+            found = trainer.train(trial, depth)
         except TrainingError as error:
             say(f"trial {trial.number} cannot be trained: {error}")
             trial.set_user_attr(outcome.REASON, str(error))

@@ -5,6 +5,7 @@ adaptation only.
 """
 
 import contextlib
+import functools
 import hashlib
 import os
 from collections.abc import Callable
@@ -18,10 +19,8 @@ import torch
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.cache import RESULTS_VARIABLE, shared_folder
 from lingraft.artifacts.manifest import json_fingerprint
-from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Metric
-from lingraft.config.training import Adaptation
 from lingraft.data.bilingual_dictionary import pair_hashes
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
@@ -29,11 +28,9 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError, TextError
 from lingraft.jobs.training import MiniBuildingJob
 from lingraft.model.encoder import Encoder
-from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.search.budget import Budget, TrialLength
-from lingraft.search.space import Params, describe, trial_settings
+from lingraft.search.budget import Budget, TrialLength, trial_settings
 from lingraft.stages.adapt import adaptation_run, mini_of
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, AlignmentProbe, language_probe
 from lingraft.stages.embeddings import initial_rows, mark_of
@@ -61,7 +58,7 @@ class Inputs:
     source_blocks: Path | None = None
     """Blocks of the source language, for mini-models of step 1b."""
     initial: Path | None = None
-    """Embeddings that trials of the recipe's own initialisation start from; if absent, drawn with the recipe's seed."""
+    """Embeddings that trials start from; if absent, drawn with the recipe's seed."""
     source_evaluation: Path | None = None
     """Evaluation of the primary in the source language, for trials compared by alignment."""
     text: Path | None = None
@@ -88,14 +85,8 @@ class Trainer:
             for depth in recipe.searched_depths:
                 self.source.encoder.require_depth(depth)
         self._start = mark_of(inputs.initial)
-        own = recipe.adaptation.initialisation
-        self._rows = {own: initial_rows(recipe, self.source, pieces, inputs.initial)}
-        for kind in {*self.search.initialisations} - {own}:
-            adaptation = recipe.adaptation.model_copy(update={"initialisation": kind})
-            other = recipe.model_copy(update={"adaptation": adaptation})
-            self._rows[kind] = initial_rows(other, self.source, pieces)
+        self._rows = initial_rows(recipe, self.source, pieces, inputs.initial)
         self._pairs = PairData.load(recipe, self.source, pieces, recipe.searched_depths, initial=inputs.initial)
-        self._initial: dict[Initialisation, float] = {}
         self._probe = self._alignment_probe(inputs, pieces) if self.search.metric is Metric.ALIGNMENT else None
 
     def _alignment_probe(self, inputs: Inputs, pieces: Tokenizer) -> AlignmentProbe:
@@ -154,30 +145,29 @@ class Trainer:
         with job.cached() as found:
             return found or job.get_or_make()
 
-    def train(self, trial: optuna.Trial, params: Params) -> Trial:
-        """Train one trial, from its last checkpoint if there is one, until its budget, its target or Optuna ends it.
+    def train(self, trial: optuna.Trial, depth: int) -> Trial:
+        """Train one trial, from its last checkpoint if there is one, until its budget or Optuna ends it.
 
         Its record is an attribute of the trial, and the checkpoints are removed after that. Training goes on only when
         a score is stored, so that no checkpoint is ahead of the storage.
         """
-        length = self.budget.trial_length(params)
-        step = self.budget.step(params)
-        settings = trial_settings(self.recipe, params, length.steps)
-        built = self.mini_model(params["depth"])
+        length = self.budget.trial_length(depth)
+        step = self.budget.step(depth)
+        settings = trial_settings(self.recipe, length.steps)
+        built = self.mini_model(depth)
         mini = mini_of(self.source, step, built.folder if built else None)
-        rows = self._rows[settings.initialisation]
         scores = _Scores(trial)
-        scores.add(0, lambda: self._initial_score(settings, rows))
-        made_from = {"stage": "search", "search": self.fingerprint(), "params": dict(params)}
+        scores.add(0, lambda: self._initial_score)
+        made_from = {"stage": "search", "search": self.fingerprint(), "depth": depth}
         with (
-            self._checkpoints(params) as folder,
+            self._checkpoints(depth) as folder,
             resumable(self.recipe, folder / "trial", settings, made_from, folder) as checkpointer,
         ):
             run = adaptation_run(
                 recipe=self.recipe,
                 step=step,
                 mini=mini,
-                rows=rows,
+                rows=self._rows,
                 blocks=self.train_blocks,
                 settings=settings,
                 stops=tuple(length.looks),
@@ -185,20 +175,19 @@ class Trainer:
                 pairs=self._pairs,
             )
             with closing(run.points):
-                self._train(run, checkpointer, length, self._scorer(mini, settings), scores)
+                self._train(run, checkpointer, length, self._scorer(mini), scores)
             point = run.state.points[-1]
             curve = length.curve({at: score for at, score in scores.found.items() if at <= length.looks[point.step]})
-            score = curve[-1][1]
             found = Trial(
                 number=trial.number,
+                depth=depth,
                 steps=point.step,
                 flops=point.flops,
                 elapsed_s=point.elapsed_s,
-                score=score,
-                pruned=point.step < length.steps and not self._reaches_target(score),
+                score=curve[-1][1],
+                pruned=point.step < length.steps,
                 scores_by_flops=curve,
                 whole_flops=length.flops,
-                **params,
             )
             trial.set_user_attr(RECORD, found.model_dump(mode="json"))
             checkpointer.remove()
@@ -216,7 +205,7 @@ class Trainer:
         before = max((length.looks.get(point.step, 0) for point in run.earlier), default=0)
         if before and self._ends(scores, before, length):
             return
-        title = f"search {self.search.language}: {describe(scores.trial.params)}"
+        title = f"search {self.search.language}: depth {scores.trial.params['depth']}"
         with training_progress(length.steps, title) as show:
             for point in run.points:
                 show(point)
@@ -230,15 +219,12 @@ class Trainer:
             scores.add(length.last_look, judge)
 
     def _ends(self, scores: "_Scores", look: int, length: TrialLength) -> bool:
-        return look < length.last_look and (self._reaches_target(scores.found[look]) or scores.trial.should_prune())
+        return look < length.last_look and scores.trial.should_prune()
 
-    def _reaches_target(self, score: float) -> bool:
-        return self.search.target_score is not None and score >= self.search.target_score
-
-    def _scorer(self, mini: Encoder, settings: Adaptation) -> Callable[[], float]:
+    def _scorer(self, mini: Encoder) -> Callable[[], float]:
         """Function for the dev score of the primary with the mini-model's current embeddings swapped in."""
         primary = self.source.encoder
-        score = self._metric(settings)
+        score = self._metric()
 
         def swapped() -> float:
             swap(primary.to(precision.device()), mini.vocabulary)
@@ -249,30 +235,31 @@ class Trainer:
 
         return swapped
 
-    def _initial_score(self, settings: Adaptation, rows: InitialRows) -> float:
-        """The dev score before any update; trials with the same initialisation share it."""
-        kind = settings.initialisation
-        primary = self.source.encoder
-        if kind not in self._initial:
-            swap(primary, make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special, rows.borrowed))
-            primary.to(precision.device())
-            self._initial[kind] = self._metric(settings)()
-        return self._initial[kind]
+    @functools.cached_property
+    def _initial_score(self) -> float:
+        """The dev score before any update."""
+        primary, rows = self.source.encoder, self._rows
+        swap(primary, make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special, rows.borrowed))
+        primary.to(precision.device())
+        return self._metric()()
 
-    def _metric(self, settings: Adaptation) -> Callable[[], float]:
+    def _metric(self) -> Callable[[], float]:
         """Function for the search's metric on the dev split, of the primary with its current vocabulary."""
         probe = self._probe
         primary = self.source.encoder
         if probe is None:
-            last, dev_NT = primary.shape.layers, self.dev.take(torch.arange(min(settings.judged_blocks, len(self.dev))))
+            last, dev_NT = (
+                primary.shape.layers,
+                self.dev.take(torch.arange(min(self.search.eval_blocks, len(self.dev)))),
+            )
             return lambda: accuracy(primary, dev_NT, (last,))[last]
         top = probe.depths[-1]
         return lambda: probe.measure(primary, (top,))[top].scores.accuracy
 
-    def _checkpoints(self, params: Params) -> contextlib.AbstractContextManager[Path]:
+    def _checkpoints(self, depth: int) -> contextlib.AbstractContextManager[Path]:
         """Folder of a trial's checkpoints, for whichever worker trains it."""
         where = os.environ.get(RESULTS_VARIABLE, str(self.state))
-        name = json_fingerprint({"search": self.fingerprint(), "params": dict(params)})[:32]
+        name = json_fingerprint({"search": self.fingerprint(), "depth": depth})[:32]
         return shared_folder(where, f"trial-{name}")
 
 

@@ -197,6 +197,7 @@ def evaluate_language(
         system=system,
         depth=depth,
         fresh_layers=learned.manifest.detail("fresh_layers", int),
+        learned_over=recipe.layers_through(step) if recipe.adaptation.pairs else depth,
         layers=source.encoder.shape.layers,
         vocabulary=len(rows.table_VD),
         overlap=rows.copied,

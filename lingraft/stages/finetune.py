@@ -90,9 +90,7 @@ def finetune(
             recipe=recipe,
             plan=task_plan(recipe=recipe, step=step, net=net, kind=kind, data=data, settings=settings, seed=seed),
             trained=trained,
-            stream=task_stream(
-                data, settings.batch_examples, settings.micro_batch_examples, seed, settings.group_by_length
-            ),
+            stream=task_stream(data, settings.batch_examples, seed, settings.group_by_length),
             checkpointer=checkpointer,
         )
         with run.watched(f"finetune {task}, seed {seed}", watch) as report:

@@ -210,6 +210,9 @@ class LanguageResult(Result):
     system: str = pydantic.Field(description="One of `lingraft.config.systems.System`.")
     depth: int = pydantic.Field(description="Layers of the primary that the mini-model has.")
     fresh_layers: int = pydantic.Field(0, description="Layers on top of these that step 1b built (MINIPOST).")
+    learned_over: int = pydantic.Field(
+        description="Layers of the primary that learning ran through; sentence pairs may be learned above them all."
+    )
     layers: int = pydantic.Field(description="Layers of the primary; depth = layers is standard adaptation.")
     vocabulary: int
     overlap: int = pydantic.Field(description="Pieces that the source vocabulary also has, special tokens included.")
@@ -257,7 +260,7 @@ class LanguageResult(Result):
 
 
 class Trial(Result):
-    """One trial of a search: a depth, and the other parameters that are searched."""
+    """One trial of a search."""
 
     depth: int
     steps: int
@@ -267,19 +270,7 @@ class Trial(Result):
     pruned: bool
     scores_by_flops: list[tuple[float, float]] = pydantic.Field(description="Intermediate scores, by FLOPs spent.")
     number: int = pydantic.Field(0, description="In the study.")
-    learning_rate: float | None = pydantic.Field(None, description="Where it was searched; so with those below.")
-    mask_rate: float | None = None
-    initialisation: str | None = None
     whole_flops: float | None = pydantic.Field(None, description="Run to its end.")
-
-
-class FrontPoint(Result):
-    """A score that no trial has measured for less compute."""
-
-    trial: int = pydantic.Field(description="Its number.")
-    depth: int
-    flops: float
-    score: float
 
 
 class SearchResult(Result):
@@ -289,15 +280,16 @@ class SearchResult(Result):
     primary: str
     chosen: int
     trials: list[Trial]
-    goal: str = "score"
     metric: str = pydantic.Field("masked", description="Of all scores; one of `lingraft.config.search.Metric`.")
-    best: int = pydantic.Field(0, description="Number of the trial that was chosen.")
-    reason: str = pydantic.Field("", description="Why it was, in words.")
-    target: float | None = pydantic.Field(None, description="Goal compute: the score to reach.")
-    front: list[FrontPoint] = pydantic.Field([], description="From cheap to dear.")
     building: dict[int, Cost] = pydantic.Field({}, description="Step 1b by depth, once for all languages (MINIPOST).")
     budget_flops: float | None = pydantic.Field(None, description="Of a whole trial.")
     failures: dict[str, str] = pydantic.Field({}, description="Trials that could not be trained, and why.")
+
+    @property
+    def reason(self) -> str:
+        """Why the depth was chosen, for people."""
+        best = next(trial for trial in self.trials if trial.depth == self.chosen)
+        return f"Its trial has the best score of those that used the whole budget, {best.score:.2%} on dev"
 
     @property
     def metric_title(self) -> str:

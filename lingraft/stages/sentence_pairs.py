@@ -183,7 +183,6 @@ class PairData:
         """Return a plan that learns by pairs, with the schedule of one by masked tokens."""
         assert settings.pairs
         encoder = self.encoder.to(precision.device())
-        encoder.recompute = settings.recompute
         # Several processes add up their gradients as dense ones.
         encoder.sparse_gradient = ranks.world_size() == 1
         place = 0 if settings.pairs.layers == "all" else self.depths.index(step.layers - step.fresh_layers)

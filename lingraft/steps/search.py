@@ -113,7 +113,7 @@ def search_depth(given: DepthSearch, run: Path) -> Scores:
         tracking.tag(primary_name(recipe), f"search_run.{result.language}", stage.run_id)
         note = (
             f"**{result.chosen} layers are the best for {name_and_tag(result.language)}**, of {len(result.trials)} "
-            f"trials. {result.reason}\n\nThe whole result is the artifact `search` of the run `search-depth` below."
+            f"trials. {result.reason}.\n\nThe whole result is the artifact `search` of the run `search-depth` below."
         )
         name = f"depth-search: {language_name(result.language)}"
         tracking.describe(stage.client, run.read_text(), name, note, scores)

@@ -72,19 +72,16 @@ def masked_lm_stream(blocks: Blocks, settings: Training) -> Callable[[int], list
 
 
 def task_stream(
-    data: Prepared, batch_examples: int, at_once: int | None, seed: int, group_by_length: bool = False
+    data: Prepared, batch_examples: int, seed: int, group_by_length: bool = False
 ) -> Callable[[int], list[tuple[float, Any]]]:
-    """Return the stream of shuffled examples; each epoch has a new order, and one batch that may be smaller.
-
-    `at_once` rows make a micro-batch, all of a process's if None.
-    """
+    """Return the stream of shuffled examples; each epoch has a new order, and one batch that may be smaller."""
     rows_of = _rows_of(data, batch_examples, seed, _GROUPED_STEPS if group_by_length else 1)
 
-    def micro_batches(step: int) -> list[tuple[float, Any]]:
+    def own_batch(step: int) -> list[tuple[float, Any]]:
         chosen = rows_of(step)
-        return _own_share(data, chosen, at_once, data.targets(chosen))
+        return [_own_share(data, chosen, data.targets(chosen))]
 
-    return micro_batches
+    return own_batch
 
 
 class TokenBatches:
@@ -110,7 +107,7 @@ class TokenBatches:
 
     def __call__(self, step: int) -> list[tuple[float, Any]]:
         """Return the micro-batch of a step: it weighs by its targets, beside those of the mean batch of an epoch."""
-        return _own_share(self._data, self._rows(step), None, self._mean_targets)
+        return [_own_share(self._data, self._rows(step), self._mean_targets)]
 
     def rows_until(self, step: int) -> Tensor:
         """Return the numbers of the rows that steps 1 to this one have, each once, in ascending order."""
@@ -128,14 +125,12 @@ class TokenBatches:
         return [batches[number] for number in shuffled.tolist()]
 
 
-def _own_share(data: Prepared, chosen: Tensor, at_once: int | None, whole: float) -> list[tuple[float, Any]]:
-    """Return this process's micro-batches of the rows chosen, each with its part of `whole` targets."""
-    parts = chosen.split(at_once or math.ceil(len(chosen) / ranks.world_size()))
-    own = math.ceil(len(parts) / ranks.world_size())
-    mine = parts[ranks.rank() * own :][:own]
-    filled = [(data.targets(part) / whole, data.batch(part)) for part in mine]
-    # Gradients are averaged over all processes, so each has as many micro-batches, some of which count for nothing.
-    return filled + [(0.0, data.batch(chosen[:1]))] * (own - len(mine))
+def _own_share(data: Prepared, chosen: Tensor, whole: float) -> tuple[float, Any]:
+    """Return this process's part of the rows chosen, with its part of `whole` targets."""
+    parts = chosen.split(math.ceil(len(chosen) / ranks.world_size()))
+    if ranks.rank() >= len(parts):  # gradients are averaged over all processes, and this one's batch counts for nothing
+        return 0.0, data.batch(chosen[:1])
+    return data.targets(parts[ranks.rank()]) / whole, data.batch(parts[ranks.rank()])
 
 
 def _rows_of(data: Prepared, batch_examples: int, seed: int, grouped_steps: int) -> Callable[[int], Tensor]:

@@ -6,7 +6,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from lingraft import ranks
@@ -32,14 +31,8 @@ from lingraft.training.training_state import TrainingState
 
 _ANNOUNCED: set[str] = set()
 """Number formats that this process has said it trains in."""
-_SCHEDULE_SETTINGS = {
-    "learning_rate",
-    "weight_decay",
-    "clip_norm",
-    "log_every_steps",
-    "skipped_steps",
-}
-"""Settings of a recipe that a schedule has under the same name."""
+_WARMUP_SHARE = 0.06
+"""Share of a finetuning's updates that warm up."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +73,12 @@ class TrainingRun:
 
 def masked_lm_plan(recipe: Recipe, step: Step, encoder: Encoder, settings: Training, stops: Sequence[int] = ()) -> Plan:
     """Loss and schedule of masked language modelling; `stops` are further steps with a point of the learning curve."""
-    encoder.to(precision.device()).train().recompute = settings.recompute
+    encoder.to(precision.device()).train()
     schedule = Schedule(
         steps=settings.steps,
+        learning_rate=settings.learning_rate,
         warmup_steps=settings.warmup_steps,
-        **settings.model_dump(include=_SCHEDULE_SETTINGS),
+        log_every_steps=settings.log_every_steps,
         seed=settings.seed,
         tokens_per_step=settings.batch_blocks * recipe.encoder.block_tokens,
         flops_per_step=step_flops(recipe, step, settings, len(encoder.vocabulary)),
@@ -98,13 +92,13 @@ def task_plan(
     recipe: Recipe, step: Step, net: nn.Module, kind: TaskKind, data: Prepared, settings: Finetuning, seed: int
 ) -> Plan:
     """Loss and schedule of a task's finetuning."""
-    encoder: Any = net.to(precision.device()).train().encoder
-    encoder.recompute = settings.recompute
+    net.to(precision.device()).train()
     steps = steps_for_epochs(data, settings.batch_examples, settings.epochs)
     schedule = Schedule(
         steps=steps,
-        warmup_steps=round(settings.warmup_ratio * steps),
-        **settings.model_dump(include=_SCHEDULE_SETTINGS),
+        learning_rate=settings.learning_rate,
+        warmup_steps=round(_WARMUP_SHARE * steps),
+        log_every_steps=settings.log_every_steps,
         seed=seed,
         tokens_per_step=settings.batch_examples * recipe.encoder.block_tokens,
         flops_per_step=flops_per_update(step, finetuning_update_shape(recipe, step, settings)),
@@ -134,8 +128,6 @@ def training_run(
 
     The caller has frozen everything but `trained`, of which Adam updates `sparse_tables` by rows, and AdamW the others.
     """
-    if recipe.threads:
-        torch.set_num_threads(recipe.threads)
     if precision.device().type == "cpu":
         reuse_freed_memory()
     state, steps = checkpointer.load_newest() if checkpointer else None, plan.schedule.steps

@@ -58,16 +58,18 @@ class Schedule:
     steps: int
     learning_rate: float
     warmup_steps: int
-    weight_decay: float
-    clip_norm: float
     log_every_steps: int
     tokens_per_step: int
     flops_per_step: float
+    weight_decay: float = 0.01
+    """Decay of matrices; biases and norms have none."""
+    clip_norm: float = 1.0
+    """Largest norm of a gradient; larger ones are scaled down to it."""
     seed: int = 1
     """Seed of dropout."""
     stops: frozenset[int] = frozenset()
     """Further steps that are logged, for example because the caller saves what has been learned."""
-    skipped_steps: int = 0
+    skipped_steps: int = 10
     """Steps that may be skipped because they are not finite before training ends in an error."""
 
     def learning_rate_at(self, step: int) -> float:

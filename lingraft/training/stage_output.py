@@ -13,15 +13,15 @@ from lingraft.artifacts.files import require_new
 from lingraft.artifacts.locks import folder_lock, remove_partial_writes
 from lingraft.artifacts.manifest import Kind, read_manifest
 from lingraft.config.recipe import Recipe
-from lingraft.config.training import OptimizerSettings
+from lingraft.config.training import Pace
 from lingraft.signals import Interruption, interruptible
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
 from lingraft.training.schedule import MetricsCallback, read_curve
 
-_WITHOUT_EFFECT = {"keep_every_s", "recompute"}
+_WITHOUT_EFFECT = {"keep_every_s"}
 """Settings that may change when an interrupted training goes on: the mathematics stays the same."""
-_OF_DROPOUT = {"micro_batch_blocks", "micro_batch_examples"}
+_OF_DROPOUT = {"micro_batch_blocks"}
 """Settings that decide nothing but what dropout draws, a micro-batch at a time."""
 
 
@@ -40,7 +40,7 @@ def require_empty(out: Path) -> None:
 def resumable(
     recipe: Recipe,
     out: Path,
-    settings: OptimizerSettings,
+    settings: Pace,
     made_from: Mapping[str, Any],
     state: Path | None = None,
 ) -> Iterator[CheckpointManager]:
@@ -108,7 +108,7 @@ def save_result(out: Path, kind: Kind, fill: Callable[[Draft], None], checkpoint
     return made
 
 
-def was_saved_before(folder: Path, settings: OptimizerSettings, dropout: float, facts: Mapping[str, Any]) -> bool:
+def was_saved_before(folder: Path, settings: Pace, dropout: float, facts: Mapping[str, Any]) -> bool:
     """Return whether this training has saved an artifact on its way before it was interrupted."""
     if not folder.exists():
         return False

@@ -167,16 +167,6 @@ def test_a_part_that_is_not_there_is_refused_with_those_that_are(made: Path) -> 
         Artifact.load(made, Kind.EMBEDDINGS).tensors("body")
 
 
-def test_a_part_that_is_no_safetensors_is_named(tmp_path: Path) -> None:
-    with artifact.create(tmp_path / "made", Kind.TEXT) as draft:
-        (draft.folder / "part.safetensors").write_bytes(b"something else")
-        draft.facts = {"details": {}}
-    found = Artifact.load(tmp_path / "made", Kind.TEXT)
-    known = found.manifest.model_copy(update={"fingerprints": {"part": "f" * 64}})
-    with pytest.raises(ArtifactError, match=r"part\.safetensors is not readable"):
-        Artifact(found.folder, known).tensors("part")
-
-
 def test_what_is_not_aligned_is_refused_with_both_fingerprints() -> None:
     require_aligned("embeddings of 'de'", "a" * 64, "a" * 64)
     for other in ("b" * 64, None):

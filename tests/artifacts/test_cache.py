@@ -55,12 +55,13 @@ def test_other_settings_are_refused_with_what_differs_and_the_way_out(maker: Mak
 
 def test_changed_files_are_named_behind_the_settings_without_their_hashes(maker: Maker) -> None:
     one, other = "a" * 64, "b" * 64
-    maker.once(settings={"files": {"1-1 my de.txt": one, "1-2 en.txt": one}, "language": "en"}, inputs={"primary": one})
-    with pytest.raises(ProvenanceMismatchError) as caught:
-        maker.once(settings={"files": {"1-1 my de.txt": other}, "language": "de"}, inputs={"primary": other})
-    listed = (
-        "settings.language was en, is de; inputs.primary has changed; my de.txt has changed; en.txt is no longer given"
+    maker.once(
+        settings={"files": {"1-1": {"my de.txt": one}, "1-2": {"en.txt": one}}, "language": "en"},
+        inputs={"primary": one},
     )
+    with pytest.raises(ProvenanceMismatchError) as caught:
+        maker.once(settings={"files": {"1-1": {"my de.txt": other}}, "language": "de"}, inputs={"primary": other})
+    listed = "settings.language was en, is de; primary has changed; my de.txt has changed; en.txt is no longer given"
     assert f"made from something else: {listed}. Remove" in str(caught.value)
 
 

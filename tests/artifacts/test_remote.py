@@ -107,12 +107,6 @@ def test_a_damaged_file_is_named_and_not_kept(stored: Path, tmp_path: Path) -> N
     assert read_all(f"file://{stored}") == 95
 
 
-def test_a_manifest_that_is_no_text_is_refused(stored: Path) -> None:
-    (stored / MANIFEST).write_bytes(b"\xff\xfe")
-    with pytest.raises(ArtifactError, match=rf"{MANIFEST} is damaged: .*Make the artifact again"):
-        open_remote(f"file://{stored}", Kind.BLOCKS)
-
-
 def test_blocks_that_were_made_anew_do_not_mix_with_those_downloaded_before(tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/stored"
     packed(tmp_path / "stored", 95, 10)

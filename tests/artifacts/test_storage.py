@@ -1,13 +1,9 @@
 import sys
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path, PurePosixPath
 
 import boto3
 import datasets
 import pytest
-import s3fs
 
 from lingraft.artifacts.storage import RemotePath, expand_paths, list_files, list_names, parse_path
 from lingraft.data.documents import Document
@@ -92,27 +88,6 @@ def keys_of(name: str) -> list[str]:
     return [found["Key"] for found in boto3.client("s3").list_objects_v2(Bucket=name)["Contents"]]
 
 
-def test_a_store_out_of_reach_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-
-    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
-    s3fs.S3FileSystem.clear_instance_cache()
-    with pytest.raises(TextError, match=r"s3://corpus/.* cannot be read: .*127\.0\.0\.1:9"):
-        list(read_files([parse_path("s3://corpus/texts/de.txt.xz")]))
-
-
-def test_text_is_read_from_a_web_server(folder: str) -> None:
-    handler = partial(SimpleHTTPRequestHandler, directory=folder)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        place = parse_path(f"http://127.0.0.1:{server.server_port}/de.txt.xz")
-        assert [document.text for document in read_files([place])] == ["Eins.", "Zwei."]
-        server.shutdown()
-        thread.join()
-
-
 @pytest.mark.parametrize(
     ("uri", "module", "extra"),
     [("s3://b/x.txt", "s3fs", "s3"), ("gs://b/x.txt", "gcsfs", "gcs"), ("az://b/x.txt", "adlfs", "azure")],
@@ -135,20 +110,6 @@ def test_a_uri_that_cannot_be_opened_is_named(uri: str, monkeypatch: pytest.Monk
 def _parquet(path: Path, rows: list[dict[str, object]]) -> Path:
     datasets.Dataset.from_list(rows).to_parquet(path, batch_size=2)
     return path
-
-
-def test_parquet_gives_text_name_and_label_and_leaves_other_columns(tmp_path: Path) -> None:
-    rows: list[dict[str, object]] = [
-        {"text": " Eins ", "name": "1", "label": "a", "url": "x"},
-        {"text": "Zwei", "name": "2", "label": None, "url": "y"},
-        {"text": None, "name": "3", "label": "b", "url": "z"},
-    ]
-    _parquet(tmp_path / "de.parquet", rows)
-    (tmp_path / "fr" / "sport").mkdir(parents=True)
-    _parquet(tmp_path / "fr" / "sport" / "a.parquet", rows)
-    first, third = Document("1", "Eins", "a"), Document("3", "", "b")
-    assert list(read_documents(tmp_path, "de")) == [first, Document("2", "Zwei", None), third]
-    assert list(read_documents(tmp_path, "fr")) == [first, Document("2", "Zwei", "sport"), third]
 
 
 @pytest.mark.parametrize(

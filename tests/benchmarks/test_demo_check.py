@@ -39,6 +39,7 @@ def _records(**search: float) -> RunRecords:
         embeddings="e",
         system="MINIPOST",
         depth=2,
+        learned_over=2,
         layers=6,
         vocabulary=100,
         overlap=10,

@@ -44,6 +44,7 @@ def _row(
         embeddings=f"e{depth}",
         system="MINIJOINT",
         depth=depth,
+        learned_over=depth,
         layers=6,
         vocabulary=100,
         overlap=10,

@@ -26,7 +26,7 @@ def test_whatever_fails_is_a_hole_with_its_reason_until_it_is_mended(
             raise torch.OutOfMemoryError("out of memory:\ntried to allocate 20 GiB")
         return real(**named)
 
-    absurd = {"steps": 4, "fresh_layers": 1, "batch_blocks": 8, "learning_rate": 1e30, "clip_norm": 1e30}
+    absurd = {"steps": 4, "fresh_layers": 1, "batch_blocks": 8, "learning_rate": 1e30}
     systems = {"systems": ["BL_BASE", "MINIPOST"]}
     settings = recipe(tmp_path, targets=["de", "tr"], mini=absurd, paper=systems)
     write(tmp_path / "text", ("tr",), count=3)

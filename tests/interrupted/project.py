@@ -22,7 +22,6 @@ name = "interrupted"
 source = "en"
 targets = ["de"]
 precision = "fp32"
-threads = 1
 system = "MINIPOST"
 
 [text]
@@ -71,7 +70,6 @@ kind = "documents"
 [tasks.finetuning]
 epochs = {epochs}
 batch_examples = 13
-micro_batch_examples = 5
 learning_rate = {task_rate}
 {pace}
 """

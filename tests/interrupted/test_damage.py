@@ -91,8 +91,8 @@ def test_where_no_checkpoint_is_whole_training_begins_anew(project: Project, tmp
 @pytest.mark.parametrize(
     "pace",
     [
-        {"clip_norm": 0.5},
-        *(pytest.param(pace, marks=nightly) for pace in ({"steps": 81}, {"skipped_steps": 3})),
+        {"log_every_steps": 9},
+        *(pytest.param(pace, marks=nightly) for pace in ({"steps": 81}, {"warmup_steps": 3})),
     ],
     ids=str,
 )

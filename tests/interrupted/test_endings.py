@@ -23,7 +23,7 @@ def test_a_training_that_runs_away_ends_in_an_error_with_step_rate_and_batch(
     project: Project, tmp_path: Path, stage: str
 ) -> None:
     out = tmp_path / "out"
-    wild = recipe(tmp_path, rate=_WILD, mini_rate=_WILD, task_rate=_WILD, skipped_steps=2)
+    wild = recipe(tmp_path, rate=_WILD, mini_rate=_WILD, task_rate=_WILD)
     command = project.start(stage, out, recipe=wild)
     assert command.ends() == 1, command.said
     found = re.search(r"step (\d+)", command.said)

@@ -35,13 +35,6 @@ def _named(documents: list[Document], kind: str) -> dict[str, Document]:
     return {d["metadata"]["name"]: d for d in documents if d["kind"] == kind}
 
 
-def test_every_component_is_tried_and_named_in_the_documentation() -> None:
-    there_are = {path.name for path in (MANIFESTS / "components").iterdir()}
-    assert there_are == {*COMPONENTS, "basic-auth"}
-    page = (ROOT / "docs" / "operations" / "platform.md").read_text(encoding="utf-8")
-    assert all(f"`{name}`" in page for name in COMPONENTS)
-
-
 def test_objects_of_kubernetes_pass_their_strict_schema(everything: list[Document]) -> None:
     without_components = built("prod")
     for document in everything:

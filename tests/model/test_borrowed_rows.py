@@ -105,13 +105,6 @@ def test_losses_and_gradients_are_those_of_the_whole_table(german: Borrowing, be
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
 
 
-def test_a_model_moves_with_what_it_borrows(german: Borrowing) -> None:
-    primary, learned = german.loaded()
-    primary.swap_in(learned)
-    primary.encoder.double()
-    assert primary.encoder.vocabulary.lookup(torch.tensor([[0, len(learned.tokenizer) - 1]])).dtype == torch.float64
-
-
 def test_another_primary_is_refused(german: Borrowing, workshop: Workshop, tmp_path: Path) -> None:
     stranger = load_primary(workshop.other_primary(tmp_path / "other"))
     learned = load_embeddings(german.embeddings)

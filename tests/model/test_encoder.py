@@ -116,34 +116,6 @@ def test_dropout_works_in_training_only(encoder: Encoder) -> None:
         assert torch.equal(dropping.eval().hidden_states(tokens_BT, (4,))[4], encoder.hidden_states(tokens_BT, (4,))[4])
 
 
-def gradients(encoder: Encoder, recompute: bool) -> tuple[dict[str, Tensor], int]:
-    """Gradients of all parameters, and the bytes that autograd kept for them besides the parameters."""
-    encoder.recompute = recompute
-    encoder.zero_grad()
-    parameters, kept = {parameter.data_ptr() for parameter in encoder.parameters()}, {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        if tensor.untyped_storage().data_ptr() not in parameters:
-            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    torch.manual_seed(7)
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        found = encoder.masked_logits(some_tokens(), some_places(), (2, 4))
-    (found[2].logsumexp(1).sum() + found[4].logsumexp(1).sum()).backward()
-    return {name: parameter.grad for name, parameter in encoder.named_parameters()}, sum(kept.values())
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_recomputing_gives_the_very_same_gradients_from_less_memory(encoder: Encoder, dropout: float) -> None:
-    dropping = Encoder(SHAPE.model_copy(update={"dropout": dropout}), VOCABULARY).train()
-    dropping.load_state_dict(encoder.state_dict())
-    plain, whole_bytes = gradients(dropping, recompute=False)
-    again, less_bytes = gradients(dropping, recompute=True)
-    assert all(torch.equal(plain[name], again[name]) for name in plain)
-    assert less_bytes < whole_bytes / 3
-
-
 def test_the_body_is_everything_but_the_vocabulary(encoder: Encoder) -> None:
     names = set(encoder.body_tensors())
     assert set(encoder.state_dict()) - names == {"vocabulary.table_VD", "vocabulary.bias_V"}

@@ -91,13 +91,6 @@ def test_a_task_takes_the_languages_of_its_primary_in_turn(workshop: Workshop) -
     assert not torch.equal(found[0], found[1])
 
 
-def test_a_task_has_neither_vocabulary_nor_masked_heads(workshop: Workshop) -> None:
-    found = Artifact.load(workshop.tasks[1], Kind.TASK)
-    assert sorted(found.manifest.fingerprints) == ["body", "head"]
-    assert not [name for name in found.tensors("body") if name.startswith(("vocabulary.", "heads."))]
-    assert load_task(workshop.tasks[1]).labels == ["garden", "harbour", "kitchen"]
-
-
 def test_a_primary_of_another_shape_than_the_recipes_is_refused(workshop: Workshop) -> None:
     shape = workshop.recipe.encoder
     assert load_primary(workshop.primary, shape).encoder.shape == shape

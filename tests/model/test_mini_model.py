@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lingraft.config.encoder import EncoderShape, Family
+from lingraft.config.encoder import EncoderShape
 from lingraft.errors import DepthError
 from lingraft.model.encoder import Encoder, Vocabulary, fresh_layers, mini_model
 from lingraft.model.swap import swap
@@ -81,12 +81,6 @@ def test_what_is_swapped_into_a_mini_model_stays_out_of_the_primary(primary: Enc
     assert mini.vocabulary is theirs
 
 
-@pytest.mark.parametrize("depth", [0, 1, 3, 5])
-def test_a_depth_without_a_head_is_refused(primary: Encoder, depth: int) -> None:
-    with pytest.raises(DepthError, match=rf"depth {depth} has no MLM head.*\[2, 4\]"):
-        mini_model(primary, depth)
-
-
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_fresh_layers_stand_between_any_bottom_and_the_primarys_last_head(
     primary: Encoder, fresh: nn.ModuleList, depth: int
@@ -123,13 +117,3 @@ def test_fresh_layers_begin_as_pretraining_does_and_follow_the_global_seed() -> 
     assert float(one[0].up.weight.detach().std()) == pytest.approx(0.02, rel=0.1)
     assert not one[1].qkv.bias.any()
     assert not torch.equal(one[0].up.weight, one[1].up.weight)
-
-
-def test_segments_are_shared_too() -> None:
-    bert = drawn(SHAPE.model_copy(update={"family": Family(position_offset=0, segments=2, separators=1)}))
-    mini = mini_model(bert, 2)
-    assert mini.types_SD is bert.types_SD
-    types_BT = torch.ones_like(tokens())
-    with torch.no_grad():
-        own, theirs = (each.hidden_states(tokens(), (2,), types_BT=types_BT)[2] for each in (mini.eval(), bert))
-    assert torch.equal(own, theirs)

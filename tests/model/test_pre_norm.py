@@ -129,19 +129,6 @@ def test_padding_beyond_the_reach_of_any_token_sees_itself(length: int) -> None:
     assert not torch.allclose(mixed[:, :, 1:5], value[:, :, 1:5])
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_recomputing_gives_the_very_same_gradients(primary: Encoder, dropout: float) -> None:
-    dropping = Encoder(SHAPE.model_copy(update={"dropout": dropout}), VOCABULARY).train()
-    dropping.load_state_dict(primary.state_dict())
-    found = []
-    for dropping.recompute in (False, True):
-        dropping.zero_grad()
-        torch.manual_seed(7)
-        logits(dropping, 4).logsumexp(1).sum().backward()
-        found.append([parameter.grad for parameter in dropping.layers.parameters()])
-    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
-
-
 @pytest.mark.parametrize("global_every", [1, 3])
 def test_flops_of_pretraining_are_those_that_torch_counts(global_every: int) -> None:
     pre_norm = SHAPE.family.pre_norm.model_copy(update={"global_every": global_every, "local_tokens": 32})

@@ -72,8 +72,7 @@ def test_by_pairs_translations_approach_the_models_vectors_and_the_model_stays(g
     assert last.loss < first.loss
     assert {"accuracy_at_10"} <= scores.initial_others.keys() & scores.baseline_others[SOURCE_TOKENIZER].keys()
     assert german.added.scores.masked is None
-    learned = load_embeddings(german.added.embeddings).manifest.details["pairs"]["layers"]
-    assert learned == "all"
+    assert german.added.scores.learned_over == german.added.scores.layers > german.added.scores.depth
     before = load_primary(german.primary.folder).encoder.state_dict()
     again = load_primary(Primary.from_pretrained(given.model).folder).encoder.state_dict()
     assert all(torch.equal(before[name], again[name]) for name in before)
@@ -136,8 +135,8 @@ def test_without_pairs_rows_stay_as_they_begin(
     monkeypatch.setattr(LanguageDetector, "detect_other", lambda *_, **__: "")  # made-up words are of no language
     monkeypatch.setattr(LanguageDetector, "log_odds", lambda *_: 0.0)
     primary = Primary.from_pretrained(given.model)
-    dictionary = given.dictionary if resource == "dictionary" else None
-    added = primary.learn_language(given.text, "de", tmp_path / "de", dictionary=dictionary, wanted=WANTED).added
+    found = {"dictionary": given.dictionary, "wanted": Wanted(vocabulary=150)} if resource == "dictionary" else {}
+    added = primary.learn_language(given.text, "de", tmp_path / "de", **found).added
     learned, initial = (load_embeddings(out_of(added) / name) for name in ("embeddings", "initial"))
     assert torch.equal(learned.vocabulary.table_VD, initial.vocabulary.table_VD)
     assert added.scores.cost.steps == 0

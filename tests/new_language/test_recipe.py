@@ -9,7 +9,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.text import Cleaning, Files
 from lingraft.errors import DepthError, LingraftError, RecipeError
-from lingraft.new_language.recipe import Basis, LanguageRecipe, Resources, Wanted, shown
+from lingraft.new_language.recipe import Basis, LanguageRecipe, Resources, Wanted
 
 RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
 RAW = RECIPE.model_dump(mode="json")
@@ -58,7 +58,7 @@ def test_the_system_follows_from_the_heads_and_the_mini_model(of: Basis, system:
 
 
 def test_a_recipe_brings_all_but_language_text_and_tasks_and_what_is_asked_for_goes_before_it() -> None:
-    cleaning = Cleaning(min_characters=7)
+    cleaning = Cleaning()
     training = RECIPE.adaptation.model_copy(update={"steps": 100, "warmup_steps": 10})
     given = RECIPE.model_copy(
         update={"text": RECIPE.text.model_copy(update={"cleaning": cleaning}), "adaptation": training}
@@ -101,24 +101,20 @@ def test_what_does_not_fit_is_refused(given: dict[str, Any], error: type[Lingraf
         settled(**given)
 
 
-@pytest.mark.parametrize(("own", "language"), [("sr", "sr-Latn"), ("zh-Hans", "zh-Hant"), ("zh", "yue"), ("ar", "arz")])
-def test_another_script_and_another_member_of_a_macrolanguage_can_be_added(own: str, language: str) -> None:
-    assert settled(basis(language=own), language=language).recipe.targets == (language,)
-
-
-def test_every_setting_is_shown_with_its_option() -> None:
-    lines = shown(settled(seed=7).for_text(4_000), 4_000, 118)
-    for words in (
-        "1 of the primary's 3 layers (--depth)",
-        "118 pieces (--vocabulary)",
-        "1,250 of 32 blocks of 32 tokens: 10 epochs of 4,000 blocks of text (--steps, --batch)",
-        "0.002, 100 updates of warm-up (--learning-rate)",
-        "seed           7 (--seed)",
-    ):
-        assert words in lines
-    mini = settled(basis(**heads(3), depth=1, fresh_layers=2)).recipe
-    assert "1 of the primary's 3 layers and 2 of the mini-model" in shown(mini, 1, 1)
-    assert "3 of the primary's 3 layers: standard adaptation" in shown(settled(basis(**heads(3))).recipe, 1, 1)
+@pytest.mark.parametrize(
+    ("wanted", "resources", "words"),
+    [
+        ({}, {"pairs": "p.tsv", "dictionary": "d.txt"}, "Leave them out: --dictionary: the sentence pairs"),
+        ({}, {"pairs": "p.tsv", "source_text": "en.txt"}, "--source-text: pairs are mined only without --pairs"),
+        ({"batch_blocks": 4}, {"pairs": "p.tsv"}, "--batch: batches of sentence pairs hold tokens"),
+        ({"vocabulary": 99, "steps": 5}, {}, "--vocabulary: the language keeps .*; --steps: nothing is learned"),
+    ],
+)
+def test_an_option_that_nothing_reads_is_refused_by_name(
+    wanted: dict[str, Any], resources: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(RecipeError, match=words):
+        LanguageRecipe.of("sw", [Path("sw.txt")], basis(**heads()), Wanted(**wanted), None, Resources.of(**resources))
 
 
 def test_the_vocabulary_is_the_primarys_up_to_the_papers_unless_asked_for() -> None:

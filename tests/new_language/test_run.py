@@ -18,7 +18,6 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.data.text import load_split
 from lingraft.model.loading import load_embeddings
-from lingraft.new_language import recipe
 from lingraft.new_language.summary import AddedLanguage
 from lingraft.stages.evaluate import evaluate_source
 from lingraft.tasks.finetuned import load_task
@@ -28,8 +27,6 @@ from tests import made_up
 from tests.fixtures.forked import lingraft, start
 from tests.new_language.given import BRIEFLY, RECIPE, files_of, out_of, plain_text
 from tests.workshop import Workshop, copied
-
-ROOT = Path(__file__).parents[2]
 
 
 def killed_in_the_midst_of_training(arguments: list[str]) -> None:
@@ -150,22 +147,3 @@ def test_several_files_and_folders_are_one_text_that_is_compared_with_the_source
     prepared = Artifact.load(out_of(added) / "text", Kind.TEXT)
     assert sum(prepared.manifest.details["documents"].values()) == 300
     assert {document.label is None for document in load_split(prepared, "train")} == {True, False}
-
-
-def test_the_references_python_adds_a_language_and_asks_the_model(
-    workshop: Workshop, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = (ROOT / "docs" / "reference" / "python.md").read_text()
-    [_, code] = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(code.splitlines()) <= 12
-    (tmp_path / "work").mkdir()
-    shutil.copytree(workshop.primary, tmp_path / "work/primary")
-    shutil.copytree(workshop.tasks[1], tmp_path / "work/task")
-    (tmp_path / "text").mkdir()
-    shutil.copy(text, tmp_path / "text/tr.jsonl")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(recipe, "_FEWEST_STEPS", 20)  # of text that is as short as this
-    exec(compile(code, "python.md", "exec"), {})
-    printed = capsys.readouterr().out
-    assert "topic: accuracy, " in printed
-    assert printed.split()[-1] in made_up.TOPICS

@@ -53,7 +53,7 @@ def recipe_in(folder: Path) -> Recipe:
     """Two tasks and a primary with bundles, three languages of which two are learned at once."""
     recipe = tiny(folder, targets=LANGUAGES)
     [reading] = [task for task in tasks(folder / "tasks", recipe.languages) if task.name == "reading"]
-    changes = {"tasks": (*recipe.tasks, reading), "serve_primary": True, "threads": 1}
+    changes = {"tasks": (*recipe.tasks, reading), "serve_primary": True}
     recipe = recipe.model_copy(update=changes).with_folder(write(folder / "text", recipe.languages))
     return Recipe.parse(recipe.to_json())
 

@@ -21,7 +21,6 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.tasks import Task, TaskFile
 from lingraft.config.training import MiniBuilding
-from lingraft.errors import ArtifactError
 from lingraft.steps.launch import launcher
 from lingraft.steps.launch.pods import UNDISTURBED
 from pipelines.__main__ import compile_all
@@ -171,20 +170,6 @@ def test_the_recipe_is_given_to_one_step_and_to_all_others_as_its_artifact(
     assert f"Recipe: base.toml, digest {base.digest()[:12]}." in specification["pipelineInfo"]["description"]
 
 
-def test_an_exit_handler_ends_the_tracking_run_however_the_steps_end(documents: list[Document], base: Recipe) -> None:
-    tasks = documents[0]["root"]["dag"]["tasks"]
-    assert tasks.keys() == {"exit-handler-1", "close-run"}
-    closing = tasks["close-run"]
-    assert closing["dependentTasks"] == ["exit-handler-1"]
-    assert closing["triggerPolicy"] == {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}
-    given = closing["inputs"]["parameters"]
-    assert given["project"]["runtimeValue"]["constant"] == base.name
-    opened = _body(documents[0])["dag"]["tasks"]["open-run"]["inputs"]["parameters"]
-    assert given["kfp_run"] == opened["kfp_run"]
-    # Drivers look for the group that has ended by this name.
-    assert tasks["exit-handler-1"]["taskInfo"]["name"] == given["status"]["taskFinalStatus"]["producerTask"]
-
-
 def test_every_step_runs_the_recipes_image_within_its_profile_as_its_user_and_reaches_the_stores(
     steps: dict[str, Any], base: Recipe
 ) -> None:
@@ -219,16 +204,6 @@ def test_every_step_runs_the_recipes_image_within_its_profile_as_its_user_and_re
         assert (claim["constant"], claim["mountPath"]) == (cluster.storage_claim, cluster.storage_path)
 
 
-def test_no_step_is_left_out_because_it_ran_before(documents: list[Document]) -> None:
-    specification, _ = documents
-    dags = [part["dag"] for part in (specification["root"], *specification["components"].values()) if "dag" in part]
-    tasks = [
-        task for dag in dags for name, task in dag["tasks"].items() if not name.startswith(("for-loop", "exit-handler"))
-    ]
-    assert tasks
-    assert not [task for task in tasks if task["cachingOptions"].get("enableCache")]
-
-
 def test_what_trains_in_the_base_recipe_is_launched_as_a_job_from_a_small_step_that_stays(
     base: Recipe,
 ) -> None:
@@ -253,17 +228,6 @@ def test_the_base_recipe_trains_on_the_nodes_that_the_manifests_name(base: Recip
     [toleration] = training.tolerations
     [theirs] = served["tolerations"]
     assert toleration.model_dump().items() >= theirs.items()
-
-
-def _loops(specification: Document) -> list[Document]:
-    dags = [part["dag"] for part in (specification["root"], *specification["components"].values()) if "dag" in part]
-    tasks = [task for dag in dags for task in dag["tasks"].values()]
-    return [task["iteratorPolicy"] for task in tasks if "parameterIterator" in task]
-
-
-def test_languages_and_depths_run_side_by_side_as_many_as_the_recipe_allows() -> None:
-    specification, _ = read(shipped("base") / "language.yaml")
-    assert _loops(specification) == [{"parallelismLimit": 14}] * 2
 
 
 def test_without_a_task_nothing_is_finetuned_or_served(demo: Recipe, tmp_path: Path) -> None:
@@ -397,9 +361,3 @@ def test_pipelines_that_only_another_recipe_had_do_not_stay(
     assert gone
     assert printed.err == "".join(f"removed {path}: this recipe has no such pipeline\n" for path in gone)
     assert not any(str(path) in printed.out for path in gone)
-
-
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ArtifactError, match=r"cannot write .*file/compiled"):
-        compile_all(ROOT / "recipes/demo-scratch.toml", tmp_path / "file" / "compiled")

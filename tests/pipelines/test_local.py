@@ -26,7 +26,6 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from mlflow import MlflowClient
 
 from components.step import step
-from lingraft.artifacts.failures import write_failure
 from lingraft.artifacts.files import write_json
 from lingraft.artifacts.manifest import MANIFEST
 from lingraft.config.search import SEARCH_STORAGE
@@ -36,7 +35,7 @@ from lingraft.signals import Interruption
 from pipelines import build, local
 from pipelines.__main__ import run
 from pipelines.cluster import StepSettings
-from pipelines.forkserver import StepProcess, _run, title_of
+from pipelines.forkserver import StepProcess, _run
 from pipelines.opening import opened
 from tests.fixtures.forked import moments
 from tests.pipelines import endless
@@ -297,39 +296,6 @@ def says(line: str) -> None:
     print(line)
 
 
-def test_the_screen_shows_a_number_format_once_and_the_log_each_time(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = ["precision bf16: 2.0 against 1.0 in a probe of 0.3 s", "precision bf16, as set", "precision fp32, as set"]
-
-    @dsl.pipeline(name="says")
-    def pipeline() -> None:
-        before = says(line=said[0])
-        for line in said[1:]:
-            before = says(line=line).after(before)
-
-    local.run(pipeline, tmp_path / "out")
-    shown = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip().startswith("precision")]
-    assert shown == [said[0], said[2]]
-    log = (tmp_path / "out" / "says.log").read_text(encoding="utf-8")
-    assert all(line in log for line in said)
-
-
-def test_steps_are_told_apart_by_their_language_also_where_only_their_inputs_have_it(
-    workshop: Workshop, tmp_path: Path
-) -> None:
-    def title(name: str, folder: Path, kind: str, **values: object) -> str:
-        artifacts = {kind: {"artifacts": [{"uri": str(folder)}]}}
-        return title_of(name, {"parameterValues": values, "artifacts": artifacts})
-
-    write_failure(tmp_path / "failed", "no text")
-    assert title("train-tokenizer", workshop.texts["de"], "text") == "train-tokenizer de"
-    assert title("adapt", workshop.blocks["de"], "blocks", depth=2.0) == "adapt de depth 2"
-    assert title("evaluate-language", workshop.blocks["tr"], "blocks") == "evaluate-language tr"
-    assert title("finetune", workshop.texts["en"], "text", job="topic/1") == "finetune topic/1"
-    assert title("build-blocks", tmp_path / "failed", "text") == "build-blocks"
-
-
 _PROGRAM = """
 import sys
 
@@ -351,11 +317,6 @@ def of_program(function: str, code: int, threads: int | None = None) -> StepProc
     told = {"inputs": {"parameterValues": {"code": code}}, "outputs": {"outputFile": "/dev/null"}}
     arguments = ["--executor_input", json.dumps(told), "--function_to_execute", function]
     return StepProcess([*_SHELL, _PROGRAM, *arguments], os.environ, threads)
-
-
-def test_a_step_computes_with_the_threads_that_it_is_given() -> None:
-    told = ["".join(of_program("tells_threads", 0, threads).lines()) for threads in (1, 3)]
-    assert [re.findall(r"threads (\d+)", each) for each in told] == [["1"], ["3"]]
 
 
 def test_of_steps_that_run_at_once_each_has_its_own_exit_code() -> None:
@@ -380,21 +341,6 @@ def test_the_process_that_is_forked_has_no_thread_and_no_gpu_and_leaves_stops_to
     blocked = int(Path(f"/proc/{forked}/status").read_text().split("SigBlk:")[1].split()[0], 16)
     assert [each for each in (signal.SIGINT, signal.SIGTERM) if not blocked >> (each - 1) & 1] == []
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGINT, signal.SIGTERM}
-
-
-@dsl.component(base_image="python:3.11", packages_to_install=["numpy"])
-def asks_for_a_package(number: int) -> None:
-    """Do nothing."""
-
-
-def test_a_step_that_is_to_install_packages_is_refused_also_within_a_loop(tmp_path: Path) -> None:
-    @dsl.pipeline(name="loop")
-    def pipeline() -> None:
-        with dsl.ParallelFor([1, 2]) as number:
-            asks_for_a_package(number=number)
-
-    with pytest.raises(local.PipelineFailedError, match=r"cannot run a step .*without packages_to_install"):
-        local.run(pipeline, tmp_path / "out")
 
 
 @step

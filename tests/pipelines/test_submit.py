@@ -17,11 +17,9 @@ from typer.testing import CliRunner
 from lingraft.config.recipe import Recipe
 from lingraft.errors import LingraftError, RecipeError
 from pipelines.__main__ import app
-from pipelines.catalogue import PIPELINES
 from pipelines.server import commands, connection, follow
 from pipelines.server.connection import Connection, ServerError
 from tests.pipelines.compiled import stand_in
-from tests.pipelines.kfp_http import REASON
 from tests.pipelines.kfp_server import TOKEN, KfpServer
 
 TINY = Path(__file__).parents[1] / "tiny.toml"
@@ -178,13 +176,6 @@ def test_what_is_refused_is_told_in_the_servers_words_without_a_stack_trace(serv
     )
 
 
-def test_a_server_that_stays_away_is_an_error_in_the_end(server: KfpServer, host: str, recipe: Path) -> None:
-    to = Connection(host)
-    server.faults["GET", "runs/one"] = [500] * 100
-    with pytest.raises(ServerError, match=rf"look at run one: .* answers 500 .*{REASON}"):
-        follow.follow(to, to.client(), "one", print, patience_s=0.0)
-
-
 @of_one_step
 def test_a_start_that_fails_is_not_repeated(server: KfpServer, host: str, recipe: Path) -> None:
     server.faults["POST", "runs"] = [500]
@@ -245,16 +236,6 @@ def test_parameters_are_read_as_what_they_are(server: KfpServer, host: str, reci
     for word, refused in (("compare=yes", "is not JSON"), ("depth=3", known), ("memory", known)):
         with pytest.raises(RecipeError, match=refused):
             commands.submit("language", recipe, host, wait=False, given=[word])
-
-
-def test_parameters_of_the_language_pipeline_have_their_kinds() -> None:
-    pipeline = PIPELINES["language"](Recipe.load(TINY))
-    given = ['languages=["de", "tr"]', "judging_cpu=4", 'judging_node_selector={"pool": "a"}']
-    assert commands._parameters(pipeline, given) == {
-        "languages": ["de", "tr"],
-        "judging_cpu": "4",
-        "judging_node_selector": {"pool": "a"},
-    }
 
 
 def test_an_unknown_pipeline_is_answered_with_those_there_are(host: str, recipe: Path) -> None:

@@ -13,11 +13,9 @@ from lingraft.config.recipe import Recipe
 from lingraft.jobs.data import TextJob
 from lingraft.preflight import NotReadyError
 from lingraft.steps import data
-from pipelines import local
 from pipelines.__main__ import demo, run
 from tests import made_up
 from tests.comparison import project
-from tests.pipelines.compiled import Document, read, shipped
 
 TINY = Path(__file__).parents[1] / "tiny.toml"
 
@@ -44,22 +42,6 @@ def test_a_local_run_lists_everything_that_is_wrong_and_begins_nothing(
     assert f"de: {text / 'de.jsonl'}, line 301: not JSON" in found[0]
     assert ["tr: " in line for line in found[1:]] == ([] if searched else [True])
     assert not (tmp_path / "out").exists()
-
-
-def test_a_language_run_needs_no_text_of_the_source_and_ends_with_its_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = made_up.write(tmp_path / "text", ("de", "tr"))
-    begun: list[Path] = []
-
-    def begin(_: object, out: Path, **__: object) -> Path:
-        begun.append(out)
-        return Path("the report")
-
-    monkeypatch.setattr(local, "run", begin)
-    run("language", recipe=TINY, out=tmp_path / "out", text=text)
-    assert begun == [tmp_path / "out"]
-    assert "Report: the report\n" in capsys.readouterr().out
 
 
 def test_the_papers_comparison_begins_only_if_all_is_there_or_holes_are_allowed(
@@ -119,11 +101,3 @@ def test_a_language_with_a_problem_fails_at_its_text_and_not_after_its_training(
     recipe = Recipe.load(TINY).with_folder(text)
     with pytest.raises(NotReadyError, match="label 'moon'"):
         data.prepare_text(TextJob(recipe=recipe, language="de", out=tmp_path / "out"), tmp_path / "run")
-
-
-def test_compiled_pipelines_check_their_inputs_before_their_run_is_opened() -> None:
-    for pipeline in ("source", "depth-search", "language", "paper"):
-        whole: Document = read(shipped("base") / f"{pipeline}.yaml")[0]
-        steps = whole["components"]["comp-exit-handler-1"]["dag"]["tasks"]
-        assert steps["open-run"]["dependentTasks"] == ["check-inputs"]
-        assert "dependentTasks" not in steps["check-inputs"]

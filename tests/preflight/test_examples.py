@@ -65,16 +65,3 @@ def test_retrieval_that_is_to_be_finetuned_needs_training_examples(project: Reci
     [found] = refusal(imported)
     assert found.startswith("en: task 'search', train: there are no examples, which finetuning needs. Name their file")
     preflight.require_ready(imported, languages=["de"])
-
-
-def test_a_language_that_a_task_does_not_cover_needs_no_examples(project: Recipe) -> None:
-    for task in project.tasks:
-        file_of(project, task.kind, "test", "de").unlink()
-    assert len(refusal(project)) == len(project.tasks)
-    covered = tuple(task.model_copy(update={"languages": ("en",)}) for task in project.tasks)
-    preflight.require_ready(project.model_copy(update={"tasks": covered}))
-
-
-def test_the_examples_of_the_source_are_its_own_problem(project: Recipe) -> None:
-    file_of(project, "pairs", "dev", "en").unlink()
-    preflight.require_ready(project, languages=["de"])

@@ -77,11 +77,6 @@ def problems(recipe: Recipe, spoken: str = "Mühle Markt niemand bitte") -> list
     return found
 
 
-def test_pairs_that_are_in_order_are_accepted(text: Path, tmp_path: Path) -> None:
-    pairs = columns(tmp_path / "pairs.tsv", lines(ENGLISH), lines(GERMAN))
-    preflight.require_ready(aligned(text, parallel={"de": str(pairs)}))
-
-
 def test_problems_of_pairs_stand_in_the_list_of_all(text: Path, tmp_path: Path) -> None:
     (tmp_path / "a.en").write_text("\n".join(lines(ENGLISH)))
     (tmp_path / "a.de").write_text("\n".join(lines(GERMAN)[:-2]))
@@ -192,12 +187,6 @@ def test_words_count_as_occurring_whole_and_on_one_side_of_a_pair(
     assert "of 10 pairs of a sample, only 1 have a word that occurs in the text of 'de'" in capsys.readouterr().err
 
 
-def test_words_of_a_script_without_spaces_are_looked_up_within_it(text: Path, tmp_path: Path) -> None:
-    words = columns(tmp_path / "words.tsv", ["moon"], ["月亮"])
-    assert problems(aligned(text, dictionary={"de": str(words)}), "昨天晚上月亮很圆所以我们出去散步了") == []
-    assert len(problems(aligned(text, dictionary={"de": str(words)}), "昨天晚上很冷所以我们没有出去散步")) == 1
-
-
 def test_a_short_list_of_words_in_another_language_is_refused_with_their_number(text: Path, tmp_path: Path) -> None:
     count = 10
     words = columns(tmp_path / "words.tsv", ENGLISH_WORDS.split()[:count], FRENCH_WORDS.split()[:count])
@@ -230,20 +219,3 @@ def test_pairs_of_which_some_have_their_sides_exchanged_are_refused_with_their_n
     assert "12 of 400 pairs of a sample have their sides exchanged" in capsys.readouterr().err
     assert problems(exchanged(1)) == []
     assert "exchanged" not in capsys.readouterr().err
-
-
-def test_a_dictionary_has_one_language_first_in_all_pairs(text: Path, tmp_path: Path) -> None:
-    left, right = [*lines(GERMAN, 30), *lines(ENGLISH, 10)], [*lines(ENGLISH, 30), *lines(GERMAN, 10)]
-    words = columns(tmp_path / "words.tsv", left, right)
-    [message] = problems(aligned(text, dictionary={"de": str(words)}), "\n".join(lines(GERMAN)))
-    assert "10 of 40 pairs of a sample have their sides exchanged, 'en' before 'de'" in message
-
-
-def test_a_bounded_part_of_a_file_is_read(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = columns(tmp_path / "pairs.tsv", lines(ENGLISH, 1000), lines(GERMAN, 1000))
-    with pairs.open("a") as stream:
-        stream.write("broken\n")
-    recipe = aligned(text, parallel={"de": str(pairs)})
-    assert len(problems(recipe)) == 1
-    monkeypatch.setattr(preflight, "RECORDS", 1000)
-    assert problems(recipe) == []

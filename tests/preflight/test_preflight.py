@@ -46,12 +46,6 @@ def test_everything_that_is_wrong_is_listed_at_once_with_file_and_line(text: Pat
     ] == []
 
 
-def test_what_files_must_be_called_is_said_once_for_all_languages_without_text(text: Path) -> None:
-    found = refusal(recipe_on(text, targets=["de", "sw", "tr"]))
-    assert [line.split("'")[1] for line in found] == ["sw", "tr"]
-    assert ["Expected one of" in line for line in found] == [False, True]
-
-
 def test_files_behind_one_that_cannot_be_read_are_checked_too(text: Path) -> None:
     (text / "de.jsonl").unlink()
     (text / "de").mkdir()

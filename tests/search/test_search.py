@@ -14,7 +14,7 @@ from lingraft.errors import DepthError, RecipeError, TokenizerError, TrackingErr
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.search import Inputs, search
-from lingraft.search.space import trial_settings
+from lingraft.search.budget import trial_settings
 from lingraft.signals import Interruption
 from lingraft.stages.adapt import adapt
 from lingraft.stages.results import SearchResult, load_search
@@ -99,12 +99,12 @@ def test_a_trials_score_is_the_primarys_with_the_rows_that_it_has_learned(worksh
     """An adaptation of the same length learns the same rows; what its mini-model finds is something else."""
     recipe = _with_search(changed(workshop.recipe, "adaptation", learning_rate=0.03), depths=(1,))
     (trial,) = _search(workshop, tmp_path / "search", recipe).trials
-    settings = trial_settings(recipe, {"depth": 1}, trial.steps)
+    settings = trial_settings(recipe, trial.steps)
     german = workshop.blocks["de"], workshop.tokenizers["de"]
     same = recipe.model_copy(update={"adaptation": settings})
     made = adapt(same, workshop.primary, *german, 1, tmp_path / "de", ignore_metrics)
     dev = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev")
-    dev_NT = dev.take(torch.arange(min(settings.judged_blocks, len(dev))))
+    dev_NT = dev.take(torch.arange(min(recipe.require_search().eval_blocks, len(dev))))
     primary = load_primary(workshop.primary)
     swap(primary.encoder, load_embeddings(tmp_path / "de").vocabulary)
     found = masked_lm.accuracy(primary.encoder, dev_NT, (1, 3))

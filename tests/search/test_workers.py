@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore::optun
 
 @pytest.fixture(scope="module")
 def recipe(workshop: Workshop) -> Recipe:
-    """A search whose trials last long enough to be killed in, and are all run to their end, whoever is first."""
-    return changed(workshop.recipe, "search", steps_at_depth=200, looks=8, grace_share=0.99)
+    """A search whose trials last long enough to be killed in."""
+    return changed(workshop.recipe, "search", steps_at_depth=200, looks=8)
 
 
 @pytest.fixture(scope="module")

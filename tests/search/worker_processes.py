@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import optuna
+import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from lingraft.cli import run_app
@@ -17,8 +18,8 @@ from tests.workshop import Workshop
 
 
 def work(recipe: str, inputs: Inputs, storage: str, out: Path, state: Path) -> None:
-    """Search as `lingraft search-depth` does; a worker is lost after seconds."""
-    study.HEARTBEAT_S, study.LOST_AFTER_S = 1, 4
+    """Search as `lingraft search-depth` does; a worker is lost after seconds, and every trial runs to its end."""
+    study.HEARTBEAT_S, study.LOST_AFTER_S, study._GRACE_SHARE = 1, 4, 0.99
     run_app(lambda: search(Recipe.parse(recipe), inputs, storage, out, state=state))
 
 
@@ -31,7 +32,9 @@ def found_by_one(shop: Workshop, recipe: Recipe) -> SearchResult:
     """Search alone, once a run, without anything that disturbs it."""
 
     def make(folder: Path) -> None:
-        search(recipe, inputs_of(shop), None, folder / "search")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(study, "_GRACE_SHARE", 0.99)
+            search(recipe, inputs_of(shop), None, folder / "search")
 
     return load_search(once.folder("undisturbed", make, recipe.to_json()) / "search")
 

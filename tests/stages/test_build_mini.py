@@ -9,11 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from typer.testing import CliRunner
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
-from lingraft.cli import app
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, System
 from lingraft.data.blocks import open_split
@@ -30,7 +28,6 @@ from lingraft.training.schedule import ignore_metrics
 from tests.fixtures import once
 from tests.workshop import Workshop, same_tensors
 
-TINY = Path(__file__).parents[1] / "tiny.toml"
 STEPS = {"steps": 6, "batch_blocks": 16, "learning_rate": 3e-3}
 
 
@@ -61,20 +58,6 @@ def mini(workshop: Workshop, primary: Path) -> Path:
         build_mini.build_mini(recipe, primary, workshop.blocks["en"], folder / "mini", ignore_metrics)
 
     return once.folder("mini", make, recipe.to_json()) / "mini"
-
-
-def test_the_command_builds_one_of_any_depth(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
-    """A search over depths needs more than the recipe's own."""
-    before = TINY.read_text(encoding="utf-8").partition("[search]")[0]
-    recipe = tmp_path / "recipe.toml"
-    building = "[mini]\nsteps = 2\nbatch_blocks = 4\nlearning_rate = 3e-3\nfresh_layers = 1\n"
-    recipe.write_text(before.replace('source = "en"', 'source = "en"\nsystem = "MINIPOST"') + building, "utf-8")
-    given = {"recipe": recipe, "primary": primary, "blocks": workshop.blocks["en"], "out": tmp_path / "mini"}
-    words = [word for name, path in given.items() for word in (f"--{name}", str(path))]
-    done = CliRunner().invoke(app, ["mini", *words, "--depth", "2"], catch_exceptions=False)
-    assert done.exit_code == 0
-    built = load_mini(tmp_path / "mini")
-    assert (built.depth, len(built.layers)) == (2, 1)
 
 
 def state(encoder: Encoder) -> dict[str, Tensor]:
@@ -222,12 +205,3 @@ def test_a_mini_model_of_another_primary_is_refused_with_both_fingerprints(works
     other = load_primary(workshop.primary)
     with pytest.raises(AlignmentError, match=rf"{other.fingerprint}\. Build the mini-model again .* on this primary"):
         load_mini(mini).build_model(other)
-
-
-def test_standard_adaptation_over_fewer_layers_is_refused(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
-    standard = minipost(workshop.recipe).for_system(System.BL_BASE)
-    data = workshop.blocks["de"], workshop.tokenizers["de"]
-    with pytest.raises(DepthError, match="BL_BASE adapts over all 3 layers, but depth 2 was asked for"):
-        adapt(standard, primary, *data, 2, tmp_path / "out", ignore_metrics)
-    made = adapt(standard, primary, *data, 3, tmp_path / "out", ignore_metrics)
-    assert made.manifest.details["depth"] == 3

@@ -12,7 +12,7 @@ from lingraft.config.systems import Stage
 from lingraft.data.blocks import open_split
 from lingraft.data.text import load_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
+from lingraft.errors import AlignmentError, ArtifactError, TextError, TokenizerError
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.flops import step_flops
 from lingraft.model.loading import load_embeddings, load_primary
@@ -156,18 +156,6 @@ def test_the_source_is_judged_at_every_head(workshop: Workshop, english: SourceR
     assert english.masked_by_depth == masked_lm.accuracy(encoder, blocks_NT, (1, 2, 3))
 
 
-def test_costs_and_curves_are_those_of_the_training(
-    workshop: Workshop, german: LanguageResult, english: SourceResult
-) -> None:
-    assert german.history == workshop.curves["de"]
-    assert german.cost == workshop.curves["de"][-1].cost
-    assert english.pretraining == workshop.curves["en"][-1].cost
-    finetunings = [workshop.curves[f"seed {seed}"][-1].cost for seed in workshop.tasks]
-    assert english.finetuning["topic"].steps == sum(cost.steps for cost in finetunings)
-    assert english.finetuning["topic"].flops == sum(cost.flops for cost in finetunings)
-    assert sorted(english.finetuning_history["topic"]) == sorted(workshop.tasks)
-
-
 def test_the_cost_beside_is_that_of_as_many_updates_over_all_layers(
     workshop: Workshop, german: LanguageResult, tmp_path: Path
 ) -> None:
@@ -209,17 +197,6 @@ def test_seeds_are_averaged_and_a_single_one_says_nothing_of_spread() -> None:
     assert (scores.mean, scores.deviation) == (pytest.approx(0.4), pytest.approx(0.2))
     assert single.mean == 0.25
     assert math.isnan(single.deviation)
-
-
-def test_a_task_that_the_recipe_lacks_is_not_judged(workshop: Workshop, tmp_path: Path) -> None:
-    shop = dataclasses.replace(workshop, recipe=workshop.recipe.model_copy(update={"tasks": ()}))
-    with pytest.raises(RecipeError, match="a task 'topic'"):
-        judged(shop, tmp_path / "out")
-
-
-def test_judging_twice_gives_the_same(workshop: Workshop, german: LanguageResult, tmp_path: Path) -> None:
-    assert (german.system, german.depth, german.fresh_layers, german.layers) == ("MINIJOINT", 1, 0, 3)
-    assert judged(workshop, tmp_path / "again") == german
 
 
 def test_embeddings_of_another_primary_are_not_judged(workshop: Workshop, stranger: Path, tmp_path: Path) -> None:

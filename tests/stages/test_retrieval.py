@@ -14,12 +14,11 @@ from lingraft.data.splits import SplitName
 from lingraft.data.text import load_split
 from lingraft.errors import RecipeError
 from lingraft.model.loading import load_embeddings, load_primary
-from lingraft.stages import passage_search, source_passages
+from lingraft.stages import source_passages
 from lingraft.stages.alignment_probe import FEWEST_PAIRS
 from lingraft.stages.evaluate import evaluate_language, evaluate_source
 from lingraft.stages.finetune import finetune
 from lingraft.stages.results import LanguageResult, TaskScores, load_items, load_language, load_source, task_item
-from lingraft.stages.task_tests import TaskInputs, task_test
 from lingraft.tasks.finetuned import load_task
 from lingraft.tasks.ranking import Answers, evaluate_vectors
 from lingraft.tasks.retrieval import TokenizedTexts, embed
@@ -147,11 +146,6 @@ def test_lines_are_looked_for_among_vectors_of_the_sources_own_embeddings(search
     assert tallies[task_item("search", 1)].score == found.score.by_seed[1]
 
 
-def test_lines_have_no_scores_in_the_source(searching: Searching, tmp_path: Path) -> None:
-    recipe = searching.recipe(kind="parallel", files=f"{searching.folder}/en-{{language}}.tsv")
-    assert load_source(searching.source(recipe, tmp_path / "en")).tasks == ()
-
-
 def test_a_corpus_is_embedded_once_by_the_evaluation_of_the_source(
     searching: Searching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,33 +159,6 @@ def test_a_corpus_is_embedded_once_by_the_evaluation_of_the_source(
     monkeypatch.setattr(source_passages.SourcePassages, "embedded", refuse)
     kept = scores(searching.german(recipe, tmp_path / "with", evaluation))
     assert kept == afresh
-
-
-def test_a_corpus_is_embedded_though_nobody_asks_in_the_source(searching: Searching, tmp_path: Path) -> None:
-    raw = of_beir(searching).model_dump(mode="json")
-    raw["tasks"][0] |= {"languages": ["de"]}
-    raw["tasks"][0]["test"]["path"] = f"{tmp_path}/{{language}}"
-    evaluation = searching.source(Recipe.parse(raw), tmp_path / "out")
-    assert load_source(evaluation).tasks == ()
-    primary, model = load_primary(searching.shop.primary), load_task(searching.tasks[0])
-    found = source_passages.load_source_passages(evaluation, primary, {"search": [model]})
-    assert len(found["search"].keys) == len(first_lines(searching.shop, "en", "test"))
-
-
-def test_nothing_is_ranked_by_shared_pieces_where_no_baseline_is_asked_for(
-    searching: Searching, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("ranked by shared pieces")
-
-    monkeypatch.setattr(passage_search, "Bm25", refuse)
-    shop, model = searching.shop, load_task(searching.tasks[0])
-    learned = load_embeddings(shop.embeddings["de"])
-    task, source = of_beir(searching).task("search"), load_primary(shop.primary)
-    test = task_test(TaskInputs(task, [model], None, learned.tokenizer, source))
-    assert test
-    model.swap_in(learned)
-    assert 0 <= test.judge(model).score <= 1
 
 
 def test_a_language_with_passages_of_its_own_is_judged_within_itself_too(searching: Searching, tmp_path: Path) -> None:

@@ -39,11 +39,6 @@ def test_the_artifact_has_the_vectors_of_the_training_split(workshop: Workshop, 
     assert 0 < manifest.details["known"] == int(found.known.sum()) < len(pieces)
 
 
-def test_the_same_blocks_give_the_same_artifact(workshop: Workshop, vectors: Path, tmp_path: Path) -> None:
-    again = Artifact.load(built(workshop, tmp_path / "again"), Kind.VECTORS)
-    assert again.fingerprint == Artifact.load(vectors, Kind.VECTORS).fingerprint
-
-
 def test_vectors_of_another_tokenizer_are_refused(workshop: Workshop, vectors: Path, tmp_path: Path) -> None:
     german = Tokenizer.load(workshop.tokenizers["de"])
     with pytest.raises(TokenizerError, match=rf"not with {german.hash} of 'de'. Compute them again"):

@@ -15,9 +15,9 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.tasks import Task, finetuning_ids
 from lingraft.config.training import MiniBuilding
-from lingraft.errors import NotRegisteredError, RecipeError
+from lingraft.errors import NotRegisteredError
 from lingraft.jobs.evaluation import SourceEvaluationJob
-from lingraft.jobs.training import AdaptationJob, FinetuningJob, VectorsJob
+from lingraft.jobs.training import AdaptationJob, VectorsJob
 from lingraft.model.loading import load_mini
 from lingraft.stages import pretrain
 from lingraft.stages.results import load_language
@@ -58,18 +58,6 @@ def test_an_imported_task_is_not_finetuned_and_has_one_seed(workshop: Workshop, 
     assert finetuning_ids(recipe.tasks) == []
     assert task_folders(recipe, tmp_path) == [tmp_path / "retrieval" / "seed-1"]
     assert not recipe.judges(imported, "de")  # nothing to test it on is named
-
-
-def test_a_job_is_a_task_and_its_seed(registered: Registered, tmp_path: Path) -> None:
-    shop, run = registered.shop, registered.begin(tmp_path / "run")
-    given = {"recipe": registered.recipe, "primary": shop.primary, "text": shop.texts["en"]}
-    shown = run_job(FinetuningJob.of_id("topic/2", out=tmp_path / "task", **given), run)
-    made = Artifact.load(tmp_path / "task", Kind.TASK)
-    assert made.fingerprint == Artifact.load(shop.tasks[2], Kind.TASK).fingerprint
-    assert shown["dev_score"] == made.manifest.details["dev_score"]
-    assert shown["steps"] == made.manifest.cost.steps
-    with pytest.raises(RecipeError, match="a task 'mood'"):
-        run_job(FinetuningJob.of_id("mood/1", out=tmp_path / "other", **given), run)
 
 
 def test_the_source_comes_back_with_a_folder_a_task_and_seed(registered: Registered, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def encoder(of: EncoderShape) -> Encoder:
 
 def drawn(data: Prepared, batch_examples: int, steps: int) -> Iterator[Any]:
     """What the first steps of a finetuning see."""
-    stream = task_stream(data, batch_examples, None, seed=1)
+    stream = task_stream(data, batch_examples, seed=1)
     for step in range(1, steps + 1):
         for _, batch in stream(step):
             yield batch

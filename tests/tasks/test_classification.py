@@ -30,15 +30,6 @@ def classifier(family: Family = ROBERTA, classes: int = 3, dropout: float = 0.0)
     return net.eval()
 
 
-def test_examples_become_rows_and_class_numbers(pieces: Tokenizer) -> None:
-    pairs = [Example("one", ("ba", "ki"), "yes"), Example("two", ("ba de ki lo mu na " * 5, "ki"), "no")]
-    data = TASK.prepare(pairs, ["no", "yes"], pieces, shape(block_tokens=16))
-    assert (len(data), data.truncated) == (2, 1)
-    assert data.labels_N.tolist() == [1, 0]
-    assert [row.count(DEFAULT_SPECIAL_IDS.end) for row in data.encoded.rows] == [3, 3]
-    assert len(data.encoded.rows[1]) == 16
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("family", [ROBERTA, BERT])
 def test_an_examples_logits_do_not_depend_on_its_neighbours(pieces: Tokenizer, family: Family) -> None:
@@ -58,13 +49,6 @@ def test_the_segments_of_a_pair_reach_the_encoder(pieces: Tokenizer) -> None:
     data = TASK.prepare([Example("", ("ba", "ki"), "a")], ["a", "b"], pieces, shape(BERT))
     net, batch = classifier(BERT), data.batch(torch.tensor([0]))
     assert (net(*batch[:3]) - net(batch.tokens_BT, batch.visible_BT)).abs().max() > 1e-3
-
-
-@torch.no_grad()
-def test_the_loss_is_the_mean_cross_entropy() -> None:
-    net, batch = classifier(), numbered([4, 9, 6], classes=3).batch(torch.arange(3))
-    right_B = torch.softmax(net(*batch[:3]), -1)[torch.arange(3), batch.labels_B]
-    torch.testing.assert_close(TASK.loss(net, batch), -right_B.log().mean())
 
 
 @torch.no_grad()

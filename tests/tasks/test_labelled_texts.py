@@ -1,4 +1,3 @@
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -55,11 +54,6 @@ def test_the_translated_training_files_other_name_of_a_class_is_the_same_class(t
     assert found(path) == [(("Ja.", "Nein."), "contradiction")]
 
 
-def test_in_any_other_file_a_class_of_that_name_keeps_it(tmp_path: Path) -> None:
-    path = write(tmp_path / "own.tsv", "premise\thypothesis\tlabel", "Ja.\tNein.\tcontradictory")
-    assert found(path) == [(("Ja.", "Nein."), "contradictory")]
-
-
 def test_pairs_without_a_header_are_first_second_label(tmp_path: Path) -> None:
     path = write(tmp_path / "dev-zh.tsv", '他说："不"。\t他没有同意。\tentailment', 'a "b\tc\tneutral')
     assert found(path, "zh") == [(('他说："不"。', "他没有同意。"), "entailment"), (('a "b', "c"), "neutral")]
@@ -99,19 +93,6 @@ def test_a_line_of_other_column_names_is_refused_and_not_taken_for_an_example(
 def test_jsonl_has_a_pair_under_either_names(tmp_path: Path, keys: tuple[str, str]) -> None:
     row = {keys[0]: " Один. ", keys[1]: "Два.", "label": 1, "idx": 7}
     assert found(write(tmp_path / "dev.jsonl", json.dumps(row))) == [(("Один.", "Два."), "1")]
-
-
-def test_compressed_jsonl_of_texts_picks_the_language(tmp_path: Path) -> None:
-    rows = [{"text": "eins", "label": "a", "language": "de"}, {"text": "one", "label": "a", "language": "en"}]
-    path = tmp_path / "all.jsonl.gz"
-    path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
-    assert found(path, "en", pairs=False) == [(("one",), "a")]
-
-
-def test_a_surplus_cell_is_named_by_file_and_line(tmp_path: Path) -> None:
-    path = write(tmp_path / "dev.tsv", "a\tb\tneutral", "a\tb\tc\tneutral")
-    with pytest.raises(TextError, match=r"dev\.tsv, line 2: 4 columns, where the file's first line has 3"):
-        found(path)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +150,3 @@ def test_documents_bring_their_labels() -> None:
     assert (example.place, example.texts, example.label) == ("document 'page'", ("words",), "a")
     with pytest.raises(TextError, match="document 'page': no label"):
         documents_as_examples([Document("page", "words")])
-
-
-def test_an_examples_repr_does_not_depend_on_where_its_file_lies(tmp_path: Path) -> None:
-    files = [write(tmp_path / name, "a\tx") for name in ("one.tsv", "other.tsv")]
-    assert len({repr(read_examples(file, "de", pairs=False)) for file in files}) == 1

@@ -1,14 +1,13 @@
 from pathlib import Path
 
 import pytest
-import torch
 from tokenizers import Tokenizer as Fast
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from lingraft.config.encoder import Family
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
-from lingraft.tasks.pairs import encode, pad, pad_types
+from lingraft.tasks.pairs import encode, pad
 from tests.tasks.little import BERT, ROBERTA, lines, shape
 
 BERT_IDS = SpecialIds(begin=2, pad=0, end=3, unknown=1, mask=4)
@@ -52,10 +51,6 @@ def test_a_text_stands_between_begin_and_end_and_keeps_its_beginning(pieces: Tok
         assert found.truncated == (block_tokens < len(ids) + 2)
 
 
-def test_a_table_of_one_segment_needs_no_types(pieces: Tokenizer) -> None:
-    assert encode([("ba", "ki")], pieces, shape(Family(segments=1))).types is None
-
-
 @pytest.mark.parametrize(
     ("fast", "special", "family"),
     [(word_piece(), BERT_IDS, BERT), (byte_bpe(), ROBERTA_IDS, ROBERTA)],
@@ -82,10 +77,3 @@ def test_padding_fills_to_the_longest_and_only_padding_is_invisible() -> None:
     tokens_BT, visible_BT = pad([[0, 7, 2], [0, 2]], pad_id=7)
     assert tokens_BT.tolist() == [[0, 7, 2], [0, 2, 7]]
     assert visible_BT.tolist() == [[True, True, True], [True, True, False]]
-
-
-def test_segments_are_padded_with_the_first_and_stay_absent() -> None:
-    types_BT = pad_types([[0, 0, 1], [0]])
-    assert types_BT is not None
-    assert torch.equal(types_BT, torch.tensor([[0, 0, 1], [0, 0, 0]]))
-    assert pad_types(None) is None

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -8,7 +6,6 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.question_answering import QuestionAnswering, SpanExtractor, first_sentence
-from lingraft.tasks.squad_windows import WindowBatch
 from tests.tasks.little import drawn
 from tests.tasks.made_up_questions import BERT_SHAPE, LINES, SHAPE, ask, tokenizer
 
@@ -60,20 +57,6 @@ def test_logits_do_not_depend_on_padding(pieces: Tokenizer, shape: EncoderShape)
         expected_1T2 = net(alone.tokens_BT, alone.visible_BT, alone.types_BT)
         assert expected_1T2.shape == (1, data.length(index), 2)
         torch.testing.assert_close(logits_BT2[index, : data.length(index)], expected_1T2[0], rtol=0, atol=1e-5)
-
-
-def test_the_loss_is_the_mean_over_start_and_end_without_padding() -> None:
-    # Visible: three places. Start logits 0 0 log 2 with target 2: -log(2/4); end logits 0 0 0: -log(1/3).
-    logits_T2 = torch.tensor([[0.0, 0.0], [0.0, 0.0], [math.log(2), 0.0], [99.0, 99.0]])
-    batch = WindowBatch(
-        tokens_BT=torch.tensor([[0, 7, 2, 1]]),
-        visible_BT=torch.tensor([[True, True, True, False]]),
-        types_BT=None,
-        starts_B=torch.tensor([2]),
-        ends_B=torch.tensor([0]),
-    )
-    loss = QA.loss(Fixed(logits_T2), batch)  # type: ignore[arg-type]
-    assert loss.item() == pytest.approx((math.log(2) + math.log(3)) / 2, rel=1e-6)
 
 
 def test_a_tiny_model_learns_its_questions_by_heart(pieces: Tokenizer) -> None:

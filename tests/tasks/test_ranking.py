@@ -21,13 +21,6 @@ def test_scores_of_vectors_are_accuracy_mrr_and_ndcg() -> None:
     assert found.others["nDCG_at_10"] == pytest.approx((1 + 1 / math.log2(3) + 1) / 3)
 
 
-def test_answers_behind_the_tenth_place_count_for_nothing() -> None:
-    scores_BP = torch.arange(12.0).flip(0)[None].expand(2, 12)
-    found = evaluate_ranking(lambda rows_B: scores_BP[rows_B], Answers.of([{10: 1.0}, {9: 1.0}]))
-    assert found.others["MRR_at_10"] == pytest.approx(1 / 20)
-    assert found.others["nDCG_at_10"] == pytest.approx(1 / math.log2(11) / 2)
-
-
 def test_a_tie_counts_against_the_answer_unless_the_other_is_one_too() -> None:
     same_PE = torch.ones(3, 2)
     assert evaluate_vectors(same_PE, same_PE, Answers.of([{0: 1.0}, {1: 1.0}, {2: 1.0}])).score == 0.0

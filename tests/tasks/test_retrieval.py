@@ -34,13 +34,6 @@ def test_equal_passages_are_one_and_prefixes_stand_before_both(pieces: Tokenizer
     assert data.length(0) == len(data.passages.encoded.rows[0])
 
 
-def test_an_example_is_truncated_where_its_query_or_its_passage_is(pieces: Tokenizer) -> None:
-    longer = [QueryPassage("", "ba", "lo"), QueryPassage("", "ba " * 90, "de"), QueryPassage("", "ki", "lo " * 90)]
-    data = task().prepare(longer, [], pieces, shape())
-    assert data.truncated == 2
-    assert max(map(data.length, range(3))) == 24
-
-
 def test_one_passage_is_nothing_to_choose_from(pieces: Tokenizer) -> None:
     with pytest.raises(TextError, match=r"1 queries have 1 passage to choose from\. Add"):
         task().prepare(EXAMPLES[:1], [], pieces, shape())

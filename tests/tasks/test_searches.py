@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from lingraft.config.tasks import Task
 from lingraft.errors import TextError
@@ -105,13 +104,6 @@ def test_judgements_of_other_types_are_refused(changes: dict[str, Any], message:
         load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de", "en")
 
 
-def test_the_sources_own_corpus_is_searched_once(tmp_path: Path) -> None:
-    beir(tmp_path / "en", {"q": "who"}, [("q", "a", "1")])
-    own = corpus(tmp_path / "en" / "corpus.jsonl", {"a": ("", "cats"), "b": ("", "dogs")})
-    found = load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}", source_corpus=str(own)), "en", "en")
-    assert [search.in_source for search in found] == [True]
-
-
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
@@ -142,20 +134,6 @@ def test_a_folder_without_a_corpus_is_refused(tmp_path: Path) -> None:
     beir(tmp_path / "de", {"q": "wer"}, [("q", "a", "1")])
     with pytest.raises(TextError, match=r"corpus\.jsonl cannot be read"):
         load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de", "en")
-
-
-def test_one_passage_is_nothing_to_choose_from(tmp_path: Path) -> None:
-    (tmp_path / "de.tsv").write_text("a cat\tKatze\n", encoding="utf-8")
-    with pytest.raises(TextError, match=r"de\.tsv: 1 queries have 1 passage to choose from\. Add"):
-        load_searches(task(kind="parallel", files=f"{tmp_path}/de.tsv"), "de", "en")
-
-
-def test_other_kinds_of_task_have_no_searches() -> None:
-    data = {"kind": "file", "path": "a.tsv"}
-    with pytest.raises(ValidationError, match="'parallel' is for kind 'retrieval' only, and kind is 'texts'"):
-        Task.model_validate(
-            {"name": "a", "kind": "texts", "train": data, "dev": data, "test": {"kind": "parallel", "files": "b"}}
-        )
 
 
 def test_a_fingerprint_follows_every_file(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from lingraft.errors import TextError
 from lingraft.tasks.squad import Answer, Question, questions_of_rows, questions_or_errors
 
 CONTEXT = "Der Müller 👍 mahlt Roggen, dann wieder Roggen."
@@ -92,17 +91,3 @@ def test_another_form_is_refused_with_its_place_and_the_one_expected(tmp_path: P
     [found] = read(tmp_path, data)
     assert found.startswith(str(tmp_path / "questions.json"))
     assert re.search(rf"{message}.* Expected SQuAD's format", found)
-
-
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        (row(["Roggen"], []), "xquad, row 0, question 'q1': 1 answers but 0 offsets"),
-        (row([], []), "question 'q1' has no answer"),
-        ({"id": "q1"}, "question 'q1': .*Field required.* Expected the columns"),
-        (row("x" * 5000, [0]), r"not 'x{79}\.\.\."),
-    ],
-)
-def test_rows_that_lack_something_are_refused(cells: dict[str, Any], message: str) -> None:
-    with pytest.raises(TextError, match=message):
-        list(questions_of_rows([cells], "xquad"))

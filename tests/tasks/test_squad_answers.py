@@ -1,6 +1,5 @@
 from itertools import product
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -75,13 +74,6 @@ def test_best_spans_are_those_of_a_search_through_all(longest: int) -> None:
         assert (found.scores_BN[row][len(expected) :] == -torch.inf).all()
 
 
-def test_of_equal_spans_the_earliest_and_shortest_comes_first() -> None:
-    context_BT = np.array([[False, True, True, True]])
-    found = best_spans(np.zeros((1, 4, 2), np.float32), context_BT, 20, 2)
-    assert found.starts_BN[0, :5].tolist() == [1, 1, 2, 2, 3]
-    assert found.ends_BN[0, :5].tolist() == [1, 2, 2, 3, 3]
-
-
 @pytest.mark.parametrize(
     ("context", "answer"),
     [
@@ -126,10 +118,3 @@ def test_the_best_over_windows_are_the_best_of_the_whole_context(
     assert [(answer.start, answer.end) for answer in found] == list(expected)[:20]
     assert [answer.score for answer in found] == pytest.approx(list(expected.values())[:20])
     assert len({(answer.start, answer.end) for answer in found}) == 20
-
-
-def test_fewer_passages_than_asked_for_are_all_given(pieces: Tokenizer) -> None:
-    data = cut([ask("磨坊", "磨"), ask("\u200b", "\u200b")], pieces, SHAPE)
-    found = best_answers(PieceScorer(pieces), data)
-    assert {answer.text for answer in found[0]} == {"磨", "坊", "磨坊"}
-    assert found[1] == []

@@ -134,18 +134,3 @@ def test_a_context_of_which_the_tokenizer_makes_nothing_is_a_window_without_an_a
     batch = data.batch(torch.tensor([0]))
     assert batch.tokens_BT.tolist() == [[BEGIN, *pieces.encode("what"), END, END, END]]
     assert (batch.starts_B.tolist(), batch.ends_B.tolist()) == ([0], [0])
-
-
-def test_batches_pad_positions_and_masks_alike(pieces: Tokenizer) -> None:
-    data = cut([ask(LONG, "wheat"), ask("rye", "rye")], pieces, SHAPE)
-    batch = data.batch(torch.tensor([len(data) - 1, 0]))
-    assert batch.tokens_BT.shape == batch.visible_BT.shape == (2, SHAPE.block_tokens)
-    assert torch.equal(batch.tokens_BT == PAD, ~batch.visible_BT)
-    assert batch.starts_B.tolist() == [data.windows[-1].answer_start, data.windows[0].answer_start]
-
-
-@pytest.mark.parametrize(
-    ("text", "bounds"), [("", (0, 0)), (" \u3000\u200b", (0, 0)), ("\u200f a b\n", (2, 5)), ("磨", (0, 1))]
-)
-def test_blanks_at_the_ends_are_trimmed(text: str, bounds: tuple[int, int]) -> None:
-    assert trimmed(text) == bounds

@@ -35,11 +35,6 @@ def test_a_words_prefix_is_taken_off_where_all_have_it(tmp_path: Path) -> None:
         found(path, "tr")
 
 
-def test_one_word_like_a_prefix_is_a_word(tmp_path: Path) -> None:
-    path = write(tmp_path / "dev.tsv", "de:In\tO\nKöln\tB-LOC\n")
-    assert found(path) == [[("de:In", "O"), ("Köln", "B-LOC")]]
-
-
 def test_conll_takes_the_first_and_the_last_column_and_leaves_out_document_marks(tmp_path: Path) -> None:
     path = write(
         tmp_path / "eng.testb",
@@ -117,11 +112,6 @@ def test_tag_numbers_of_a_dataset_become_tags(columns: tuple[str, str]) -> None:
     ]
 
 
-def test_tags_of_a_dataset_may_be_names() -> None:
-    [sentence] = sentences_of_rows([{"tokens": ["Ann"], "ner_tags": ["B-PER"]}], "set", [])
-    assert sentence.tags == ("B-PER",)
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -133,8 +123,3 @@ def test_tags_of_a_dataset_may_be_names() -> None:
 def test_a_datasets_row_that_is_no_sentence_is_named(row: dict[str, Any], message: str) -> None:
     with pytest.raises(TextError, match=message):
         list(sentences_of_rows([row], "set", NAMES))
-
-
-def test_tag_numbers_without_names_are_no_tags() -> None:
-    with pytest.raises(TextError, match="'3' is no tag"):
-        list(sentences_of_rows([{"tokens": ["a"], "ner_tags": [3]}], "set", []))

@@ -29,12 +29,6 @@ def constant(tag: str) -> Tagger:
     return net
 
 
-def test_tags_are_those_of_the_training_sentences_in_order() -> None:
-    assert TASK.labels([sentence("a b c", "O B-PER I-PER"), sentence("a", "B-LOC")]) == LABELS
-    with pytest.raises(TextError, match=r"two or more tags .* have \['O'\]"):
-        TASK.labels([sentence("a", "O")])
-
-
 def test_the_first_piece_of_each_word_carries_its_tag(pieces: Tokenizer) -> None:
     words = ["bade", "kilomu", "na"]
     ids = [pieces.encode(word) for word in words]

@@ -16,7 +16,7 @@ from lingraft.data.shards import blocks_in_memory
 from lingraft.errors import RecipeError
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.tagged_sentences import Sentence
-from lingraft.tasks.tagging import Tagged, Tagger, Tagging
+from lingraft.tasks.tagging import Tagged
 from lingraft.training.batches import TokenBatches, block_stream, steps_for_epochs, task_stream, to_device
 from lingraft.training.masked_lm import MaskedLmLoss
 from tests.tasks.little import VOCABULARY
@@ -85,32 +85,27 @@ def test_a_batch_that_cannot_be_divided_is_refused_by_every_process(count: int, 
             block_stream(blocks_in_memory(BLOCKS), 12, at_once, 0.2, seed=3)
 
 
-@pytest.mark.parametrize("at_once", [None, 4, 100])
 @pytest.mark.parametrize(("count", "batch"), [(23, 5), (20, 5), (3, 5), (1, 1)])
-def test_every_epoch_of_a_task_has_each_row_once_with_a_short_last_batch(
-    count: int, batch: int, at_once: int | None
-) -> None:
-    stream, steps = task_stream(Rows(count), batch, at_once, seed=2), -(-count // batch)
+def test_every_epoch_of_a_task_has_each_row_once_with_a_short_last_batch(count: int, batch: int) -> None:
+    stream, steps = task_stream(Rows(count), batch, seed=2), -(-count // batch)
     epochs = []
     for epoch in range(3):
-        taken = [stream(epoch * steps + step) for step in range(1, steps + 1)]
-        sizes = [sum(len(rows) for _, rows in micro_batches) for micro_batches in taken]
-        assert sizes == [batch] * (count // batch) + [count % batch] * (count % batch > 0)
-        assert all(len(rows) <= (at_once or batch) for micro_batches in taken for _, rows in micro_batches)
-        epochs.append([row for micro_batches in taken for _, rows in micro_batches for row in rows])
+        taken = [rows for step in range(1, steps + 1) for _, rows in stream(epoch * steps + step)]
+        assert [*map(len, taken)] == [batch] * (count // batch) + [count % batch] * (count % batch > 0)
+        epochs.append([row for rows in taken for row in rows])
         assert sorted(epochs[-1]) == list(range(count))
     assert count < 4 or len({tuple(epoch) for epoch in epochs}) == 3
 
 
-@pytest.mark.parametrize(("count", "at_once"), [(1, 3), (2, None), (2, 3), (3, 2), (40, None)])
-def test_examples_are_divided_so_that_each_counts_once(count: int, at_once: int | None) -> None:
-    """An epoch of 23 ends with a batch of 3; every process has as many micro-batches, or they would wait for ever."""
+@pytest.mark.parametrize("count", [1, 2, 3, 40])
+def test_examples_are_divided_so_that_each_counts_once(count: int) -> None:
+    """An epoch of 23 ends with a batch of 3; every process has one part, or the others would wait for ever."""
     for step in range(1, 7):
-        [(_, whole)] = task_stream(Rows(23), 10, None, seed=1)(step)
+        [(_, whole)] = task_stream(Rows(23), 10, seed=1)(step)
         weight, numbers = dict.fromkeys(whole, 0.0), set()
         for rank in range(count):
             with process(rank, count):
-                parts = task_stream(Rows(23), 10, at_once, seed=1)(step)
+                parts = task_stream(Rows(23), 10, seed=1)(step)
             numbers.add(len(parts))
             for share, rows in parts:
                 for row in rows:
@@ -125,7 +120,7 @@ def test_grouped_by_length_every_epoch_has_each_row_once_in_batches_of_an_order_
 ) -> None:
     data, epochs = Rows(count), []
     steps = steps_for_epochs(data, batch, 1)
-    stream = task_stream(data, batch, None, seed=2, group_by_length=True)
+    stream = task_stream(data, batch, seed=2, group_by_length=True)
     for epoch in range(3):
         taken = [[row for _, rows in stream(epoch * steps + step) for row in rows] for step in range(1, steps + 1)]
         assert sorted(row for rows in taken for row in rows) == list(range(count))
@@ -142,20 +137,14 @@ def test_steps_of_a_finetuning_are_whole_epochs_or_parts_of_one() -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
-@pytest.mark.parametrize("kind", ["masked", "tags"])
-def test_accumulated_gradients_are_those_of_the_whole_batch(kind: str, at_once: int) -> None:
-    """Over several heads, and whatever each sentence has of words."""
+def test_accumulated_gradients_are_those_of_the_whole_batch(at_once: int) -> None:
+    """Over several heads."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         encoder = Encoder(SHAPE, VOCABULARY)
-        tagger = Tagger(encoder, 3)
     for step in (1, 4):
-        if kind == "masked":
-            streams = [block_stream(blocks_in_memory(BLOCKS), 6, size, 0.15, 1)(step) for size in (None, at_once)]
-            whole, divided = (gradients(encoder, MaskedLmLoss(encoder, (1, 2, 3), 0.15, 3), each) for each in streams)
-        else:
-            streams = [task_stream(tagged(), 4, size, seed=1)(step) for size in (None, at_once)]
-            whole, divided = (gradients(tagger, lambda batch: Tagging().loss(tagger, batch), each) for each in streams)
+        streams = [block_stream(blocks_in_memory(BLOCKS), 6, size, 0.15, 1)(step) for size in (None, at_once)]
+        whole, divided = (gradients(encoder, MaskedLmLoss(encoder, (1, 2, 3), 0.15, 3), each) for each in streams)
         assert divided.keys() == whole.keys()
         largest = max(float(gradient.abs().max()) for gradient in whole.values())
         assert largest

@@ -77,7 +77,7 @@ def test_masked_language_modelling_waits_for_no_device(family: str, part: str) -
 def test_finetuning_waits_for_no_device() -> None:
     net = Classification().net(encoder("roberta"), ["yes", "no"]).to(META)
     data = Classified(Encoded([[5, 6, 7], [8, 9]], None, [3, 2]), torch.tensor([0, 1]), 1)
-    ((_, batch),) = task_stream(data, 2, None, seed=1)(1)
+    ((_, batch),) = task_stream(data, 2, seed=1)(1)
     with NoWaiting():
         _TaskLoss(net, Classification())(batch).backward()
     assert net.out.weight.grad is not None

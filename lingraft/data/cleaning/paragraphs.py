@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Container
 
-from lingraft.config.text import Cleaning, UnicodeForm
+from lingraft.config.text import Cleaning
 from lingraft.data.cleaning.corpus_stats import INVISIBLE, NORMALISED, WHITE_SPACE, CleaningCounts
 
 _JOINERS = "\u200c\u200d"
@@ -35,18 +35,17 @@ _LONGEST_MEAN_WORD = 16
 """Longest mean length of words; above it, spaces do not separate words, as in Thai, Chinese or no language."""
 
 
-def normalise(paragraph: str, form: UnicodeForm, characters: CleaningCounts) -> str:
-    """Return the paragraph without invisible characters, with single spaces, in one Unicode form; perhaps empty.
+def normalise(paragraph: str, characters: CleaningCounts) -> str:
+    """Return the paragraph without invisible characters, with single spaces, in Unicode's form NFC; perhaps empty.
 
     Args:
         paragraph: a line.
-        form: Unicode's normal form, or "none".
         characters: counts the characters removed, by reason, but not those kept; the count of normalisation is
             negative where it adds characters.
     """
     seen = paragraph if paragraph.isprintable() else _without_invisible(paragraph)
     spaced = " ".join(seen.split())
-    normal = spaced if form == "none" or spaced.isascii() else unicodedata.normalize(form, spaced)
+    normal = spaced if spaced.isascii() else unicodedata.normalize("NFC", spaced)
     if normal != paragraph:
         characters.drop(INVISIBLE, len(paragraph) - len(seen))
         characters.drop(WHITE_SPACE, len(seen) - len(spaced))

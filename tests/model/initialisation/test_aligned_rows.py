@@ -10,13 +10,11 @@ import torch
 from torch import Tensor
 
 from lingraft.data.shards import blocks_in_memory
-from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.initialisation import aligned_rows
 from lingraft.model.initialisation.aligned_rows import AlignedRows, AlignmentResource, align_rows
 from lingraft.model.initialisation.initial_rows import InitialRows, initialise_rows
-from lingraft.model.initialisation.piece_classes import PieceClass
 from lingraft.model.initialisation.seed_pairs import seed_pairs
 from lingraft.model.initialisation.static_vectors import StaticVectors, static_vectors
 from lingraft.model.initialisation.translation import TranslationTable
@@ -130,31 +128,6 @@ def test_shared_words_are_copied_but_not_false_friends(source: Vocabulary, found
         assert (row - source.table_VD[FIRST + number]).norm() < (row - source.table_VD[FIRST + other]).norm()
     assert found.quality.shared == len(SHARED) + len(FRIENDS) + 1
     assert found.quality.copied_of_shared == int(same_N.sum()) + 1
-
-
-def test_digits_are_copied_whatever_stands_near_them(source: Vocabulary, found: AlignedRows) -> None:
-    assert torch.equal(found.rows.table_VD[IDS[FIRST + MEANING_OF_DIGITS]], source.table_VD[FIRST + DIGITS])
-    assert found.rows.copied_by_class[PieceClass.DIGITS] == 1
-
-
-def test_special_rows_are_copied_by_role(source: Vocabulary, text: tuple[StaticVectors, StaticVectors]) -> None:
-    turned = Spelt(*THERE.texts, special=SpecialIds(begin=4, pad=3, end=2, unknown=1, mask=0))
-    found = align_rows(source, HERE, turned, *text, seed=1, loss=indifferent)
-    assert torch.equal(found.rows.table_VD[list(turned.special)], source.table_VD[list(DEFAULT_SPECIAL_IDS)])
-    assert torch.equal(found.rows.bias_V[list(turned.special)], source.bias_V[list(DEFAULT_SPECIAL_IDS)])
-    assert found.rows.special == turned.special
-
-
-def test_copied_rows_are_counted(source: Vocabulary, found: AlignedRows) -> None:
-    same_V = torch.zeros(SIZE, dtype=torch.bool)
-    same_V[:FIRST] = True
-    for number in (*SHARED, MEANING_OF_DIGITS):
-        origin = FIRST + (DIGITS if number == MEANING_OF_DIGITS else number)
-        index = IDS[FIRST + number]
-        same_V[index] = torch.equal(found.rows.table_VD[index], source.table_VD[origin])
-    assert found.rows.copied == int(same_V.sum()) == sum(found.rows.copied_by_class.values())
-    assert found.rows.copied == found.quality.copied_of_shared + len(DEFAULT_SPECIAL_IDS)
-    assert sum(found.rows.pieces_by_class.values()) == SIZE
 
 
 @pytest.mark.parametrize(("added", "kept"), [(0.3, True), (0.5, False)])
@@ -281,15 +254,6 @@ def test_the_last_bits_of_vectors_decide_nothing(source: Vocabulary, text: tuple
     assert decided == {(True, True, False, "shared pieces and cognates")}
 
 
-def test_a_dictionary_that_starts_no_alignment_leaves_the_other_starts(
-    source: Vocabulary, text: tuple[StaticVectors, StaticVectors]
-) -> None:
-    here, there = cognates(same=3, false_friends=0)
-    one = table({int(IDS[FIRST + 50]): {FIRST + 50: 1.0}})
-    found = align_rows(source, here, there, *text, 1, indifferent, AlignmentResource.DICTIONARY, one).quality
-    assert (found.succeeded, found.start) == (True, "shared pieces and cognates")
-
-
 @pytest.mark.parametrize(
     ("words", "resource", "kept"),
     [
@@ -333,17 +297,6 @@ def test_unrelated_text_leaves_rows_of_pieces_that_the_source_cannot_read_fitted
     assert "rows from the source's pieces" in failed.quality.summary
     said = capsys.readouterr().err
     assert all(f"alignment from {start} failed" in said for start in ("shared pieces", "similarity profiles"))
-
-
-@pytest.mark.parametrize("which", ["source", "target"])
-def test_a_language_without_vectors_gets_fitted_rows(
-    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], which: str
-) -> None:
-    here = text[0] if which == "target" else NOTHING
-    there = text[1] if which == "source" else NOTHING
-    found = align_rows(source, HERE, THERE, here, there, seed=1, loss=indifferent)
-    assert torch.equal(found.rows.table_VD, fitted(source).table_VD)
-    assert (found.quality.agreement, found.quality.mapped) == (0.0, 0)
 
 
 def test_pieces_too_rare_for_a_vector_are_fitted(source: Vocabulary, text: tuple[StaticVectors, StaticVectors]) -> None:

@@ -11,7 +11,7 @@ from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECE
 from lingraft.errors import TokenizerError
 from lingraft.model.encoder import INITIAL_STD, Vocabulary
 from lingraft.model.initialisation.initial_rows import InitialRows, initialise_rows, shared_pieces
-from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
+from lingraft.model.initialisation.piece_classes import Pieces
 from tests.huggingface.scripts import trained
 from tests.workshop import Workshop
 
@@ -115,41 +115,6 @@ def test_all_other_rows_are_drawn_anew_and_none_is_zero() -> None:
     assert drawn.any(dim=1).all()
     assert len(drawn.unique(dim=0)) == len(drawn)
     assert found.bias_V.count_nonzero() == found.copied
-
-
-def test_copies_are_counted_by_class_of_piece() -> None:
-    source = own(" Haus", "heit", "7", ",", "\u0e34")
-    target = own(" Haus", " Hund", "heit", "7", "8", "9", ",", "-", "", "\u0e34")
-    target.listed.append(None)
-    found = initialise_rows(vocabulary(source), source, target, torch.Generator())
-    assert found.copied == 10
-    assert found.counts() == {
-        PieceClass.SPECIAL: {"pieces": 5, "copied": 5},
-        PieceClass.INITIAL: {"pieces": 2, "copied": 1},
-        PieceClass.CONTINUATION: {"pieces": 2, "copied": 2},
-        PieceClass.DIGITS: {"pieces": 3, "copied": 1},
-        PieceClass.OTHER: {"pieces": 3, "copied": 1},
-        PieceClass.NO_TEXT: {"pieces": 1, "copied": 0},
-    }
-    assert classes_of(SOURCE)[:4] == [
-        PieceClass.SPECIAL,
-        PieceClass.INITIAL,
-        PieceClass.CONTINUATION,
-        PieceClass.SPECIAL,
-    ]
-
-
-@pytest.mark.parametrize("fitted", [False, True])
-def test_the_seed_decides_the_rows(fitted: bool) -> None:
-    assert torch.equal(rows(fitted, seed=1).table_VD, rows(fitted, seed=1).table_VD)
-    assert not torch.equal(rows(fitted, seed=1).table_VD, rows(fitted, seed=2).table_VD)
-
-
-def test_the_source_stays_as_it_is() -> None:
-    source = vocabulary(SOURCE)
-    found = initialise_rows(source, SOURCE, TARGET, torch.Generator(), fitted=True)
-    found.table_VD.zero_()
-    assert torch.equal(source.table_VD, vocabulary(SOURCE).table_VD)
 
 
 def test_a_tokenizer_of_another_size_is_refused() -> None:
@@ -257,17 +222,3 @@ def test_fitted_rows_follow_the_source_by_script() -> None:
     assert cyrillic == pytest.approx(5, abs=0.3)
     assert latin == pytest.approx(0, abs=0.3)
     assert unseen == pytest.approx(2.5, abs=0.3)
-
-
-def test_fitted_rows_do_not_depend_on_the_number_of_threads() -> None:
-    source, target = kinds(8000), kinds(300)
-    table_VD = torch.randn(len(source), WIDTH, generator=torch.Generator().manual_seed(3))
-    threads, found = torch.get_num_threads(), []
-    try:
-        for number in (1, 2):
-            torch.set_num_threads(number)
-            found.append(fitted(source, target, table_VD, table_VD[:, 0]).table_VD)
-            assert torch.get_num_threads() == number
-    finally:
-        torch.set_num_threads(threads)
-    assert torch.equal(*found)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 import scipy.sparse
 import torch
@@ -58,20 +57,6 @@ def test_pieces_on_both_sides_of_a_special_one_are_no_neighbours() -> None:
     row = torch.tensor([[5, 6, DEFAULT_SPECIAL_IDS.end, 7, 8]])
     pairs = module._count_pairs(row.numpy(), SIZE, DEFAULT_SPECIAL_IDS)
     assert [*weights(pairs)] == [(5, 6), (7, 8)]
-
-
-def test_blocks_shorter_than_the_window_have_pairs_too() -> None:
-    pairs = module._count_pairs(np.array([[5, 6, 7]]), SIZE, DEFAULT_SPECIAL_IDS)
-    assert weights(pairs) == {(5, 6): 12, (5, 7): 6, (6, 7): 12}
-
-
-@pytest.mark.parametrize("tokens_at_once", [1, 1000, 7000])
-def test_vectors_do_not_depend_on_how_much_is_read_at_once(
-    text_NT: Tensor, monkeypatch: pytest.MonkeyPatch, tokens_at_once: int
-) -> None:
-    whole = computed(text_NT)
-    monkeypatch.setattr(module, "_TOKENS_AT_ONCE", tokens_at_once)
-    assert same(computed(text_NT), whole)
 
 
 def test_vectors_are_the_same_again_and_with_more_threads(text_NT: Tensor) -> None:

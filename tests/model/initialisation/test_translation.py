@@ -16,7 +16,6 @@ from lingraft.model.initialisation import translation
 from lingraft.model.initialisation.spelling import Spelling
 from lingraft.model.initialisation.translation import (
     LONG_PHRASE,
-    THINNED,
     TOO_LONG,
     UNKNOWN,
     dictionary_table,
@@ -95,24 +94,6 @@ def test_rows_are_probabilities_and_special_pieces_have_none() -> None:
     assert not probabilities_TS[list(DEFAULT_SPECIAL_IDS)].any()
     assert not probabilities_TS[:, list(DEFAULT_SPECIAL_IDS)].any()
     assert table.probabilities_TS.data.min() > 0
-
-
-def test_the_same_pairs_give_the_same_table_in_batches_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = parallel_table(sentences(300), SOURCE, TARGET, "made up").probabilities_TS
-    again = parallel_table(sentences(300), SOURCE, TARGET, "made up").probabilities_TS
-    assert (first != again).nnz == 0
-    for name, small in (("_CELLS", 4000), ("_PAIRS_AT_ONCE", 7), ("_READ_AT_ONCE", 11)):
-        monkeypatch.setattr(translation, name, small)
-    little = parallel_table(sentences(300), SOURCE, TARGET, "made up").probabilities_TS
-    assert abs(first - little).max() < 1e-4
-
-
-def test_more_pairs_than_are_learned_from_are_thinned_evenly_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translation, "MOST_PAIRS", 100)
-    monkeypatch.setattr(translation, "_READ_AT_ONCE", 10)
-    table = parallel_table(sentences(790), SOURCE, TARGET, "made up")
-    assert 50 <= table.pairs <= 100
-    assert table.left_out == {THINNED: 790 - table.pairs}
 
 
 def test_pairs_that_cannot_be_aligned_are_left_out_and_counted() -> None:

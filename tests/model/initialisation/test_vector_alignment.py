@@ -119,11 +119,6 @@ def test_known_pairs_hold_the_map_where_text_says_otherwise() -> None:
     assert cosines_P.mean() > others_P.mean() + 0.2
 
 
-def test_pairs_of_pieces_without_a_vector_are_left_out(found: AlignedVectors) -> None:
-    more = PiecePairs(torch.cat([torch.tensor([0, 1]), pairs(16).source_P]), torch.cat([IDS[:2], pairs(16).target_P]))
-    assert same(aligned(known=more), found)
-
-
 def test_a_piece_that_is_near_to_everybody_is_not_everybodys_nearest() -> None:
     similarity_CC = torch.tensor([[0.9, 0.8, 0.1], [0.9, 0.3, 0.8], *[[0.9, 0.0, 0.0]] * 10])
     spaces, every = module._Spaces(torch.eye(12), similarity_CC.T), module._Spaces(torch.arange(12), torch.arange(3))
@@ -131,11 +126,6 @@ def test_a_piece_that_is_near_to_everybody_is_not_everybodys_nearest() -> None:
     assert found.forward_C[:3].tolist() == [1, 2, 0]
     assert torch.allclose(found.there_C[:3], torch.tensor([0.8, 0.8, 0.9]))
     assert found.similarity <= 0.9
-
-
-@pytest.mark.parametrize("known", [pairs(0), pairs(1)], ids=["none", "one"])
-def test_without_pairs_for_two_halves_it_has_failed(known: PiecePairs) -> None:
-    assert_failed(aligned(known=known))
 
 
 def test_without_vectors_it_has_failed() -> None:

@@ -117,6 +117,7 @@ def _language(language: str, depth: int, *tasks: TaskScores, **changes: Any) -> 
         "embeddings": f"{own:02d}{depth}".ljust(64, "e"),
         "system": "MINIJOINT",
         "depth": depth,
+        "learned_over": depth,
         "layers": _LAYERS,
         "vocabulary": 6000,
         "overlap": 1873 + 11 * own,

@@ -9,7 +9,8 @@ from lingraft.reports.run.records import RunRecords, TrackedRun, layers_of
 
 def test_languages_stand_in_the_order_given_and_their_layers_in_rising_order(made_up: SimpleNamespace) -> None:
     post = made_up.language("tr", 2, system="MINIPOST", fresh_layers=2)
-    rows = RunRecords.of(made_up.source(), [*made_up.languages(), post]).languages
+    pairs = made_up.language("el", 4, system="MINIPOST", learned_over=6)
+    rows = RunRecords.of(made_up.source(), [*made_up.languages(), post, pairs]).languages
     assert [(row.language, layers_of(row)) for row in rows] == [
         ("de", "2 of 6"),
         ("de", "6 of 6"),
@@ -18,6 +19,7 @@ def test_languages_stand_in_the_order_given_and_their_layers_in_rising_order(mad
         ("tr", "4 of 6"),
         ("tr", "6 of 6"),
         ("el", "2 of 6"),
+        ("el", "6 of 6"),
         ("el", "6 of 6"),
     ]
 

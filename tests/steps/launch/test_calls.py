@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pydantic
 import pytest
 
 from lingraft.config.recipe import Recipe
@@ -22,12 +21,6 @@ def adaptation(folder: Path) -> AdaptationJob:
 def test_nothing_but_steps_is_called(step: str) -> None:
     with pytest.raises(table.UnknownStepError, match=f"no step '{step}'; there are .*AdaptationJob"):
         table.load(Call(step=step, arguments={}))
-
-
-def test_an_argument_that_a_step_does_not_take_is_named(tmp_path: Path) -> None:
-    call = Call.of(adaptation(tmp_path), tmp_path / "run")
-    with pytest.raises(pydantic.ValidationError, match="depht"):
-        table.load(Call(step=call.step, arguments=call.arguments | {"depht": 1}))
 
 
 def test_inputs_and_outputs_are_told_by_their_fields(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import logging
 import os
 import signal
 import subprocess
@@ -23,7 +22,6 @@ from tests.steps.launch import small_steps
 from tests.training.distributed.project import alive, wait_for
 
 WAYS = {"anew": child._spawn, "forked": child._Fork}
-by_both = pytest.mark.parametrize("way", WAYS, indirect=True)
 
 
 @pytest.fixture(params=["forked"])
@@ -136,39 +134,6 @@ def test_a_step_that_cannot_be_done_answers_why(monkeypatch: pytest.MonkeyPatch)
     ended = child.attempt(Call(step="os.system", arguments={}))
     assert "there is no step 'os.system'" in str(ended.reason)
     assert not ended.heals
-
-
-@pytest.fixture
-def peculiar(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process handles and ignores signals, logs, and has something to do when it ends."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGHUP)}
-    signal.signal(signal.SIGUSR1, lambda *_: None)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    root, handler = logging.getLogger(), logging.StreamHandler()
-    monkeypatch.setattr(root, "handlers", [*root.handlers, handler])
-    monkeypatch.setattr(root, "level", logging.DEBUG)
-    monkeypatch.setenv("OF_A_TEST", "told")
-    yield
-    for number, handling in before.items():
-        signal.signal(number, handling)
-
-
-@by_both
-@pytest.mark.usefixtures("way", "peculiar")
-def test_a_step_takes_from_its_launcher_only_what_a_new_process_does() -> None:
-    answer = attempted("sees").answer
-    assert answer is not None
-    handled_by_python = answer.result.pop("handled")
-    assert handled_by_python in ([], ["SIGINT"])  # by which a new Python raises KeyboardInterrupt
-    assert answer.result == {
-        "ignored": ["SIGHUP"],
-        "blocked": [],
-        "log handlers": 0,
-        "log level": logging.WARNING,
-        "leads a group": True,
-        "launcher": str(os.getpid()),
-        "of the launcher's environment": "told",
-    }
 
 
 def end_differently() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lingraft.steps.launch import log_stream, on_cluster
+from lingraft.steps.launch import on_cluster
 from lingraft.steps.launch.log_stream import LogStream
 from lingraft.steps.launch.workload import JOB
 from tests.steps.launch.api_server import ApiServer
@@ -35,23 +35,3 @@ def test_a_log_that_cannot_be_read_is_said_and_shown_later(
     shown = capfd.readouterr()
     assert shown.out == "step 6/6\n"
     assert "cannot be read" not in shown.err
-
-
-def test_the_latest_warning_of_a_reason_is_the_one_that_happened_last(server: ApiServer) -> None:
-    for pod, time in (("a", "2026-01-01T00:00:09Z"), ("b", "2026-01-01T00:00:01Z")):
-        metadata = {"name": f"job-{pod}.1"}
-        about = {"kind": "Pod", "name": f"job-{pod}", "namespace": "lingraft"}
-        event = {"involvedObject": about, "type": "Warning", "reason": "Failed", "message": time}
-        server.put("events", {"metadata": metadata, **event, "lastTimestamp": time})
-    stream = LogStream(on_cluster.connect()[0], "lingraft", JOB, "job", every_s=0.01)
-    wait_for(lambda: bool(stream.warnings))
-    stream.close()
-    assert stream.warnings == {"Failed": "Pod job-a: Failed: 2026-01-01T00:00:09Z"}
-
-
-def test_a_log_that_is_not_there_yet_is_no_failure(server: ApiServer, capfd: pytest.CaptureFixture[str]) -> None:
-    put_pod(server, "job", {"phase": "Pending", "containerStatuses": [WAITING]})
-    stream = LogStream(on_cluster.connect()[0], "lingraft", JOB, "job", every_s=0.01)
-    wait_for(lambda: len(server.asked) > 4 * log_stream.FAILURES_BEFORE_NOTE)
-    stream.close()
-    assert capfd.readouterr().err == ""

@@ -1,6 +1,5 @@
 """What keeps a launched step from starting or ending, or us from following it, is told with what to do."""
 
-import datetime
 from pathlib import Path
 from typing import Any
 
@@ -147,48 +146,3 @@ def test_a_node_that_does_not_answer_is_told_in_log_and_tracking_run_until_it_do
         assert "lost its node" in str(launcher.waits().vanished)
     assert capfd.readouterr().err.count("node node-7 does not answer") == 1
     assert names(server, "jobs") == [name]
-
-
-def a_pod(deleted: datetime.timedelta | None, phase: str = "Running") -> client.V1Pod:
-    """A pod, and how long ago it was to have ended."""
-    due = datetime.datetime.now(datetime.UTC) - deleted if deleted is not None else None
-    metadata = client.V1ObjectMeta(name="pod", deletion_timestamp=due)
-    spec = client.V1PodSpec(node_name="node-7", containers=[])
-    return client.V1Pod(metadata=metadata, spec=spec, status=client.V1PodStatus(phase=phase))
-
-
-MINUTE = datetime.timedelta(minutes=1)
-
-
-@pytest.mark.parametrize(
-    ("deleted", "phase", "is_told"),
-    [
-        (None, "Running", False),
-        (MINUTE / 2, "Running", False),
-        (2 * MINUTE, "Running", True),
-        (2 * MINUTE, "Failed", False),
-    ],
-    ids=["runs", "may be ending", "silent", "has ended"],
-)
-def test_only_pods_that_should_have_ended_are_told_of_and_once_a_minute(
-    deleted: datetime.timedelta | None,
-    phase: str,
-    is_told: bool,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pod = a_pod(deleted, phase)
-    check = health.HealthCheck("job", nodes=1, start_limit_s=60, tracking_run=None)
-    for _ in range(3):
-        assert check.check(is_suspended=False, pods=[pod], warnings={}) is None
-    assert capfd.readouterr().err.count("does not answer") == is_told
-    monkeypatch.setattr(health, "_NOTE_EVERY_S", 0)
-    check.check(is_suspended=False, pods=[pod], warnings={})
-    assert capfd.readouterr().err.count("does not answer") == is_told
-
-
-def test_two_pods_must_start_where_two_train_together() -> None:
-    check = health.HealthCheck("job", nodes=2, start_limit_s=0, tracking_run=None)
-    assert "job did not start" in str(check.check(is_suspended=False, pods=[a_pod(None)], warnings={}))
-    assert check.check(is_suspended=False, pods=[a_pod(None)] * 2, warnings={}) is None
-    assert check.check(is_suspended=False, pods=[], warnings={}) is None

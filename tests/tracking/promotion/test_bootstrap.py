@@ -23,13 +23,14 @@ def test_the_estimate_is_the_difference_of_the_scores_in_which_seeds_count_alike
     assert difference(*seeds, GATE).estimate == pytest.approx(0.75 - 0.5)
 
 
-def test_the_interval_is_as_wide_as_the_normal_approximation_says() -> None:
+def test_the_interval_is_as_wide_as_the_normal_approximation_says(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = drawn(0.5, 2000, 1), drawn(0.4, 2000, 2)
     found = difference([ours], [theirs], GATE)
     spread = float(np.std(ours.found_N - theirs.found_N)) / np.sqrt(2000)
     assert found.lower == pytest.approx(found.estimate - 1.96 * spread, abs=0.003)
     assert found.upper == pytest.approx(found.estimate + 1.96 * spread, abs=0.003)
-    wider = difference([ours], [theirs], Gate(confidence=0.99))
+    monkeypatch.setattr(Gate, "confidence", 0.99)
+    wider = difference([ours], [theirs], GATE)
     assert wider.lower < found.lower < found.upper < wider.upper
 
 
@@ -43,10 +44,11 @@ def test_items_are_drawn_in_pairs() -> None:
     assert difference([better], [shuffled], GATE).lower < 0
 
 
-def test_an_interval_misses_the_truth_about_as_often_as_it_says() -> None:
+def test_an_interval_misses_the_truth_about_as_often_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gate, "resamples", 200)
     misses = 0
     for seed in range(100):
-        found = difference([drawn(0.3, 150, 2 * seed, 5)], [drawn(0.3, 150, 2 * seed + 1, 5)], Gate(resamples=200))
+        found = difference([drawn(0.3, 150, 2 * seed, 5)], [drawn(0.3, 150, 2 * seed + 1, 5)], GATE)
         misses += not found.lower <= 0 <= found.upper
     assert 1 <= misses <= 13
 
@@ -56,7 +58,8 @@ def test_the_same_numbers_give_the_same_interval_in_any_portions(monkeypatch: py
     whole = difference(ours, theirs, GATE)
     monkeypatch.setattr("lingraft.tracking.promotion.gate._CELLS_AT_ONCE", 700)
     assert difference(ours, theirs, GATE) == whole
-    assert difference(ours, theirs, Gate(seed=7)) != whole
+    monkeypatch.setattr(Gate, "seed", 7)
+    assert difference(ours, theirs, GATE) != whole
 
 
 def test_tallies_that_cannot_be_paired_are_refused() -> None:

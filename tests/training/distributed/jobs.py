@@ -34,7 +34,7 @@ def recipe_for(recipe: Recipe, tags: Path) -> Recipe:
     raw["pretraining"] |= _STEPS
     raw["adaptation"] |= _STEPS | {"early_checkpoints": [3]}
     data = {split: {"kind": "file", "path": str(tags)} for split in ("train", "dev", "test")}
-    paced = {"batch_examples": 10, "micro_batch_examples": 2, "epochs": 2, "learning_rate": 1e-3, "log_every_steps": 1}
+    paced = {"batch_examples": 10, "epochs": 2, "learning_rate": 1e-3, "log_every_steps": 1}
     raw["tasks"].append({"name": "tags", "kind": "tags", "finetuning": paced} | data)
     return Recipe.parse(raw)
 

@@ -87,7 +87,7 @@ def test_steps_that_a_spread_stage_leaves_out_are_counted_once_where_it_was_call
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = port_for_metrics(monkeypatch)
-    recipe = changed(workshop.recipe, "pretraining", learning_rate=1e38, skipped_steps=2, log_every_steps=100)
+    recipe = changed(workshop.recipe, "pretraining", learning_rate=1e38, log_every_steps=100)
     watch = metrics.expose_metrics("spread", ignore_metrics)
     with pytest.raises(TrainingError, match="not finite"):
         pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "out", watch)

@@ -1,6 +1,5 @@
-"""What each goal chooses, what else than depth is searched, and what is written of it; on a real tiny project."""
+"""When a trial of a search is stopped, what its score is, and what is written of it; on a real tiny project."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +8,14 @@ import pytest
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
-from lingraft.config.initialisation import Initialisation
 from lingraft.config.recipe import Recipe
-from lingraft.config.search import Goal, Metric, Range
+from lingraft.config.search import Metric
 from lingraft.config.systems import System
 from lingraft.config.training import MiniBuilding
 from lingraft.data.blocks import open_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError
 from lingraft.model.initialisation import initial_rows as initial_rows_module
-from lingraft.model.initialisation.initial_rows import InitialRows, shared_pieces
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search import Inputs, search
@@ -52,82 +49,21 @@ def _inputs(shop: Workshop) -> Inputs:
     return Inputs(shop.primary, shop.blocks["de"], shop.tokenizers["de"], shop.blocks["en"])
 
 
-def test_the_least_compute_to_a_share_of_the_best_score_is_chosen(workshop: Workshop, tmp_path: Path) -> None:
-    found = _search(workshop, tmp_path / "search", goal=Goal.COMPUTE, target_share=0.9, looks=4)
-    every = [(flops, score, trial) for trial in found.trials for flops, score in trial.scores_by_flops if flops]
-    assert found.target == pytest.approx(0.9 * max(score for _, score, _ in every))
-    least = min(flops for flops, score, _ in every if score >= (found.target or 0))
-    assert any(flops == least and trial.number == found.best for flops, _, trial in every)
-    assert found.reason.startswith("the least compute to")
-
-
-def test_a_trial_that_has_reached_the_target_costs_no_more_and_a_target_that_nobody_reaches_is_said_so(
-    workshop: Workshop, tmp_path: Path
-) -> None:
-    wanted: dict[str, Any] = {"goal": Goal.COMPUTE, "looks": 4, "steps_at_depth": 12}
-    found = _search(workshop, tmp_path / "easy", target_score=0.0001, **wanted)
-    assert [trial.flops < (trial.whole_flops or 0.0) for trial in found.trials] == [True] * 3
-    assert [trial.pruned for trial in found.trials] == [False] * 3
-    assert found.flops < found.grid_flops
-    found = _search(workshop, tmp_path / "hard", target_score=0.99, **wanted)
-    assert "none reached the target of 99.00%" in found.reason
-    assert found.best == max(found.trials, key=lambda trial: (not trial.pruned, trial.score)).number
-
-
-def test_the_front_has_no_point_that_another_beats(workshop: Workshop, tmp_path: Path) -> None:
-    found = _search(workshop, tmp_path / "search", looks=4)
-    every = [point for trial in found.trials for point in trial.scores_by_flops if point[0]]
-    for cheap, dear in itertools.pairwise(found.front):
-        assert cheap.flops < dear.flops
-        assert cheap.score < dear.score
-    for point in found.front:
-        assert not [1 for flops, score in every if flops <= point.flops and score > point.score]
-
-
 def test_a_trial_below_the_median_stops_after_its_time_of_grace_at_the_same_compute_as_any(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rates are so low that trials stay where they begin: at random, or, as if aligned, where the source's rows are."""
-
-    def start(recipe: Recipe, *given: Any) -> InitialRows:
-        with monkeypatch.context() as patched:
-            if recipe.adaptation.initialisation is Initialisation.ALIGNED:
-                patched.setattr(initial_rows_module, "shared_pieces", shared_pieces)
-            return initial_rows(changed(recipe, "adaptation", initialisation=Initialisation.OVERLAP), *given)
-
-    monkeypatch.setattr(trial_module, "initial_rows", start)
-    both, storage = (Initialisation.ALIGNED, Initialisation.OVERLAP), f"sqlite:///{tmp_path / 'trials'}"
-    wanted: dict[str, Any] = {"looks": 8, "steps_at_depth": 40, "grace_share": 0.3}
-    recipe = changed(workshop.recipe, "search", **wanted, initialisations=both, depths=(1, 3))
-    recipe = changed(recipe, "adaptation", learning_rate=1e-5)
+    monkeypatch.setattr(trial_module.Trainer, "_scorer", lambda _, mini: lambda: 1 / mini.shape.layers)
+    storage = f"sqlite:///{tmp_path / 'trials'}"
+    recipe = changed(workshop.recipe, "search", looks=8, steps_at_depth=40, depths=(1, 3))
     search(recipe, _inputs(workshop), storage, tmp_path / "search")
     found = load_search(tmp_path / "search")
-    every = {(trial.depth, trial.initialisation) for trial in found.trials}
-    assert every == {(depth, str(how)) for depth in (1, 3) for how in both}
-    stopped = [trial for trial in found.trials if trial.pruned]
-    assert {trial.initialisation for trial in stopped} == {"overlap"}
-    for trial in stopped:  # after 3 of 8 looks, the first after the time of grace, whatever an update costs
-        assert abs(trial.flops - 3 / 8 * (found.budget_flops or 0)) <= trial.flops / trial.steps / 2
+    [shallow, stopped] = found.trials
+    assert (shallow.depth, shallow.pruned, stopped.depth, stopped.pruned) == (1, False, 3, True)
+    # After 3 of 8 looks, the first after the time of grace, whatever an update costs.
+    assert abs(stopped.flops - 3 / 8 * (found.budget_flops or 0)) <= stopped.flops / stopped.steps / 2
     [study] = optuna.get_all_study_names(storage)
     trials = optuna.load_study(study_name=study, storage=storage).trials
-    pruned = {
-        (trial.params["depth"], trial.params["initialisation"]) for trial in trials if trial.state.name == "PRUNED"
-    }
-    assert pruned == {(trial.depth, trial.initialisation) for trial in stopped}
-
-
-def test_more_than_depth_is_searched_where_optuna_expects_most(workshop: Workshop, tmp_path: Path) -> None:
-    wanted: dict[str, Any] = {"learning_rate": Range(low=1e-3, high=1e-2), "trials": 7, "looks": 4, "grace_share": 0.99}
-    found = _search(workshop, tmp_path / "search", steps_at_depth=12, **wanted)
-    by_number = sorted(found.trials, key=lambda trial: trial.number)
-    assert len(by_number) == 7
-    assert sorted(trial.depth for trial in by_number[:3]) == [1, 2, 3]
-    assert {trial.learning_rate for trial in by_number[:3]} == {workshop.recipe.adaptation.learning_rate}
-    rates = [trial.learning_rate or 0.0 for trial in by_number[3:]]
-    assert len(set(rates)) == 4
-    assert all(1e-3 <= rate <= 1e-2 for rate in rates)
-    assert not any(trial.pruned for trial in by_number)
-    assert (tmp_path / "search" / "importance.png").read_bytes().startswith(b"\x89PNG")
+    assert [(trial.params["depth"], trial.state.name) for trial in trials] == [(1, "COMPLETE"), (3, "PRUNED")]
 
 
 @pytest.fixture(scope="module")
@@ -208,11 +144,3 @@ def test_a_search_by_alignment_needs_the_sources_evaluation(workshop: Workshop, 
     recipe = changed(workshop.recipe, "search", metric=Metric.ALIGNMENT)
     with pytest.raises(RecipeError, match=r"search.metric is 'alignment', .* but its evaluation is not given"):
         search(recipe, Inputs(workshop.primary, workshop.blocks["de"], workshop.tokenizers["de"]), None, tmp_path / "o")
-
-
-def test_a_search_that_names_no_metric_goes_on_from_earlier_trials(workshop: Workshop) -> None:
-    """Its settings are written as they were before there was a choice, so that studies and recipes keep their names."""
-    search_settings = workshop.recipe.require_search()
-    assert "metric" not in search_settings.decisive
-    by_alignment = search_settings.model_copy(update={"metric": Metric.ALIGNMENT})
-    assert '"metric":"alignment"' in by_alignment.decisive
