@@ -15,9 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.speed.cells import LABELS
 from benchmarks.speed.memory import resident_peak_bytes
-from benchmarks.speed.own import in_place_of_pairs
 from lingraft.artifacts.files import write_json
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, System
@@ -27,9 +25,12 @@ from lingraft.model.encoder import Encoder, freeze_except, fresh_layers, mini_mo
 from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.stages.adapt import adaptation_run
 from lingraft.stages.finetune import body_parameters
-from lingraft.tasks.classification import Classification
+from lingraft.tasks.classification import Classification, Classified
+from lingraft.tasks.pairs import Encoded
 from lingraft.training.batches import masked_lm_stream, task_stream
 from lingraft.training.run import TrainingRun, masked_lm_plan, task_plan, training_run
+
+_LABELS = ("entailment", "neutral", "contradiction")
 
 
 def one_update(recipe: Recipe, at_once: int, blocks: int) -> Recipe:
@@ -86,10 +87,11 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], TrainingRun]]]:
     def finetuning() -> TrainingRun:
         settings = recipe.tasks[0].finetuning
         rows = blocks_NT[: settings.batch_examples].tolist()
-        data = in_place_of_pairs(rows, torch.zeros(len(rows)).long())
+        encoded = Encoded(rows, None, [len(row) for row in rows])
+        data = Classified(encoded, torch.zeros(len(rows)).long(), DEFAULT_SPECIAL_IDS.pad)
         kind = Classification()
         once = {"epochs": 1}
-        net = kind.net(Encoder(recipe.primary_shape, vocabulary), LABELS)
+        net = kind.net(Encoder(recipe.primary_shape, vocabulary), _LABELS)
         step = recipe.steps_over(depth)[Stage.FINETUNE]
         trained = freeze_except(net, body_parameters(net))
         training = settings.model_copy(update=once)

@@ -17,14 +17,9 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import DepthError
+from lingraft.model.compiled import compiled
 from lingraft.model.heads import mlm_head_layers
-from lingraft.model.kernels.attention import AttentionSettings
-from lingraft.model.kernels.compiled import compiled
-from lingraft.model.kernels.cpu import trains_by_kernel
-from lingraft.model.kernels.layer import training_layer
-from lingraft.model.kernels.operations import ACTIVATIONS, LayerSettings
-from lingraft.model.kernels.post_norm import POST_NORM, PostNormWeights
-from lingraft.model.pre_norm import Attention, PreNormLayer, layer_norm
+from lingraft.model.pre_norm import ACTIVATIONS, Attention, PreNormLayer, layer_norm
 
 INITIAL_STD = 0.02
 
@@ -108,29 +103,14 @@ class Layer(nn.Module):
 
     def forward(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
         """Return the hidden states (B, T, D) after the layer; tokens attend to visible ones, or all to all."""
-        if trains_by_kernel(hidden_BTD):
-            return self._forward_training(hidden_BTD, visible_B11T)
         batch, tokens, width = hidden_BTD.shape
         qkv = self.qkv(hidden_BTD).view(batch, tokens, 3, self.attention_heads, -1)
         query_BHTK, key_BHTK, value_BHTK = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        mixed_BHTK = F.scaled_dot_product_attention(
-            query_BHTK, key_BHTK, value_BHTK, visible_B11T, dropout_p=self._dropout_rate
-        )
+        drop = self.dropout if self.training else 0.0
+        mixed_BHTK = F.scaled_dot_product_attention(query_BHTK, key_BHTK, value_BHTK, visible_B11T, drop)
         mixed_BTD = self.attention_out(mixed_BHTK.transpose(1, 2).reshape(batch, tokens, width))
         hidden_BTD = self.attention_norm(hidden_BTD + self._drop(mixed_BTD))
-        return self.output_norm(hidden_BTD + self._drop(self.down(self.activation.forward(self.up(hidden_BTD)))))
-
-    def _forward_training(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
-        """Do the same by the kernel for training on a CPU, which has a backward pass of its own."""
-        settings = LayerSettings(self.activation, self.output_norm.eps, self._dropout_rate)
-        attention = AttentionSettings.drawn(self.attention_heads, self._dropout_rate, visible_B11T)
-        modules = self.qkv, self.attention_out, self.attention_norm, self.up, self.down, self.output_norm
-        weights = PostNormWeights(*(tensor for module in modules for tensor in (module.weight, module.bias)))
-        return training_layer(POST_NORM, settings, attention, hidden_BTD, weights)
-
-    @property
-    def _dropout_rate(self) -> float:
-        return self.dropout if self.training else 0.0
+        return self.output_norm(hidden_BTD + self._drop(self.down(self.activation(self.up(hidden_BTD)))))
 
     def _drop(self, hidden_BTD: Tensor) -> Tensor:
         return F.dropout(hidden_BTD, self.dropout, self.training) if self.dropout else hidden_BTD

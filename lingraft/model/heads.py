@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.training import Pooling
-from lingraft.model.kernels.operations import ACTIVATIONS
-from lingraft.model.pre_norm import layer_norm
+from lingraft.model.pre_norm import ACTIVATIONS, layer_norm
 
 
 class HeadLayers(NamedTuple):
@@ -46,7 +45,7 @@ def mlm_head_layers(shape: EncoderShape) -> HeadLayers:
     """Layers of an MLM head."""
     pre_norm = shape.family.pre_norm
     dense = nn.Linear(shape.width, shape.width, bias=pre_norm is None or pre_norm.head_bias)
-    return HeadLayers(dense, ACTIVATIONS[shape.family.head_activation].forward, layer_norm(shape))
+    return HeadLayers(dense, ACTIVATIONS[shape.family.head_activation], layer_norm(shape))
 
 
 def classifier_layers(shape: EncoderShape) -> HeadLayers:

@@ -3,7 +3,9 @@
 Legend: B batch, T tokens, D width, H attention heads, K width of a head, N blocks of C tokens.
 """
 
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +13,12 @@ from torch.nn import functional as F
 
 from lingraft.config.encoder import EncoderShape, PreNorm
 from lingraft.model.flops import LOCAL_BLOCKS
-from lingraft.model.kernels.attention import AttentionSettings, in_blocks, neighbourhoods
-from lingraft.model.kernels.cpu import trains_by_kernel
-from lingraft.model.kernels.layer import training_layer
-from lingraft.model.kernels.operations import ACTIVATIONS, LayerSettings
-from lingraft.model.kernels.pre_norm import PRE_NORM, PreNormWeights
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+}
 
 
 class Attention(NamedTuple):
@@ -57,7 +60,7 @@ class Attention(NamedTuple):
         keys_NX = start_N1 - reach + torch.arange(LOCAL_BLOCKS * reach, device=tokens_BT.device)
         distance_NCX = (queries_NC1 - keys_NX[:, None, :]).abs()
         present_BT = torch.ones_like(tokens_BT[:1], dtype=torch.bool) if visible_BT is None else visible_BT
-        seen_BNX = neighbourhoods(present_BT, reach, dim=1)
+        seen_BNX = _neighbourhoods(present_BT, reach, dim=1)
         visible_BNCX = (distance_NCX <= reach) & seen_BNX[:, :, None, :] | (distance_NCX == 0)
         return cls(*rotation, visible_BNCX[:, :, None], reach)
 
@@ -68,7 +71,7 @@ class Attention(NamedTuple):
         batch, heads, tokens, width = query_BHTK.shape
         blocks = -(-tokens // self.block)
         assert self.visible is not None
-        query, key, value = (each.flatten(0, 1) for each in in_blocks(query_BHTK, key_BHTK, value_BHTK, self.block))
+        query, key, value = (each.flatten(0, 1) for each in _in_blocks(query_BHTK, key_BHTK, value_BHTK, self.block))
         visible = self.visible.expand(batch, -1, -1, -1, -1).flatten(0, 1)
         mixed = F.scaled_dot_product_attention(query, key, value, visible, dropout)
         mixed_BNHCK = mixed.view(batch, blocks, heads, self.block, width)
@@ -93,8 +96,6 @@ class PreNormLayer(nn.Module):
 
     def forward(self, hidden_BTD: Tensor, attention: Attention) -> Tensor:
         """Return the hidden states (B, T, D) after the layer, which are not normalised."""
-        if trains_by_kernel(hidden_BTD):
-            return self._forward_training(hidden_BTD, attention)
         batch, tokens, width = hidden_BTD.shape
         qkv = self.qkv(self.attention_norm(hidden_BTD)).view(batch, tokens, 3, self.attention_heads, -1)
         query_BHTK, key_BHTK, value_BHTK = qkv.permute(2, 0, 3, 1, 4).unbind(0)
@@ -102,31 +103,13 @@ class PreNormLayer(nn.Module):
             _rotated(query_BHTK, attention),
             _rotated(key_BHTK, attention),
             value_BHTK,
-            self._dropout_rate,
+            self.dropout if self.training else 0.0,
         )
         mixed_BTD = self.attention_out(mixed_BHTK.transpose(1, 2).reshape(batch, tokens, width))
         hidden_BTD = hidden_BTD + self._drop(mixed_BTD)
         activated, gate = self.up(self.feedforward_norm(hidden_BTD)).chunk(2, dim=-1)
-        added_BTD: Tensor = self.down(self._drop(self.activation.forward(activated) * gate))
+        added_BTD: Tensor = self.down(self._drop(self.activation(activated) * gate))
         return hidden_BTD + added_BTD
-
-    def _forward_training(self, hidden_BTD: Tensor, attention: Attention) -> Tensor:
-        """Do the same by the kernel for training on a CPU, which has a backward pass of its own."""
-        settings = LayerSettings(self.activation, self.feedforward_norm.eps, self._dropout_rate)
-        of_attention = AttentionSettings.drawn(
-            self.attention_heads,
-            self._dropout_rate,
-            attention.visible,
-            attention.block,
-            (attention.cos_TK, attention.sin_TK),
-        )
-        modules = self.attention_norm, self.qkv, self.attention_out, self.feedforward_norm, self.up, self.down
-        tensors: list[Any] = [getattr(module, name, None) for module in modules for name in ("weight", "bias")]
-        return training_layer(PRE_NORM, settings, of_attention, hidden_BTD, PreNormWeights(*tensors))
-
-    @property
-    def _dropout_rate(self) -> float:
-        return self.dropout if self.training else 0.0
 
     def _drop(self, hidden: Tensor) -> Tensor:
         return F.dropout(hidden, self.dropout, self.training) if self.dropout else hidden
@@ -169,3 +152,24 @@ def _rotated(hidden_BHTK: Tensor, attention: Attention) -> Tensor:
     one, other = hidden_BHTK.chunk(2, dim=-1)
     crossed_BHTK = torch.cat([other, one], dim=-1)
     return (hidden_BHTK * attention.cos_TK + crossed_BHTK * attention.sin_TK).to(hidden_BHTK.dtype)
+
+
+def _neighbourhoods(hidden: Tensor, block: int, dim: int) -> Tensor:
+    """Each block's tokens and those of its neighbours: `dim` becomes the blocks (G), and the last one their 3C tokens.
+
+    Outside the text stands padding of zeros.
+    """
+    blocks = -(-hidden.shape[dim] // block)
+    sides = (block, (blocks + 1) * block - hidden.shape[dim])
+    padded = F.pad(hidden, (*[0, 0] * (hidden.dim() - 1 - dim), *sides))
+    return padded.unfold(dim, LOCAL_BLOCKS * block, block)
+
+
+def _in_blocks(query_BHTK: Tensor, key_BHTK: Tensor, value_BHTK: Tensor, block: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries in blocks (B, G, H, C, K), and the keys and values of each block's neighbourhood (B, G, H, 3C, K)."""
+    batch, heads, tokens, width = query_BHTK.shape
+    groups = -(-tokens // block)
+    padded_BHTK = F.pad(query_BHTK, (0, 0, 0, groups * block - tokens))
+    query = padded_BHTK.view(batch, heads, groups, block, width).transpose(1, 2)
+    key, value = (_neighbourhoods(each, block, dim=2).permute(0, 2, 1, 4, 3) for each in (key_BHTK, value_BHTK))
+    return query, key, value

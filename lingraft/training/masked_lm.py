@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from lingraft.console import with_progress
 from lingraft.data.masking import NOT_PREDICTED, MaskingVocabulary, mask_tokens
 from lingraft.data.rng import derive_seed
+from lingraft.model.compiled import compiled
 from lingraft.model.encoder import Encoder
-from lingraft.model.kernels.cross_entropy import summed_cross_entropy
 from lingraft.tasks.item_counts import ItemCounts
 from lingraft.training.batches import MaskedLmBatch, to_device
 
@@ -42,19 +42,8 @@ class MaskedLmLoss(nn.Module):
         masked = mask_tokens(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
         hidden = self.encoder.hidden_states(masked.tokens_BT, self.depths, below_heads=True)
         features, vocabulary = self.encoder.features(hidden, masked.positions_M), self.encoder.vocabulary
-        frozen = vocabulary.borrowed.rows() if vocabulary.borrowed else None
-        losses = [
-            summed_cross_entropy(
-                features_MD=each_MD,
-                table_VD=vocabulary.table_VD,
-                bias_V=vocabulary.bias_V,
-                targets_M=masked.targets_M,
-                ignored=NOT_PREDICTED,
-                fused=self.encoder.fused,
-                frozen=frozen,
-            )
-            for each_MD in features.values()
-        ]
+        loss_of = compiled(_summed_cross_entropy) if self.encoder.fused else _summed_cross_entropy
+        losses = [loss_of(each_MD, *vocabulary.whole(), masked.targets_M) for each_MD in features.values()]
         return torch.stack(losses).mean() / max(len(masked.targets_M), 1)
 
 
@@ -102,6 +91,11 @@ def _evaluate_masked(
         masked_by_block.append(blocks_M[masked.targets_M != NOT_PREDICTED].bincount(minlength=blocks))
     out_of_N = torch.cat(masked_by_block).cpu().numpy()
     return {depth: ItemCounts.of(torch.cat(parts).cpu().numpy(), out_of_N) for depth, parts in found.items()}
+
+
+def _summed_cross_entropy(features_MD: Tensor, table_VD: Tensor, bias_V: Tensor, targets_M: Tensor) -> Tensor:
+    logits_MV = F.linear(features_MD, table_VD, bias_V)
+    return F.cross_entropy(logits_MV.float(), targets_M, ignore_index=NOT_PREDICTED, reduction="sum")
 
 
 def _pieces(encoder: Encoder) -> MaskingVocabulary:

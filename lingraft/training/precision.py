@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lingraft.config.recipe import Precision
 from lingraft.console import say
-from lingraft.model.kernels.compiled import compiler_error
+from lingraft.model.compiled import compiler_error
 from lingraft.tables import counted
 from lingraft.training.distributed import process_group
 

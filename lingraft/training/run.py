@@ -17,7 +17,6 @@ from lingraft.config.training import Training
 from lingraft.console import say
 from lingraft.model.encoder import Encoder
 from lingraft.model.flops import finetuning_update_shape, flops_per_update, step_flops
-from lingraft.model.kernels.cpu import reuse_freed_memory
 from lingraft.tasks.task_kind import Prepared, TaskKind
 from lingraft.training import precision
 from lingraft.training.batches import steps_for_epochs, to_device
@@ -25,6 +24,7 @@ from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.distributed import process_group
 from lingraft.training.loop import Plan, Stream, TrainingLoop
 from lingraft.training.masked_lm import MaskedLmLoss
+from lingraft.training.memory import reuse_freed_memory
 from lingraft.training.progress import training_progress
 from lingraft.training.schedule import MetricsCallback, Schedule, TrainingMetrics, write_curve
 from lingraft.training.training_state import TrainingState

@@ -48,7 +48,7 @@ def test_only_what_can_change_the_comparison_changes_its_fingerprint(
 
 def test_all_that_trains_counts_and_reports_do_not() -> None:
     found = {*demo_record._modules(ROOT)}
-    assert {"lingraft.training.loop", "lingraft.model.kernels.attention", "lingraft.training.optimizer"} <= found
+    assert {"lingraft.training.loop", "lingraft.model.encoder", "lingraft.training.optimizer"} <= found
     assert "lingraft.model.initialisation.aligned_rows" in found
     assert "lingraft.reports.run.page" not in found
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,9 @@ from benchmarks.initialisation.summary import summary
 from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_page
 from benchmarks.serving import page as serving
 from benchmarks.serving.sections import Told
-from benchmarks.speed.cells import cells
-from benchmarks.speed.table import table
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORDS = DOCS / "benchmarks"
-TOKENS = 4096
-"""Tokens of an update in the committed comparison of speed."""
-
-
-def speed_page(found: dict[str, Any], family: str = "roberta") -> str:
-    return table([cell for cell in cells(TOKENS, family) if cell.name in found["comparison"]], found)
 
 
 @pytest.mark.parametrize(
@@ -36,10 +27,6 @@ def speed_page(found: dict[str, Any], family: str = "roberta") -> str:
         ("embedding-models", embedding_models.page, "benchmarks"),
         ("initialisation", lambda found: initialisation.page(found, sections(found), "initialisation.png"), "results"),
         ("serving", lambda found: serving.page(Told(**found)), "benchmarks"),
-        ("training-speed", speed_page, "benchmarks"),
-        ("training-speed-amd", speed_page, "benchmarks"),
-        ("training-speed-avx2", speed_page, "benchmarks"),
-        ("training-speed-modern", partial(speed_page, family="modern"), "benchmarks"),
     ],
 )
 def test_a_page_is_what_its_record_says(name: str, page: Callable[[dict[str, Any]], str], folder: str) -> None:

@@ -170,9 +170,7 @@ def test_layers_are_compiled_where_it_pays_and_there_is_a_compiler(
 @pytest.mark.integration
 def test_a_missing_compiler_is_said_and_no_error(tmp_path: Path) -> None:
     """On a CPU it is the C++ compiler, on a GPU Triton or its C compiler."""
-    asks = (
-        "import torch; from lingraft.model.kernels.compiled import compiler_error as e; print(e(torch.device('cpu')))"
-    )
+    asks = "import torch; from lingraft.model.compiled import compiler_error as e; print(e(torch.device('cpu')))"
     own = {"PATH": str(tmp_path), "CXX": "missing-compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     ran = subprocess.run(
         [sys.executable, "-c", asks], env=os.environ | own, capture_output=True, text=True, check=True, timeout=300

@@ -3,7 +3,7 @@ import sys
 
 _FAULTS_OF_TEN_ROUNDS = """
 import resource, sys, torch
-from lingraft.model.kernels.cpu import reuse_freed_memory
+from lingraft.training.memory import reuse_freed_memory
 if sys.argv[1] == "reused":
     assert reuse_freed_memory()
 for _ in range(10):
