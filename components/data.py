@@ -69,9 +69,9 @@ def prepare_text(
     from pathlib import Path
 
     from lingraft.jobs.data import TextJob
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
-    launcher.run(TextJob(recipe=Path(recipe.path).read_text(), language=language, out=text.path), run.path, isolated)
+    runner.run(TextJob(recipe=Path(recipe.path).read_text(), language=language, out=text.path), run.path, isolated)
 
 
 @step
@@ -87,7 +87,7 @@ def train_tokenizer(
     from pathlib import Path
 
     from lingraft.jobs.data import TokenizerJob
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = TokenizerJob(
         recipe=Path(recipe.path).read_text(),
@@ -95,7 +95,7 @@ def train_tokenizer(
         out=tokenizer.path,
         source=next((given.path for given in filter(None, [source])), None),
     )
-    launcher.run(job, run.path, isolated)
+    runner.run(job, run.path, isolated)
 
 
 @step
@@ -111,7 +111,7 @@ def build_blocks(
     from pathlib import Path
 
     from lingraft.jobs.data import BlocksJob
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = BlocksJob(recipe=Path(recipe.path).read_text(), text=text.path, tokenizer=tokenizer.path, out=blocks.path)
-    launcher.run(job, run.path, isolated)
+    runner.run(job, run.path, isolated)

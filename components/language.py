@@ -14,11 +14,11 @@ def depths_of(
     """Depths to adapt a language over: the recipe's, the searched one, and all layers for comparison."""
     from pathlib import Path
 
+    from lingraft.steps import runner
     from lingraft.steps.language import DepthChoice
-    from lingraft.steps.launch import launcher
 
     choice = DepthChoice(recipe=Path(recipe.path).read_text(), language=language, compare=compare, out=depths.path)
-    return launcher.run(choice, isolated=True)
+    return runner.run(choice, isolated=True)
 
 
 @step
@@ -36,7 +36,7 @@ def initialise(
     from pathlib import Path
 
     from lingraft.jobs.training import InitialisationJob
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = InitialisationJob(
         recipe=Path(recipe.path).read_text(),
@@ -46,7 +46,7 @@ def initialise(
         source_vectors=vectors.path,
         out=initial.path,
     )
-    launcher.run(job, run.path, isolated)
+    runner.run(job, run.path, isolated)
 
 
 @step
@@ -67,7 +67,7 @@ def adapt(
     from pathlib import Path
 
     from lingraft.jobs.training import AdaptationJob
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = AdaptationJob(
         recipe=Path(recipe.path).read_text(),
@@ -79,7 +79,7 @@ def adapt(
         initial=initial.path,
         out=embeddings.path,
     )
-    metrics.metadata.update(launcher.run(job, run.path, isolated=True, after=[depths.path]))
+    metrics.metadata.update(runner.run(job, run.path, isolated=True, after=[depths.path]))
 
 
 @step
@@ -101,8 +101,8 @@ def evaluate_language(
     """Swap a language's embeddings into the primary and the tasks, and judge both on its test split."""
     from pathlib import Path
 
+    from lingraft.steps import runner
     from lingraft.steps.language import EvaluateLanguage
-    from lingraft.steps.launch import launcher
 
     job = EvaluateLanguage(
         recipe=Path(recipe.path).read_text(),
@@ -116,7 +116,7 @@ def evaluate_language(
         source_evaluation=source_evaluation.path,
         out=evaluation.path,
     )
-    scores, labels, matrix = launcher.run(job, run.path, isolated=True)
+    scores, labels, matrix = runner.run(job, run.path, isolated=True)
     metrics.metadata.update(scores)
     confusion.log_confusion_matrix(labels, matrix)
 
@@ -137,8 +137,8 @@ def register_language(
     from pathlib import Path
 
     from lingraft.artifacts.failures import write_outcome
+    from lingraft.steps import runner
     from lingraft.steps.language import LanguageRegistration
-    from lingraft.steps.launch import launcher
 
     registration = LanguageRegistration(
         recipe=Path(recipe.path).read_text(),
@@ -148,7 +148,7 @@ def register_language(
         chosen=chosen.path,
         results=results.path,
     )
-    refused = launcher.run(registration, run.path, isolated=True)
+    refused = runner.run(registration, run.path, isolated=True)
     write_outcome(language, Path(results.path), Path(outcome.path), refused)
 
 
@@ -169,8 +169,8 @@ def export_bundle(
     """Export one body with the champion's languages and this run's, and promote the bundle if the gate lets it pass."""
     from pathlib import Path
 
+    from lingraft.steps import runner
     from lingraft.steps.language import BundleExport
-    from lingraft.steps.launch import launcher
 
     export = BundleExport(
         recipe=Path(recipe.path).read_text(),
@@ -183,7 +183,7 @@ def export_bundle(
         new_labels=new_labels,
         out=bundle.path,
     )
-    metrics.metadata.update(launcher.run(export, run.path))
+    metrics.metadata.update(runner.run(export, run.path))
 
 
 @step

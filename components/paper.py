@@ -19,7 +19,7 @@ def prepare_language(
     """Read a language's text, train its tokenizer, and pack its blocks."""
     from pathlib import Path
 
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
     from lingraft.steps.paper import LanguagePreparation
 
     preparation = LanguagePreparation(
@@ -29,7 +29,7 @@ def prepare_language(
         tokenizer=tokenizer.path,
         blocks=blocks.path,
     )
-    launcher.run(preparation, run.path, isolated=True)
+    runner.run(preparation, run.path, isolated=True)
 
 
 @step
@@ -46,7 +46,7 @@ def pretrain(
     from pathlib import Path
 
     from lingraft.comparison import jobs
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = jobs.pretraining(
         primary=jobs.planned_primary(Path(recipe.path).read_text(), name),
@@ -54,7 +54,7 @@ def pretrain(
         tokenizer=Path(tokenizer.path),
         out=Path(primary.path),
     )
-    metrics.metadata.update(launcher.run(job, run.path, isolated=True))
+    metrics.metadata.update(runner.run(job, run.path, isolated=True))
 
 
 @step
@@ -69,7 +69,7 @@ def build_vectors(
     from pathlib import Path
 
     from lingraft.jobs.training import VectorsJob
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = VectorsJob(
         recipe=Path(recipe.path).read_text(),
@@ -78,7 +78,7 @@ def build_vectors(
         out=vectors.path,
         records_failure=True,
     )
-    launcher.run(job, run.path, isolated=True)
+    runner.run(job, run.path, isolated=True)
 
 
 @step
@@ -95,7 +95,7 @@ def build_mini(
     from pathlib import Path
 
     from lingraft.comparison import jobs
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = jobs.mini_building(
         arm=jobs.planned_arm(Path(recipe.path).read_text(), arm),
@@ -103,7 +103,7 @@ def build_mini(
         blocks=Path(blocks.path),
         out=Path(mini.path),
     )
-    metrics.metadata.update(launcher.run(job, run.path, isolated=True))
+    metrics.metadata.update(runner.run(job, run.path, isolated=True))
 
 
 @step
@@ -121,7 +121,7 @@ def finetune(
     from pathlib import Path
 
     from lingraft.comparison import jobs
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     planned = jobs.planned_primary(Path(recipe.path).read_text(), name)
     wanted = jobs.finetuning(
@@ -131,7 +131,7 @@ def finetune(
         text=Path(text.path),
         tasks=Path(task.path),
     )
-    metrics.metadata.update(launcher.run(wanted, run.path, isolated=True))
+    metrics.metadata.update(runner.run(wanted, run.path, isolated=True))
 
 
 @step
@@ -151,7 +151,7 @@ def judge_source(
     """Gather a primary's finetunings, and judge them in the source language."""
     from pathlib import Path
 
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
     from lingraft.steps.paper import SourceJudging
 
     judging = SourceJudging(
@@ -165,7 +165,7 @@ def judge_source(
         tasks=tasks.path,
         out=evaluation.path,
     )
-    metrics.metadata.update(launcher.run(judging, run.path, isolated=True))
+    metrics.metadata.update(runner.run(judging, run.path, isolated=True))
 
 
 @step
@@ -184,7 +184,7 @@ def initialise(
     from pathlib import Path
 
     from lingraft.comparison import jobs
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = jobs.initialisation(
         planned=jobs.planned_primary(Path(recipe.path).read_text(), name),
@@ -195,7 +195,7 @@ def initialise(
         vectors=Path(vectors.path),
         out=Path(initial.path),
     )
-    launcher.run(job, run.path, isolated=True)
+    runner.run(job, run.path, isolated=True)
 
 
 @step
@@ -215,7 +215,7 @@ def adapt(
     from pathlib import Path
 
     from lingraft.comparison import jobs
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = jobs.adaptation(
         arm=jobs.planned_arm(Path(recipe.path).read_text(), arm),
@@ -226,7 +226,7 @@ def adapt(
         initial=[Path(start.path) for start in filter(None, [initial])],
         out=Path(curve.path),
     )
-    metrics.metadata.update(launcher.run(job, run.path, isolated=True))
+    metrics.metadata.update(runner.run(job, run.path, isolated=True))
 
 
 @step
@@ -247,7 +247,7 @@ def adapt_over_mini(
     from pathlib import Path
 
     from lingraft.comparison import jobs
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = jobs.adaptation(
         arm=jobs.planned_arm(Path(recipe.path).read_text(), arm),
@@ -259,7 +259,7 @@ def adapt_over_mini(
         initial=[Path(start.path) for start in filter(None, [initial])],
         out=Path(curve.path),
     )
-    metrics.metadata.update(launcher.run(job, run.path, isolated=True))
+    metrics.metadata.update(runner.run(job, run.path, isolated=True))
 
 
 @step
@@ -280,7 +280,7 @@ def judge_language(
     """Swap every checkpoint of a language into the primary and all finetuned bodies, and judge them."""
     from pathlib import Path
 
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
     from lingraft.steps.paper import LanguageJudging
 
     judging = LanguageJudging(
@@ -295,7 +295,7 @@ def judge_language(
         blocks=blocks.path,
         out=evaluation.path,
     )
-    metrics.metadata.update(launcher.run(judging, run.path, isolated=True))
+    metrics.metadata.update(runner.run(judging, run.path, isolated=True))
 
 
 @step

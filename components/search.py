@@ -25,7 +25,7 @@ def try_depths(
     """Try depths, as one of several workers that share a storage, until all have been tried."""
     from pathlib import Path
 
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
     from lingraft.steps.search import DepthTrials
 
     trials = DepthTrials(
@@ -40,7 +40,7 @@ def try_depths(
         text=text.path,
         out=worked.path,
     )
-    metrics.metadata.update(launcher.run(trials, run.path))
+    metrics.metadata.update(runner.run(trials, run.path))
 
 
 @step
@@ -62,7 +62,7 @@ def search_depth(
     """Choose one language's mini-model depth from trials at equal compute, and show why."""
     from pathlib import Path
 
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
     from lingraft.steps.search import DepthSearch
 
     conclusion = DepthSearch(
@@ -77,5 +77,5 @@ def search_depth(
         worked=[item.path for item in worked],
         out=search.path,
     )
-    metrics.metadata.update(launcher.run(conclusion, run.path))
+    metrics.metadata.update(runner.run(conclusion, run.path))
     Path(page.path).write_text((Path(search.path) / "search.md").read_text(encoding="utf-8"), encoding="utf-8")

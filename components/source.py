@@ -37,12 +37,12 @@ def pretrain(
     from pathlib import Path
 
     from lingraft.jobs.training import PretrainingJob
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = PretrainingJob(
         recipe=Path(recipe.path).read_text(), blocks=blocks.path, tokenizer=tokenizer.path, out=primary.path
     )
-    metrics.metadata.update(launcher.run(job, run.path))
+    metrics.metadata.update(runner.run(job, run.path))
 
 
 @step
@@ -57,12 +57,12 @@ def build_vectors(
     from pathlib import Path
 
     from lingraft.jobs.training import VectorsJob
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = VectorsJob(
         recipe=Path(recipe.path).read_text(), blocks=blocks.path, tokenizer=tokenizer.path, out=vectors.path
     )
-    launcher.run(job, run.path)
+    runner.run(job, run.path)
 
 
 @step
@@ -78,12 +78,12 @@ def build_mini(
     from pathlib import Path
 
     from lingraft.jobs.training import MiniBuildingJob
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = MiniBuildingJob.registered(
         recipe=Path(recipe.path).read_text(), primary=primary.path, blocks=blocks.path, out=mini.path
     )
-    metrics.metadata.update(launcher.run(job, run.path))
+    metrics.metadata.update(runner.run(job, run.path))
 
 
 @step
@@ -100,12 +100,12 @@ def finetune(
     from pathlib import Path
 
     from lingraft.jobs.training import FinetuningJob
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     wanted = FinetuningJob.of_id(
         job, recipe=Path(recipe.path).read_text(), primary=primary.path, text=text.path, out=task.path
     )
-    metrics.metadata.update(launcher.run(wanted, run.path))
+    metrics.metadata.update(runner.run(wanted, run.path))
 
 
 @step
@@ -125,7 +125,7 @@ def evaluate_source(
     from pathlib import Path
 
     from lingraft.jobs.evaluation import SourceEvaluationJob
-    from lingraft.steps.launch import launcher
+    from lingraft.steps import runner
 
     job = SourceEvaluationJob(
         recipe=Path(recipe.path).read_text(),
@@ -135,7 +135,7 @@ def evaluate_source(
         blocks=blocks.path,
         out=evaluation.path,
     )
-    scores, labels, matrix = launcher.run(job, run.path)
+    scores, labels, matrix = runner.run(job, run.path)
     metrics.metadata.update(scores)
     confusion.log_confusion_matrix(labels, matrix)
 

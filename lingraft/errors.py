@@ -63,12 +63,6 @@ class TrainingError(LingraftError):
     """Training cannot go on: too little data for one batch, or a loss or vectors that are not finite."""
 
 
-class PeerLostError(TrainingError):
-    """One of several machines that train together was lost without a message, or a process on it."""
-
-    heals = True
-
-
 class TrackingError(LingraftError):
     """The tracking server or registry lacks what was asked for, or cannot be reached."""
 

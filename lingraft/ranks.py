@@ -11,12 +11,6 @@ PROCESSES_VARIABLE = "LINGRAFT_PROCESSES"
 """Variable that says on how many processes of this machine to train."""
 ALL_PROCESSES = "all"
 """Value of LINGRAFT_PROCESSES for one process for each accelerator, or one where there is none."""
-NODES_FOLDER_VARIABLE = "LINGRAFT_NODES_FOLDER"
-"""Variable: the folder in which nodes that train together find what to do; Kubeflow's own say how many there are."""
-_NODES = "PET_NNODES"
-_NODE = "PET_NODE_RANK"
-_ADDRESS = "PET_MASTER_ADDR"
-_PORT = "PET_MASTER_PORT"
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -27,21 +21,6 @@ def available_cores() -> int:
         return bound
     quota, period = _QUOTA.read_text().split()
     return bound if quota == "max" else max(1, min(bound, math.ceil(int(quota) / int(period))))
-
-
-def node_count() -> int:
-    """Return the number of machines that train together."""
-    return int(os.environ.get(_NODES, "1")) if NODES_FOLDER_VARIABLE in os.environ else 1
-
-
-def node_rank() -> int:
-    """Return the number of this machine, from 0."""
-    return int(os.environ.get(_NODE, "0")) if node_count() > 1 else 0
-
-
-def rendezvous_endpoint() -> str:
-    """Return the address at which the processes of several machines meet."""
-    return f"{os.environ[_ADDRESS]}:{os.environ[_PORT]}" if node_count() > 1 else "localhost:0"
 
 
 def world_size() -> int:

@@ -1,7 +1,7 @@
 """Processes of a local run's steps, each a fork of one process that has the imports already.
 
 A step of a small project computes for a second or less. Starting Python with KFP, PyTorch and MLflow takes several
-seconds, and twice for each step, since the launcher starts a process of its own.
+seconds.
 """
 
 import atexit
@@ -29,7 +29,7 @@ IMPORTS = (
     _EXECUTOR,
     "torch",
     "torch._dynamo",  # which optimizers import
-    "lingraft.steps.launch.child",
+    "lingraft.steps.runner",
     *(f"lingraft.stages.{module}" for module in ("pretrain", "build_mini", "finetune", "adapt", "evaluate")),
     *(f"lingraft.{module}" for module in ("search", "data.text", "data.tokenizer.tokenizer")),
     # MLflow imports its stores, and SQLAlchemy and alembic with them, when a step first asks for a run.
@@ -155,11 +155,8 @@ def _run(
     import torch
     from kfp.dsl import executor_main
 
-    from lingraft.steps.launch import child
-
     if threads:
         torch.set_num_threads(threads)
-    child.fork_steps()
     logging.getLogger().handlers.clear()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "ephemeral_component.py"

@@ -37,7 +37,7 @@ _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
 _EXCEPTION = re.compile(r"^\s*(\w+\.)*\w+(Error|Exception|Expired): ")
 """The last line of a traceback."""
 _STOPPED = re.compile(r"^\s*(stopped|lingraft\.signals\.Interruption): ")
-"""The last line of a step's process that was asked to stop, then of its launcher."""
+"""The last line of a step's process that was asked to stop."""
 _PROGRESS = re.compile(r"^\s*.*: (step \d+/\d+, loss |(batch|document|part|question) \d+)")
 _NUMBER_FORMAT = re.compile(r"^\s*precision (fp32|bf16)\b")
 _OUTCOME = re.compile(rf"^\s*{OUTCOME_PREFIX}")
@@ -52,6 +52,9 @@ _REPORT = "report"
 _COLOUR = re.compile(r"\x1b\[\d+m")
 _LOST_TERMINAL = signal.SIGHUP, signal.SIGQUIT
 _OPENMP_THREADS = "OMP_NUM_THREADS"
+_ATTEMPTS = 3
+"""Attempts at a step whose process is killed: as many as Kubeflow's own default."""
+_KILLED = "is there enough memory? Run the same again to go on."
 _PATIENCE_S = 30
 """Seconds that a step has for its checkpoint when it is asked to stop; then it is killed."""
 
@@ -111,10 +114,20 @@ class _RunningSteps:
         """Number formats that the screen has shown."""
 
     def run(self, full_command: Sequence[str], env_vars: object = None) -> int:
-        """Run a step to its end, as `kfp.local` would; after a stop signal only the exit handler's step starts.
+        """Run a step to its end, as `kfp.local` would, and a killed one again, as Argo does a lost pod.
 
-        Variables that a step has on the cluster, such as folders on its claim, are ignored here.
+        After a stop signal only the exit handler's step starts. Variables that a step has on the cluster, such as
+        folders on its claim, are ignored here.
         """
+        for attempt in range(1, _ATTEMPTS + 1):
+            code = self._attempt(full_command)
+            if code != -signal.SIGKILL or self.signal_number:
+                break
+            again = f"attempt {attempt + 1} of {_ATTEMPTS}" if attempt < _ATTEMPTS else _KILLED
+            print(f"the process of step {name_of(full_command)!r} was killed: {again}")
+        return code
+
+    def _attempt(self, full_command: Sequence[str]) -> int:
         stoppable = _CLOSING not in full_command
         if self.signal_number and stoppable:
             return EXIT_CODES[signal.Signals(self.signal_number)]

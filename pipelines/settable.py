@@ -17,7 +17,7 @@ def settable(
     """Return a decorator that adds parameters such as `pretraining_memory`, with the recipe's values as defaults.
 
     The decorated function gets its settings of steps as `step_settings`. Amounts are strings, since the driver of KFP
-    reads no numbers where it creates pods. Launched stages have no such parameters: their resources are in the recipe.
+    reads no numbers where it creates pods.
 
     Args:
         cluster: the recipe's cluster, with the profiles of the stages.
@@ -58,8 +58,6 @@ def settable(
 
 def _asked(cluster: Cluster, stage: StageName) -> dict[str, Any]:
     profile = cluster.profile_of(stage)
-    if profile.launched:
-        return {}
     asked: dict[str, Any] = {"cpu": profile.cpu, "memory": profile.memory}
     asked |= {"node_selector": dict(profile.node_selector), "tolerations": tolerated(profile)}
     if profile.accelerator:

@@ -76,7 +76,7 @@ def test_the_core_imports_without_any_extra() -> None:
 def test_steps_import_without_pytorch() -> None:
     """A pipeline has dozens, most of which train nothing, and PyTorch takes seconds."""
     steps = [name for name in modules() if name.startswith("steps.")]
-    assert "steps.launch.launcher" in steps
+    assert "steps.runner" in steps
     import_without(("torch",), *(f"lingraft.{name}" for name in steps))
 
 

@@ -1,1 +1,1 @@
-"""Parts of `benchmarks.training_speed`."""
+"""Machines, and what they measure."""

@@ -18,14 +18,14 @@ import json
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from lingraft._version import __version__
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import cache_folder, make_folder, write_json
 from lingraft.artifacts.locks import folder_lock
-from lingraft.artifacts.manifest import MANIFEST, Kind, json_fingerprint
+from lingraft.artifacts.manifest import Kind, json_fingerprint
 from lingraft.artifacts.remote import synced_folder, uri_of
 from lingraft.artifacts.storage import RemotePath
 from lingraft.console import say
@@ -121,13 +121,6 @@ def shared_folder(where: str, name: str) -> Iterator[Path]:
             yield Path(local)
     else:
         yield Path(where) / name
-
-
-def has_shared_result(where: str, kind: Kind, provenance: Mapping[str, Any], part: str = "") -> bool:
-    """Return whether a shared result exists, without loading it."""
-    inner = PurePosixPath(_result_name(kind, provenance), _RESULT, part, MANIFEST)
-    uri = uri_of(where)
-    return (RemotePath.of(uri) / inner if uri else Path(where) / inner).exists()
 
 
 def _result_name(kind: Kind, provenance: Mapping[str, Any]) -> str:

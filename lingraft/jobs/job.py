@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.cache import RESULTS_VARIABLE, cached, has_shared_result, shared_result
+from lingraft.artifacts.cache import RESULTS_VARIABLE, cached, shared_result
 from lingraft.artifacts.failures import failure_reason
 from lingraft.artifacts.files import atomic_folder
 from lingraft.artifacts.manifest import Kind, artifact_fingerprint, read_manifest
@@ -113,12 +113,6 @@ class Job(Launchable, frozen=True):
     def cached(self) -> contextlib.AbstractContextManager[Artifact | None]:
         """Hold the output, and yield its artifact if it was made before from the same; None if it is to be made now."""
         return cached(self.made, self.kind, self.provenance)
-
-    def has_shared_result(self) -> bool:
-        """Return whether `get_or_make` would find a shared result."""
-        if not (where := os.environ.get(RESULTS_VARIABLE)):
-            return False
-        return has_shared_result(where, self.kind, self.provenance, self.part)
 
     @contextlib.contextmanager
     def shared(self, watch: MetricsCallback = ignore_metrics) -> Iterator[Self | None]:

@@ -1,4 +1,4 @@
-"""The base of whatever a pipeline launches: a recipe, values, and folders that are declared as inputs or outputs."""
+"""The base of whatever a pipeline runs: a recipe, values, and folders that are declared as inputs or outputs."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -32,10 +32,10 @@ RecipeField = Annotated[Recipe, pydantic.BeforeValidator(_parsed), pydantic.Plai
 
 
 class Launchable(pydantic.BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
-    """A unit of work that may run in a process or pod of its own."""
+    """A unit of work of a pipeline."""
 
     failed_result: ClassVar[Any] = None
-    """Result that the launcher returns if the work failed and others may go on."""
+    """Result of work that failed where others may go on."""
     recipe: RecipeField
     records_failure: bool = False
     """Whether it handles failed inputs, and writes the reason of a failure to its outputs, so that others go on."""

@@ -8,7 +8,7 @@ import pathlib
 import sys
 import tempfile
 
-FOLDERS = ("results", "launched/inputs", "launched/calls", "lingraft", "huggingface")
+FOLDERS = ("results", "lingraft", "huggingface")
 
 root = pathlib.Path(sys.argv[1])
 try:

@@ -11,8 +11,7 @@ from components import data, language, source
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import failure_reason
 from lingraft.artifacts.manifest import Kind
-from lingraft.steps.launch import launcher
-from tests.components.in_process import steps_in_process
+from lingraft.steps import runner
 from tests.made_up import TOPICS
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop
@@ -42,8 +41,7 @@ def given(folder: Path, kind: type[dsl.Artifact] = dsl.Artifact) -> dsl.Artifact
 @pytest.fixture(scope="module")
 def bench(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("bench")
-    with sqlite_store(folder), pytest.MonkeyPatch.context() as patch:
-        steps_in_process(patch)
+    with sqlite_store(folder):
         recipe = dsl.Artifact(name="recipe", uri=str(folder / "recipe.json"))
         made = Bench(folder, workshop, dsl.Artifact(name="run", uri=str(folder / "run")), recipe)
         data.check_inputs.python_func(workshop.recipe.to_json(), "tiny.toml", "source", [], [], recipe)
@@ -102,7 +100,7 @@ def test_an_evaluation_without_a_task_has_no_matrix(bench: Bench) -> None:
 def test_a_language_whose_depths_cannot_be_asked_for_fails_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
-    monkeypatch.setenv(launcher.RETRIES, "0")
+    monkeypatch.setenv(runner.RETRIES, "0")
     depths, embeddings, metrics = bench.output("no-depths"), bench.output("unlearned", dsl.Model), dsl.Metrics()
     [depth] = language.depths_of.python_func(bench.recipe, "de", False, depths)
     shop, nothing = bench.shop, bench.output("nothing", dsl.Model)

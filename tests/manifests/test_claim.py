@@ -12,7 +12,7 @@ import pytest
 from lingraft.artifacts.cache import cached
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.cluster import Cluster
-from lingraft.steps.launch.pods import CACHES, USER_ID
+from pipelines.cluster import CACHES, USER_ID
 from tests.manifests.conftest import MANIFESTS, built, pod_of
 
 Document = dict[str, Any]
@@ -45,7 +45,7 @@ def test_every_folder_that_steps_write_is_made(tmp_path: Path) -> None:
     done = _prepare(tmp_path)
     assert done.returncode == 0, done.stderr
     results = PurePosixPath(Cluster().results_place).relative_to(Cluster().storage_path)
-    wanted = [str(results), "launched/inputs", "launched/calls", *CACHES.values()]
+    wanted = [str(results), *CACHES.values()]
     assert all((tmp_path / name).is_dir() for name in wanted)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     assert _prepare(tmp_path).returncode == 0
@@ -59,11 +59,11 @@ def test_a_claim_that_cannot_be_written_fails_the_job_and_says_so(tmp_path: Path
     assert "fsGroup" in done.stderr
 
 
-def test_results_and_inputs_that_nobody_asked_for_in_a_month_are_cleared(tmp_path: Path) -> None:
+def test_results_that_nobody_asked_for_in_a_month_are_cleared(tmp_path: Path) -> None:
     [cron_job] = [document for document in built("prod") if document["metadata"]["name"] == "clean-claim"]
     [container] = pod_of(cron_job)["containers"]
     _prepare(tmp_path)
-    names = (f"results/text-{'0' * 32}", "launched/inputs/0", "launched/calls/0", "results/primary-1")
+    names = (f"results/text-{'0' * 32}", "results/primary-1")
     *old, young = (tmp_path / name for name in names)
     for folder in (*old, young):
         folder.mkdir()
@@ -81,4 +81,4 @@ def test_results_and_inputs_that_nobody_asked_for_in_a_month_are_cleared(tmp_pat
     )
     assert done.returncode == 0, done.stderr
     assert {*done.stdout.splitlines()} == {*map(str, old)}
-    assert [folder.exists() for folder in (*old, young)] == [False, False, False, True]
+    assert [folder.exists() for folder in (*old, young)] == [False, True]

@@ -11,7 +11,6 @@ import prometheus_client
 import pytest
 import yaml
 
-from lingraft.steps.launch.pods import STEP
 from lingraft.training import metrics
 from tests.manifests.conftest import MANIFESTS, built, overlaid, pod_of
 from tests.manifests.policy import pod_violations
@@ -20,7 +19,7 @@ Document = dict[str, Any]
 ROOT = MANIFESTS.parent
 COMPONENTS = ("external-secrets", "narrow-egress", "proxy", "workload-identity", "private-registry")
 """The last one goes over the service accounts of the others."""
-OF_OTHERS = {"ClusterTrainingRuntime", "ExternalSecret", "InferenceService", "NodePool"}
+OF_OTHERS = {"ExternalSecret", "InferenceService", "NodePool"}
 OF_OTHERS |= {"PodDefault", "PodMonitor", "PrometheusRule", "ServiceMonitor"}
 
 
@@ -51,7 +50,7 @@ def test_pods_keep_the_policy(everything: list[Document]) -> None:
 
 def test_every_account_pulls_and_no_image_comes_from_elsewhere(everything: list[Document]) -> None:
     accounts = _named(everything, "ServiceAccount")
-    assert {"default", "lingraft-pipeline", "lingraft-mlflow", "lingraft-serving", "lingraft-steps"} == {*accounts}
+    assert {"default", "lingraft-pipeline", "lingraft-mlflow", "lingraft-serving"} == {*accounts}
     assert all(account["imagePullSecrets"] == [{"name": "lingraft-registry"}] for account in accounts.values())
     pods = [pod for document in everything if (pod := pod_of(document))]
     images = {each["image"] for pod in pods for each in (*pod.get("initContainers", ()), *pod["containers"])}
@@ -70,7 +69,7 @@ def test_no_port_is_open_to_every_address(everything: list[Document]) -> None:
 def test_mlflow_and_steps_have_the_proxy_and_its_authority(everything: list[Document]) -> None:
     (mlflow,) = pod_of(_named(everything, "Deployment")["mlflow"])["containers"]  # type: ignore[index]
     defaults = _named(everything, "PodDefault")
-    assert {*defaults} == {"lingraft-runs", "lingraft-steps"}
+    assert {*defaults} == {"lingraft-runs"}
     settings = _named(everything, "ConfigMap")["lingraft-proxy"]["data"]
     for told in (mlflow, *(each["spec"] for each in defaults.values())):
         assert {"configMapRef": {"name": "lingraft-proxy"}} in told["envFrom"]
@@ -80,7 +79,7 @@ def test_mlflow_and_steps_have_the_proxy_and_its_authority(everything: list[Docu
     assert {"mlflow", ".svc", ".kubeflow"} <= {*settings["NO_PROXY"].split(",")}
 
 
-@pytest.mark.parametrize("labels", [{"pipeline/runid": "x"}, STEP, {"app.kubernetes.io/name": "mlflow"}], ids=str)
+@pytest.mark.parametrize("labels", [{"pipeline/runid": "x"}, {"app.kubernetes.io/name": "mlflow"}], ids=str)
 def test_whoever_has_the_proxy_may_reach_it(everything: list[Document], labels: dict[str, str]) -> None:
     settings = _named(everything, "ConfigMap")["lingraft-proxy"]["data"]
     opened = {

@@ -13,14 +13,10 @@ from kubernetes.utils.quantity import parse_quantity
 
 import lingraft
 from lingraft.config.cluster import Cluster
-from lingraft.config.recipe import Recipe
-from lingraft.steps.launch.handover import Handover
-from lingraft.steps.launch.pods import CREDENTIAL_KEYS, METRICS_PORT, STEP, TRACKING_KEYS
 from lingraft.training import metrics
+from pipelines.cluster import CREDENTIAL_KEYS, METRICS_LABEL, METRICS_PORT, TRACKING_KEYS
 from tests.manifests.conftest import overlaid, pod_of
 from tests.manifests.readme_secrets import secrets_of
-from tests.steps.launch import small_steps
-from tests.workshop import TINY
 
 Document = dict[str, Any]
 REFERENCES = {
@@ -120,9 +116,8 @@ def test_whatever_selects_pods_selects_some_that_exist(documents: list[Document]
     selecting = {"NetworkPolicy", "PodDisruptionBudget", "ServiceMonitor", "PodMonitor"}
     apps = {d["metadata"]["name"] for d in documents if d["kind"] in {"Deployment", "StatefulSet"}}
     services = {d["metadata"]["name"] for d in documents if d["kind"] == "InferenceService"}
-    known = {label: {value} for label, value in STEP.items()}
-    known["serving.kserve.io/inferenceservice"] = services
-    known["app.kubernetes.io/name"] = apps | known["app.kubernetes.io/name"]
+    known = {METRICS_LABEL: {"true"}, "serving.kserve.io/inferenceservice": services}
+    known |= {"app.kubernetes.io/name": {*apps, "lingraft"}}
     selectors = [node for document in documents if document["kind"] in selecting for node in _nodes(document["spec"])]
     of_pods = [node for key, node in selectors if key in {"podSelector", "selector"} and node]
     assert len(of_pods) > 5
@@ -152,23 +147,6 @@ def test_alerts_are_about_metrics_that_there_are(documents: list[Document]) -> N
     risen = {name for rule in rules for name in re.findall(r"(?:increase|rate)\((\w+)", rule["expr"])}
     assert all(name.endswith("_total") for name in risen)  # of a gauge, either is nonsense where it falls
     assert not rules or f"lingraft_training_{metrics.SKIPPED}" in risen
-
-
-def test_the_alert_about_silent_nodes_knows_launched_pods_by_their_names(documents: list[Document]) -> None:
-    found = [
-        rule["expr"]
-        for d in documents
-        if d["kind"] == "PrometheusRule"
-        for group in d["spec"]["groups"]
-        for rule in group["rules"]
-        if rule["alert"] == "LingraftNodeSilent"
-    ]
-    for expression in found:
-        [pattern] = re.findall(r'pod=~"([^"]+)"', expression)
-        key = Handover(Path("/data"), small_steps.Waits(recipe=Recipe.load(TINY)), None).key
-        assert re.fullmatch(pattern, f"lingraft-{key}-1-x7k2p")
-        assert re.fullmatch(pattern, f"lingraft-{key}-1-node-0-0-x7k2p")
-        assert not re.fullmatch(pattern, "lingraft-predictor-6c9d8f-x7k2p")
 
 
 def _allowed_hosts(documents: list[Document]) -> set[str]:

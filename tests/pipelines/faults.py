@@ -14,7 +14,6 @@ from pathlib import Path
 
 from torch import Tensor
 
-from lingraft.steps.launch import step
 from lingraft.training.masked_lm import MaskedLmLoss
 
 FOLDER = "LINGRAFT_TESTS_FAULTS"
@@ -34,19 +33,20 @@ FAULTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @functools.cache
-def _adapted(call_file: str) -> str | None:
-    """The language that a step adapts to, if it does so."""
-    call = json.loads(Path(call_file).read_bytes())
-    if call["step"] != "AdaptationJob":
+def _adapted() -> str | None:
+    """The language that this process's step adapts to, if it does so."""
+    if "adapt" not in sys.argv:
         return None
-    return str(json.loads((Path(call["arguments"]["blocks"]) / "manifest.json").read_bytes())["language"])
+    told = json.loads(sys.argv[sys.argv.index("--executor_input") + 1])
+    blocks = Path(told["inputs"]["artifacts"]["blocks"]["artifacts"][0]["uri"])
+    return str(json.loads((blocks / "manifest.json").read_bytes())["language"])
 
 
 def _with_faults(whole: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @functools.wraps(whole)
     def forward(self: MaskedLmLoss, *drawn: object) -> Tensor:
         loss = whole(self, *drawn)
-        language = _adapted(sys.argv[1]) if sys.argv[0] == step.__name__ else None
+        language = _adapted()
         wanted = language is not None and FOLDER in os.environ and (Path(os.environ[FOLDER]) / language).exists()
         return FAULTS[str(language)](loss) if wanted else loss
 

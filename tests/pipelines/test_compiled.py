@@ -21,10 +21,10 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.tasks import Task, TaskFile
 from lingraft.config.training import MiniBuilding
-from lingraft.steps.launch import launcher
-from lingraft.steps.launch.pods import UNDISTURBED
+from lingraft.steps import runner
 from pipelines.__main__ import compile_all
 from pipelines.catalogue import PIPELINES
+from pipelines.cluster import UNDISTURBED
 from tests.pipelines.compiled import ROOT, Document, compiled, mismatches, read, shipped, stand_in
 from tests.pipelines.listing import listing
 
@@ -87,7 +87,7 @@ def _trains(step: str) -> bool:
 def _profile(cluster: Cluster, step: str) -> Profile:
     """What a step's own pod asks for."""
     if _trains(step):
-        return cluster.launcher if cluster.training.launched else cluster.training
+        return cluster.training
     return cluster.data_profile if _kind(step) in DATA_STEPS else cluster.light
 
 
@@ -187,7 +187,7 @@ def test_every_step_runs_the_recipes_image_within_its_profile_as_its_user_and_re
             environment.items()
             >= {
                 "HOME": "/tmp",
-                launcher.RETRIES: str(profile.retries),
+                runner.RETRIES: str(profile.retries),
                 "LINGRAFT_CACHE": f"{cluster.storage_path}/lingraft",
                 cache.RESULTS_VARIABLE: cluster.results_place,
             }.items()
@@ -204,17 +204,12 @@ def test_every_step_runs_the_recipes_image_within_its_profile_as_its_user_and_re
         assert (claim["constant"], claim["mountPath"]) == (cluster.storage_claim, cluster.storage_path)
 
 
-def test_what_trains_in_the_base_recipe_is_launched_as_a_job_from_a_small_step_that_stays(
-    base: Recipe,
-) -> None:
-    assert base.cluster.training.accelerator
-    assert base.cluster.training.launched == "Job"
+def test_what_trains_in_the_base_recipe_has_an_accelerator_and_keeps_its_node() -> None:
     found = {step: parts for file in shipped("base").iterdir() for step, parts in _steps(read(file)).items()}
     assert found.keys() >= TRAINING_STEPS
     for step, (container, place) in found.items():
-        assert (launcher.STAGE in {one["name"] for one in container["env"]}) == _trains(step)
-        assert "accelerator" not in container["resources"]
-        assert not place.keys() & {"nodeSelector", "emptyDirMounts"}
+        assert ("accelerator" in container["resources"]) == _trains(step)
+        assert place.keys() >= {"nodeSelector", "emptyDirMounts"} or not _trains(step)
         # A run whose pod is evicted has failed, which is cheap for steps of minutes only.
         takes_long = _trains(step) or _kind(step) in DATA_STEPS
         assert place.get("podMetadata", {}).get("annotations", {}) == (UNDISTURBED if takes_long else {})
@@ -284,9 +279,8 @@ def test_what_a_stage_asks_of_a_node_can_be_set_for_a_run(demo: Recipe, tmp_path
         accelerator_count=2,
         shared_memory="2Gi",
         node_selector={"pool": "big"},
-        launch=False,
     )
-    cluster = demo.cluster.model_copy(update={"stages": {"pretraining": gpus, "judging": Profile(spot=True)}})
+    cluster = demo.cluster.model_copy(update={"stages": {"pretraining": gpus, "judging": Profile()}})
     asking = demo.model_copy(update={"cluster": cluster})
     specification, platform = compiled(asking, tmp_path, "source")["source"]
     parameters = specification["root"]["inputDefinitions"]["parameters"]
@@ -322,19 +316,6 @@ def test_what_a_stage_asks_of_a_node_can_be_set_for_a_run(demo: Recipe, tmp_path
     assert placed["podMetadata"]["annotations"] == UNDISTURBED
     (shared,) = placed["emptyDirMounts"]
     assert (shared["mountPath"], shared["medium"], shared["sizeLimit"]) == ("/dev/shm", "Memory", "2Gi")
-
-
-def test_a_stage_on_spot_nodes_is_launched_from_a_small_step(demo: Recipe, tmp_path: Path) -> None:
-    spot = Profile(accelerator="nvidia.com/gpu", accelerator_count=2, shared_memory="2Gi", spot=True)
-    cluster = demo.cluster.model_copy(update={"stages": {"adaptation": spot}})
-    asking = demo.model_copy(update={"cluster": cluster})
-    steps = _steps(compiled(asking, tmp_path, "language")["language"])
-    container, place = steps["adapt"]
-    assert {"name": launcher.STAGE, "value": "adaptation"} in container["env"]
-    assert "accelerator" not in container["resources"]
-    assert container["resources"]["resourceMemoryLimit"] == cluster.launcher.memory
-    assert not place.keys() & {"nodeSelector", "tolerations", "emptyDirMounts"}
-    assert launcher.STAGE not in {one["name"] for one in steps["evaluate-language"][0]["env"]}
 
 
 def test_a_pipeline_is_built_without_a_look_for_sources(demo: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -304,7 +304,7 @@ def test_each_language_fails_by_its_own_reason_and_only_what_may_heal_was_tried_
     )
     assert re.search(r"sw: .*sw\.jsonl", seen.failure)
     assert "de:" not in seen.failure.partition("failed, the others")[2]
-    assert "the process of step 'AdaptationJob' was killed: attempt 2 of 4" in seen.faulty_log
+    assert "the process of step 'adapt' was killed: attempt 2 of 3" in seen.faulty_log
     assert seen.faulty_log.count("attempt ") == 1
 
 

@@ -1,11 +1,9 @@
 """A training stage on several processes: whoever calls it gets one artifact, one curve and one error.
 
 `LINGRAFT_PROCESSES` says how many on this machine; the command line (`lingraft --processes 2 ...`) and pipelines set
-it. The caller of a stage stays one process, so tracking, pipelines and records need not know. Where several machines
-train together, the stage is called on the first, and the others `join_training` through a folder that all of them have.
+it. The caller of a stage stays one process, so tracking, pipelines and records need not know.
 """
 
-import contextlib
 import functools
 import inspect
 import itertools
@@ -15,7 +13,7 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -24,10 +22,9 @@ from pydantic_core import to_jsonable_python
 
 from lingraft import errors, ranks
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.files import write_json, write_text
+from lingraft.artifacts.files import write_json
 from lingraft.artifacts.manifest import read_manifest
-from lingraft.console import say
-from lingraft.errors import LingraftError, PeerLostError, RecipeError, TrainingError
+from lingraft.errors import LingraftError, RecipeError, TrainingError
 from lingraft.retry import poll
 from lingraft.signals import EXIT_CODES, Interruption, not_ignored, restore_signal_handlers
 from lingraft.training.metrics import report_skipped_step
@@ -41,12 +38,6 @@ _ERRORS = {
 """Errors that a process may report, by name."""
 _POLL_S = 0.2
 _CHECKPOINT_S = 25
-_ENDED_FILE = "ended"
-"""File in the folder of several machines that says that there is nothing more to train."""
-_EXPLANATION_S = 60
-"""Time that the first machine has to say why a training was lost."""
-_MEETING_S = 1800
-"""Time that machines wait for one another: nodes are provisioned, and images pulled, at different speeds."""
 
 Arguments = ParamSpec("Arguments")
 
@@ -57,70 +48,24 @@ def distributed(stage: Callable[Arguments, Artifact]) -> Callable[Arguments, Art
     Raises:
         RecipeError: LINGRAFT_PROCESSES is not a number of processes.
         TrainingError: a process was lost. The checkpoints stay.
-        PeerLostError: so was one of several machines that train together, or a process on it.
         Interruption: this process was asked to stop, and so were those that it had started.
     """
 
     @functools.wraps(stage)
     def on_all_processes(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Artifact:
         processes = _process_count()
-        if processes * ranks.node_count() == 1 or ranks.world_size() > 1:
+        if processes == 1 or ranks.world_size() > 1:
             return stage(*args, **kwargs)
         arguments = inspect.signature(stage).bind(*args, **kwargs).arguments
         watch = arguments.pop("watch")
-        with _exchange_folder() as folder:
+        with tempfile.TemporaryDirectory(prefix="lingraft-") as temporary:
+            folder = Path(temporary)
             (folder / EVENTS_FILE).touch()
             write_json(folder / CALL_FILE, {"stage": stage.__name__, "arguments": to_jsonable_python(arguments)})
             _run(processes, folder, watch)
         return Artifact.load(arguments["out"], read_manifest(arguments["out"]).kind)
 
     return on_all_processes
-
-
-def join_training() -> int:
-    """Take part in the trainings of the first machine until it has ended, and return an exit code.
-
-    Where a process is lost, the first machine says why, and is given time for it: Kubernetes ends all others when one
-    has failed.
-
-    Raises:
-        Interruption: this machine was asked to stop.
-    """
-    shared = Path(os.environ[ranks.NODES_FOLDER_VARIABLE])
-    for number in itertools.count():
-        for _ in poll(_POLL_S):
-            if (shared / str(number) / CALL_FILE).exists():
-                break
-            if (shared / _ENDED_FILE).exists():
-                return 0
-        if lost := _launch(_process_count(), shared / str(number)):
-            say(lost)
-            return 0 if _ends_soon(shared) else 1
-    raise AssertionError("count() does not end")
-
-
-def _ends_soon(shared: Path) -> bool:
-    """Wait for the first machine to end; one that is lost, too, does not."""
-    return any((shared / _ENDED_FILE).exists() for _ in poll(_POLL_S, within_s=_EXPLANATION_S))
-
-
-def end_training() -> None:
-    """Tell the other machines that there is nothing more to train."""
-    if ranks.node_count() > 1:
-        write_text(Path(os.environ[ranks.NODES_FOLDER_VARIABLE]) / _ENDED_FILE, "")
-
-
-@contextlib.contextmanager
-def _exchange_folder() -> Iterator[Path]:
-    """Yield the folder in which processes find what to do; for several machines the next one of a shared folder."""
-    if ranks.node_count() == 1:
-        with tempfile.TemporaryDirectory(prefix="lingraft-") as temporary:
-            yield Path(temporary)
-        return
-    shared = Path(os.environ[ranks.NODES_FOLDER_VARIABLE])
-    folder = shared / str(sum(each.is_dir() for each in shared.iterdir()) if shared.is_dir() else 0)
-    folder.mkdir(parents=True)
-    yield folder
 
 
 def _process_count() -> int:
@@ -148,7 +93,7 @@ def _run(processes: int, folder: Path, watch: MetricsCallback) -> None:
             ended.set()
         error = reported.result()
     if error or lost:
-        raise error or (PeerLostError if ranks.node_count() > 1 else TrainingError)(lost)
+        raise error or TrainingError(lost)
 
 
 def _launch(processes: int, folder: Path) -> str:
@@ -160,18 +105,16 @@ def _launch(processes: int, folder: Path) -> str:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    nodes = ranks.node_count()
-    alone: dict[str, Any] = {"rdzv_backend": "c10d", "run_id": uuid.uuid4().hex, "local_addr": "localhost"}
-    place = {"rank": ranks.node_rank(), "timeout": _MEETING_S}
-    several: dict[str, Any] = {"rdzv_backend": "static", "run_id": folder.name, "rdzv_configs": place}
     config = LaunchConfig(
-        min_nodes=nodes,
-        max_nodes=nodes,
+        min_nodes=1,
+        max_nodes=1,
         nproc_per_node=processes,
-        rdzv_endpoint=ranks.rendezvous_endpoint(),
-        **(several if nodes > 1 else alone),
+        rdzv_endpoint="localhost:0",
+        rdzv_backend="c10d",
+        run_id=uuid.uuid4().hex,
+        local_addr="localhost",
         max_restarts=0,
-        logs_specs=DefaultLogsSpecs(log_dir=str(folder / f"logs-{ranks.node_rank()}")),
+        logs_specs=DefaultLogsSpecs(log_dir=str(folder / "logs")),
         signals_to_handle=",".join(number.name for number in not_ignored()),
         shutdown_timeout=_CHECKPOINT_S,
     )
@@ -186,7 +129,7 @@ def _launch(processes: int, folder: Path) -> str:
         if failure.exitcode in signals:
             raise _interruption(signals[failure.exitcode]) from failed
         return (
-            f"process {rank} of {processes * nodes} ended with exit code {failure.exitcode}, and so the others were "
+            f"process {rank} of {processes} ended with exit code {failure.exitcode}, and so the others were "
             "ended. Run the same again: training goes on from its last checkpoint."
         )
     return ""

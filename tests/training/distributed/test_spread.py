@@ -142,7 +142,7 @@ def test_a_step_with_accelerators_trains_on_as_many_processes() -> None:
     @dsl.pipeline(name="two-steps")
     def pipeline() -> None:
         for accelerator in (None, "nvidia.com/gpu"):
-            profile = Profile(accelerator=accelerator, launch=False)  # a launched Job sets it itself
+            profile = Profile(accelerator=accelerator)
             configure_training(work(), StepSettings(Cluster(training=profile), {}), "adaptation")
 
     executors = pipeline.pipeline_spec.deployment_spec["executors"]
