@@ -1,13 +1,10 @@
 """The library's one way to wait: for something that fails for a while, or that has not happened yet."""
 
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
-
-from lingraft.errors import TrackingError
 
 _FIRST_PAUSE_S = 0.5
 LAST_PAUSE_S = 15.0
@@ -69,17 +66,3 @@ def poll(every_s: float, within_s: float = math.inf, ended: threading.Event | No
             ended.wait(every_s)
         else:
             time.sleep(every_s)
-
-
-def seconds_from_environment(variable: str, default_s: float) -> float:
-    """Return the seconds that an environment variable says to wait.
-
-    Raises:
-        TrackingError: its value is not a number of seconds.
-    """
-    value = os.environ.get(variable, str(default_s))
-    if not value.replace(".", "", 1).isdecimal():
-        raise TrackingError(
-            f"{variable} is {value!r}, but must be a number of seconds, such as {default_s:g}. Set it so."
-        )
-    return float(value)

@@ -108,22 +108,22 @@ def _registered(address: str) -> SourceModel:
         RecipeError: it has neither an MLM head nor such a task.
     """
     from lingraft.new_language.recipe import Basis
-    from lingraft.tracking import retrying_client
+    from lingraft.tracking import connect
     from lingraft.tracking.versions import download, require_version, versions
 
     def cached(version: "Version", kind: Kind) -> Path:
         out = cache_folder("models") / f"registered-{version.fingerprint[:_KEY_DIGITS]}"
         with folder_lock(out, wait=True):
             if not (out / MANIFEST).is_file():
-                download(client, version, kind, out)
+                download(version, kind, out)
         return out
 
-    with retrying_client() as client:
-        found = require_version(client, address.removeprefix(_REGISTERED))
-        primary = cached(found, Kind.PRIMARY)
-        own = {"kind": "task", "task": "retrieval", "task_kind": "retrieval", "aligned_with": found.fingerprint}
-        tasks = [each for each in versions(client, found.tags["project"]) if own.items() <= each.tags.items()]
-        task = cached(max(tasks, key=lambda each: each.is_champion), Kind.TASK) if tasks else None
+    client = connect()
+    found = require_version(client, address.removeprefix(_REGISTERED))
+    primary = cached(found, Kind.PRIMARY)
+    own = {"kind": "task", "task": "retrieval", "task_kind": "retrieval", "aligned_with": found.fingerprint}
+    tasks = [each for each in versions(client, found.tags["project"]) if own.items() <= each.tags.items()]
+    task = cached(max(tasks, key=lambda each: each.is_champion), Kind.TASK) if tasks else None
     if task is None and Basis.of_artifact(primary).is_headless:
         raise RecipeError(
             f"{address} has no MLM head, and the registry has no task 'retrieval' of it: nothing says how it makes "

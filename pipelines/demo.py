@@ -21,7 +21,7 @@ from lingraft.reports.run.page import PAGE_FILE, write
 from lingraft.reports.run.records import RunRecords, SampleAnswer
 from lingraft.reports.run.tables import as_text
 from lingraft.serving.client import Query, embed, query_server, run_server
-from lingraft.tracking.promotion.renewal import require_droppable
+from lingraft.tracking.bundles import require_droppable
 from pipelines import build, local
 from pipelines.page_index import PageIndex, search_table, searches
 from pipelines.plan import planned_steps
@@ -42,8 +42,7 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     started = time.monotonic()
     local.set_up(out)
     if drop_languages:
-        with tracking.retrying_client(creates=True) as client:
-            require_droppable(client, recipe, recipe.targets, drop_languages)
+        require_droppable(tracking.connect(creates=True), recipe, recipe.targets, drop_languages)
     whole = not (compare and _is_registered(recipe))
     before = [build.source_pipeline(recipe), *([build.depth_search_pipeline(recipe)] if recipe.search else [])]
     if not whole:
@@ -198,6 +197,5 @@ def write_report(records: RunRecords, out: Path) -> Path:
     shutil.rmtree(out, ignore_errors=True)
     made = write(records, out)
     if records.tracked:
-        with tracking.retrying_client() as client:
-            tracking.log_artifact(client, records.tracked.run, made, "report")
+        tracking.log_artifact(tracking.connect(), records.tracked.run, made, "report")
     return out

@@ -32,7 +32,7 @@ from lingraft.stages.results import SOURCE_TOKENIZER, SeedScores
 from lingraft.stages.source_passages import PART, SourcePassages
 from lingraft.tables import percent, text_table
 from lingraft.tasks.ranking import DEPTH
-from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
+from lingraft.tracking.evidence import EVALUATION, EVALUATION_RUN
 
 SHOWN = 3
 """Pages that a question finds."""

@@ -96,7 +96,7 @@ def test_help_is_printed_without_what_commands_need(module: str, arguments: list
 
 def test_a_registry_that_is_not_there_is_refused_without_mlflow(tmp_path: Path) -> None:
     address = {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
-    assert imported_by("lingraft", "registry", "ls", code=1, **address) & SLOW == set()
+    assert imported_by("lingraft", "registry", "show", code=1, **address) & SLOW == set()
     assert [*tmp_path.iterdir()] == []
 
 

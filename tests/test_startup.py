@@ -14,7 +14,7 @@ import pytest
 from lingraft.signals import end_quietly_on_ctrl_c
 
 PROGRAMS = {
-    "lingraft": ["registry", "ls"],
+    "lingraft": ["registry", "show"],
     "lingraft.serving": ["--bundle", "none"],
     "pipelines": ["compile", "--recipe", "none.toml"],
 }

@@ -22,9 +22,6 @@ from lingraft.errors import AlignmentError, ArtifactError
 if TYPE_CHECKING:
     from torch import Tensor  # steps without tensors are spared the second that PyTorch takes to import
 
-MLFLOW_FILES = ("MLmodel", "registered_model_meta")
-"""Files that `mlflow artifacts download` puts beside an artifact; lingraft does not read them."""
-
 
 def fingerprint(tensors: "Mapping[str, Tensor]") -> str:
     """Return the SHA-256 over names, dtypes, shapes and bytes of tensors, in the order of their names."""
@@ -199,7 +196,7 @@ def _require_files(folder: Path, manifest: Manifest) -> None:
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     if missing := sorted(set(manifest.file_names) - present):
         raise ArtifactError(f"{folder} lacks {missing}. Fetch or make the artifact again.")
-    if surplus := sorted(present - {MANIFEST, *MLFLOW_FILES, *manifest.file_names}):
+    if surplus := sorted(present - {MANIFEST, *manifest.file_names}):
         raise ArtifactError(f"{folder} holds {surplus}, which its manifest does not name. Remove them.")
 
 

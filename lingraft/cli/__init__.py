@@ -84,18 +84,7 @@ export.command("onnx")(with_start_announced("export onnx", handover.export_onnx)
 export.command("add")(with_start_announced("export add", handover.export_add))
 export.command("hf")(with_start_announced("export hf", handover.export_hf))
 registered = typer.Typer(help=registry.HELP, no_args_is_help=True)
-for asked in (
-    registry.ls,
-    registry.show,
-    registry.lineage,
-    registry.verify,
-    registry.pull,
-    registry.judge,
-    registry.promote,
-    registry.rollback,
-    registry.restore,
-    registry.gc,
-):
+for asked in (registry.show, registry.pull, registry.promote):
     registered.command(asked.__name__)(with_registry_announced(asked))
 registered.command("add")(with_start_announced("registry add", registry.add))
 app.add_typer(registered, name="registry")

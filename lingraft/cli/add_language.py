@@ -236,8 +236,7 @@ def _use_registry_of(results: Path) -> None:
 
 def _download_source(project: str | None, out: Path) -> None:
     from lingraft.cli.registry import chosen_project
-    from lingraft.tracking import retrying_client
-    from lingraft.tracking.promotion.registered_source import download_project
+    from lingraft.tracking import connect
+    from lingraft.tracking.source import download_project
 
-    with retrying_client() as client:
-        download_project(client, chosen_project(client, project), out)
+    download_project(connect(), chosen_project(connect(), project), out)

@@ -1,4 +1,4 @@
-"""Settings of the gate that a challenger must pass to become champion (`lingraft/tracking/promotion/gate.py`)."""
+"""Settings of the gate that a challenger must pass to become champion (`lingraft/tracking/gate.py`)."""
 
 from typing import ClassVar
 

@@ -10,7 +10,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.errors import NoStoreError
 from lingraft.jobs.data import TextJob
-from lingraft.tracking.promotion.renewal import require_droppable
+from lingraft.tracking.bundles import require_droppable
 
 
 def check_inputs(
@@ -38,8 +38,7 @@ def check_inputs(
     settings = Recipe.parse(recipe)
     write_text(out, settings.model_dump_json(indent=2))
     if drop_languages:
-        with tracking.retrying_client() as client:
-            require_droppable(client, settings, languages, drop_languages)
+        require_droppable(tracking.connect(), settings, languages, drop_languages)
     try:
         if pipeline in ("language", "paper"):
             preflight.require_some_ready(settings, languages, source=pipeline == "paper")

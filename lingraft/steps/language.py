@@ -38,15 +38,17 @@ from lingraft.steps.run_job import (
     requester,
 )
 from lingraft.tasks.dev_score import dev_score_and_seed
-from lingraft.tracking.promotion.bundle_gate import AllowedChanges
-from lingraft.tracking.promotion.evidence import register_judged
-from lingraft.tracking.promotion.gate import refusal_reason
-from lingraft.tracking.promotion.renewal import languages_in_production, renew
+from lingraft.tracking.bundles import renew_bundle
+from lingraft.tracking.evidence import register_judged
+from lingraft.tracking.gate import refusal_reason, sentences
+from lingraft.tracking.promotion import AllowedChanges, languages_of, verdict_on
 from lingraft.tracking.tags import parity_of
-from lingraft.tracking.versions import champion_of, download
+from lingraft.tracking.versions import download, version_by_alias, versions_of
 
 REFUSED = "refused."
 """Prefix of tags of a pipeline's run that say why a bundle was not promoted; the bundle's name follows."""
+_PRECONDITIONS = ("aligned", "parity")
+"""Checks that do not measure quality; a report shows them only if they fail."""
 
 
 class DepthChoice(Launchable, frozen=True):
@@ -153,13 +155,13 @@ def register_language(given: LanguageRegistration, run: Path) -> str | None:
             evaluation=Artifact.load(given.results / f"{result.language}-{result.depth}", Kind.EVALUATION),
             gate=recipe.gate,
             parity=_task_parity(recipe, given.tasks, folder),
-            more={"recipe": recipe.digest()},
+            recipe=recipe.digest(),
         )
-        decided = promote_version(stage, name, version, recipe.gate)
-        if decided.after == int(version):
+        verdict = promote_version(stage, name, version, recipe.gate)
+        if verdict.passed:
             Artifact.load(folder, Kind.EMBEDDINGS).copy_to(given.chosen)
             return None
-        refused = refusal_reason(decided.checks)
+        refused = refusal_reason(verdict.checks)
         say(f"Version {version} of {name!r} stays a challenger. {refused}")
         _hand_on_champion(stage, name, result.primary, given.chosen, refused)
         return refused
@@ -180,9 +182,9 @@ def _best_seed(recipe: Recipe, tasks: Path, task: str) -> Path:
 
 def _hand_on_champion(stage: tracking.StageRun, name: str, primary: str, chosen: Path, refused: str) -> None:
     """Write the embeddings to serve if the new ones were refused: the champion, or the reason if there is none."""
-    champion = champion_of(stage.client, name)
-    if champion and champion.tags.get("aligned_with") == primary:
-        download(stage.client, champion, Kind.EMBEDDINGS, chosen)
+    champion = version_by_alias(stage.client, name)
+    if champion and champion.primary == primary:
+        download(champion, Kind.EMBEDDINGS, chosen)
     else:
         write_failure(chosen, f"no embeddings of {name!r} are good enough to be served: {refused}")
 
@@ -215,7 +217,8 @@ def export_bundle(given: BundleExport, run: Path) -> Scores:
     out = given.out
     learned = [folder for folder in given.embeddings if not failure_reason(folder)]
     name = bundle_name(recipe, task)
-    if not learned and not _serves_any(recipe, name, given.drop_languages):
+    served = languages_of(version_by_alias(tracking.connect(), name)) if given.drop_languages else []
+    if not learned and not {*given.drop_languages} & {*served}:
         write_failure(out, "no language of this run has embeddings that may be served, so the bundle stays as it is")
         return {}
     best = None if recipe.serve_primary and task == PRIMARY else _best_seed(recipe, given.tasks, task)
@@ -225,7 +228,7 @@ def export_bundle(given: BundleExport, run: Path) -> Scores:
         return export.export_bundle(given.primary, best, folders, out, prompts=_examples(recipe, task))
 
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
-        renewal = renew(
+        renewed = renew_bundle(
             stage=stage,
             name=name,
             primary=Artifact.load(given.primary, Kind.PRIMARY).fingerprint,
@@ -237,24 +240,12 @@ def export_bundle(given: BundleExport, run: Path) -> Scores:
             ),
             asked_by=requester(stage),
         )
-        parity = _parity_scores(renewal.made)
-        stage.record(renewal.made, parity)
-        if renewal.refused:
-            refused = f"version {renewal.version} is registered, and not promoted: {renewal.refused}"
-            tracking.tag_run(stage.client, run.read_text(), f"{REFUSED}{name}", refused)
+        parity = {f"parity_{each}": difference for each, difference in parity_of(renewed.made.manifest).items()}
+        stage.record(renewed.made, parity)
+        if renewed.refused:
+            refused = f"version {renewed.verdict.version} is registered, and not promoted: {renewed.refused}"
+            stage.client.set_tag(run.read_text(), f"{REFUSED}{name}", refused)
     return parity
-
-
-def _serves_any(recipe: Recipe, name: str, languages: Sequence[str]) -> bool:
-    """Whether the champion of a bundle has any of the languages."""
-    if not languages:
-        return False
-    with tracking.retrying_client() as client:
-        return not {*languages}.isdisjoint(languages_in_production(client, recipe.name, name))
-
-
-def _parity_scores(made: Artifact) -> Scores:
-    return {f"parity_{language}": difference for language, difference in parity_of(made.manifest).items()}
 
 
 def _examples(recipe: Recipe, name: str) -> dict[str, dict[str, str]]:
@@ -301,14 +292,21 @@ def report(
 
 def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[LanguageResult]) -> dict[str, GateVerdict]:
     """Return the gate's verdict on each language's registered depth."""
-    from lingraft.tracking.promotion.decisions import last_verdict
-
-    found = {
-        each.language: last_verdict(stage.client, embeddings_name(recipe, each.language), each.embeddings)
-        for each in languages
-        if each.depth == _chosen_depth(recipe, each.language)
-    }
-    return {language: verdict for language, verdict in found.items() if verdict}
+    found = {}
+    for each in languages:
+        registered = versions_of(stage.client, embeddings_name(recipe, each.language))
+        version = next((one for one in registered if one.fingerprint == each.embeddings), None)
+        verdict = verdict_on(version) if version else None
+        if version and verdict and each.depth == _chosen_depth(recipe, each.language):
+            decisive = [check for check in verdict.checks if check.name not in _PRECONDITIONS]
+            found[each.language] = GateVerdict(
+                model=version.name,
+                version=version.number,
+                promoted=verdict.passed,
+                reason=sentences(decisive) if verdict.passed else refusal_reason(verdict.checks),
+                run=version.run_id,
+            )
+    return found
 
 
 def require_languages(run: Path, outcomes: Sequence[Path]) -> None:
@@ -318,7 +316,7 @@ def require_languages(run: Path, outcomes: Sequence[Path]) -> None:
         LanguagesFailedError: languages failed, or a bundle was not promoted; the message says which, and why.
     """
     run_id = run.read_text()
-    found = tracking.tags_of_run(run_id)
+    found = tracking.connect().get_run(run_id).data.tags
     refused = {key.removeprefix(REFUSED): said for key, said in found.items() if key.startswith(REFUSED)}
     try:
         require_success([load_outcome(folder) for folder in outcomes], refused)

@@ -15,8 +15,8 @@ from lingraft.errors import PromotionError
 from lingraft.jobs.job import Job
 from lingraft.stages.results import TaskScores
 from lingraft.tasks.class_scores import class_scores
-from lingraft.tracking.promotion.gate import refusal_reason
-from lingraft.tracking.promotion.promote import PromotionResult, promote
+from lingraft.tracking.gate import refusal_reason
+from lingraft.tracking.promotion import Verdict, promote
 from lingraft.training.metrics import expose_metrics
 
 Scores = dict[str, float]
@@ -85,30 +85,20 @@ def _metric_names(labels: Sequence[str]) -> list[str]:
 
 
 def requester(stage: tracking.StageRun) -> str:
-    """Return the requester of a promotion, for the record of decisions."""
+    """Return the requester of a promotion, for the verdict."""
     return f"pipeline, run {stage.run_id}"
 
 
-def promote_version(stage: tracking.StageRun, name: str, version: str, gate: Gate | None = None) -> PromotionResult:
-    """Promote a version if it passes the gate, and log the result.
-
-    Raises:
-        SupersededError: another version was promoted at the same time, and was first.
-        GateError: there is no evidence, or no primary to be aligned with.
-        TrackingError: the registry refuses, or stays down.
-    """
-    decided = promote(stage.client, name, int(version), requester(stage), gate)
-    if decided.moved:
-        say(f"Version {version} of {name!r} is champion, in place of {decided.before or 'none'}.")
-    return decided
+def promote_version(stage: tracking.StageRun, name: str, version: int, gate: Gate | None = None) -> Verdict:
+    """Promote a version if it passes the gate, and log the result."""
+    verdict = promote(stage.client, name, version, requester(stage), gate)
+    if verdict.passed and verdict.before != version:
+        say(f"Version {version} of {name!r} is champion, in place of {verdict.before or 'none'}.")
+    return verdict
 
 
-def require_champion(stage: tracking.StageRun, name: str, version: str) -> None:
-    """Promote a version that the pipeline has just made for the current primary.
-
-    Raises:
-        PromotionError: the gate refuses it.
-    """
-    decided = promote_version(stage, name, version)
-    if decided.after != int(version):
-        raise PromotionError(f"version {version} of {name!r} is not promoted. {refusal_reason(decided.checks)}")
+def require_champion(stage: tracking.StageRun, name: str, version: int) -> None:
+    """Promote a version that the pipeline has just made for the current primary; a refusal is an error."""
+    verdict = promote_version(stage, name, version)
+    if not verdict.passed:
+        raise PromotionError(f"version {version} of {name!r} is not promoted. {refusal_reason(verdict.checks)}")

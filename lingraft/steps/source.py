@@ -24,9 +24,9 @@ from lingraft.steps.run_job import (
     require_champion,
 )
 from lingraft.tasks.dev_score import dev_score_and_seed
-from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
-from lingraft.tracking.promotion.promote import languages_to_readapt
-from lingraft.tracking.promotion.registered_source import VECTORS, VECTORS_RUN, download_source
+from lingraft.tracking.evidence import EVALUATION, EVALUATION_RUN
+from lingraft.tracking.promotion import stale_champions
+from lingraft.tracking.source import VECTORS, VECTORS_RUN, download_source
 from lingraft.tracking.versions import versions_of
 
 
@@ -125,14 +125,15 @@ def register_source(
             champions |= _mini_version(stage, mini_name(settings), mark)
         for model, version in champions.items():
             require_champion(stage, model, version)
-        if stale := languages_to_readapt(stage.client, settings.name, mark):
+        left = stale_champions(stage.client, settings.name, mark)
+        if stale := [each.tags["language"] for each in left if each.kind == Kind.EMBEDDINGS]:
             say(f"These languages belong to another primary, and must be adapted again: {quoted(stale)}.")
         _describe(stage, run.read_text(), result, champions, stale)
     tracking.close_run(run.read_text())
 
 
 def _describe(
-    stage: tracking.StageRun, parent: str, result: SourceResult, champions: Mapping[str, str], stale: Sequence[str]
+    stage: tracking.StageRun, parent: str, result: SourceResult, champions: Mapping[str, int], stale: Sequence[str]
 ) -> None:
     """Describe the pipeline's run by the primary's scores and the registered versions."""
     scores = _scores(result)
@@ -150,10 +151,10 @@ def _describe(
     tracking.describe(stage.client, parent, name, "\n\n".join(note), scores)
 
 
-def _mini_version(stage: tracking.StageRun, name: str, primary: str) -> dict[str, str]:
+def _mini_version(stage: tracking.StageRun, name: str, primary: str) -> dict[str, int]:
     """Return the version of the mini-model that this pipeline built for a primary; the last one of several."""
-    built = [each for each in versions_of(stage.client, name) if each.tags.get("aligned_with") == primary]
-    return {name: str(built[-1].number)} if built else {}
+    built = [each for each in versions_of(stage.client, name) if each.primary == primary]
+    return {name: built[-1].number} if built else {}
 
 
 def fetch_source(

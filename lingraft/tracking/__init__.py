@@ -2,8 +2,7 @@
 
 `MLFLOW_TRACKING_URI` names the store of runs: a server on a cluster, or a SQLite file on one machine. MLflow reads its
 credentials from the environment too (`MLFLOW_TRACKING_TOKEN` and others). When a stage begins or ends and the server is
-down, the stage waits for `LINGRAFT_TRACKING_WAIT_S` seconds (120); training itself never waits. Whatever asks MLflow
-raises TrackingError if the server refuses, or stays down until then.
+down, MLflow repeats the request for about two minutes; training itself never waits.
 
 MLflow takes seconds to import, so this package imports it when a name below is first used. `environment` can thus
 refuse a wrong address before.
@@ -17,8 +16,7 @@ from lingraft.errors import MissingExtraError
 from lingraft.tracking import environment
 
 if TYPE_CHECKING:
-    from lingraft.tracking.client import RetryingClient as RetryingClient
-    from lingraft.tracking.client import retrying_client as retrying_client
+    from lingraft.tracking.client import connect as connect
     from lingraft.tracking.registry import register as register
     from lingraft.tracking.runs import StageRun as StageRun
     from lingraft.tracking.runs import close_abandoned as close_abandoned
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from lingraft.tracking.runs import log_artifact as log_artifact
     from lingraft.tracking.runs import open_run as open_run
     from lingraft.tracking.runs import stage as stage
-    from lingraft.tracking.runs import tag_run as tag_run
-    from lingraft.tracking.runs import tags_of_run as tags_of_run
     from lingraft.tracking.runs import tracked_run as tracked_run
     from lingraft.tracking.versions import CHAMPION as CHAMPION
     from lingraft.tracking.versions import fetch as fetch

@@ -12,8 +12,7 @@ import urllib.request
 from contextlib import closing
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from lingraft.artifacts.addresses import sqlite_address, sqlite_file, without_password
 from lingraft.errors import NoStoreError, TrackingError
@@ -21,8 +20,12 @@ from lingraft.errors import NoStoreError, TrackingError
 TRACKING = "MLFLOW_TRACKING_URI"
 REGISTRY = "MLFLOW_REGISTRY_URI"
 """Environment variable of MLflow: address of the registry, if it differs from that of the runs."""
-SETTINGS = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-"""Settings without progress bars between our lines, and without the thread that reports usage to MLflow's makers."""
+SETTINGS = {
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+}
+"""No progress bars between our lines, no reports of usage to MLflow's makers, and two minutes of retries, not four."""
 LOCAL_STORE = "mlflow.db"
 """SQLite file of a local run's store, in the folder of its results."""
 _DEFAULT = "sqlite:///mlflow.db"
@@ -42,23 +45,15 @@ def set_up() -> None:
         os.environ.setdefault(name, value)
 
 
-def tracking_address() -> str:
-    """Return the address of the runs' store: that of the environment, else MLflow's default."""
-    return os.environ.get(TRACKING) or _DEFAULT
-
-
 def registry_address() -> str:
-    """Return the address of the registry."""
-    return os.environ.get(REGISTRY) or tracking_address()
+    """Return the address of the registry: by default that of the runs' store, or MLflow's own default."""
+    return os.environ.get(REGISTRY) or os.environ.get(TRACKING) or _DEFAULT
 
 
 def require_store() -> None:
     """Refuse an address at which MLflow would create a store, or that MLflow does not understand.
 
     No request goes to an MLflow server. A database that cannot be reached passes: `require_reachable` refuses it.
-
-    Raises:
-        NoStoreError: the message names the address, and says how to set it.
     """
     for variable in (TRACKING, REGISTRY):
         address = os.environ.get(variable)
@@ -72,19 +67,12 @@ def require_store() -> None:
 
 
 def require_reachable() -> None:
-    """Refuse the registry's address if nothing answers there; any HTTP answer of a server counts.
-
-    MLflow would retry for minutes.
-
-    Raises:
-        TrackingError: nobody answers.
-    """
+    """Refuse the registry's address if nothing answers there, since MLflow would retry for minutes."""
     address = registry_address()
     variable = REGISTRY if os.environ.get(REGISTRY) else TRACKING
-    reason = None
-    if _scheme_of(address) in _DATABASE_SERVERS:
-        reason = _probe_database(address).unreachable
-    elif _scheme_of(address) in {"http", "https"}:
+    scheme = _scheme_of(address)
+    reason = _probe_database(address)[1] if scheme in _DATABASE_SERVERS else None
+    if scheme in {"http", "https"}:
         reason = _why_server_unreachable(address)
     if reason:
         raise TrackingError(
@@ -112,9 +100,9 @@ def _store_problem(address: str) -> str | None:
     if scheme == "sqlite":
         return _sqlite_problem(sqlite_file(address))
     if scheme in {"", "file"}:
-        return _folder_problem(Path(unquote(urlsplit(address).path)).absolute())
+        return "MLflow does not read folders any more; `mlflow migrate-filestore` makes a database of them"
     if scheme in _DATABASE_SERVERS:
-        return _probe_database(address).problem
+        return _probe_database(address)[0]
     if scheme not in _SCHEMES | {each.name for each in entry_points(group="mlflow.tracking_store")}:
         return f"MLflow has no scheme {scheme!r}, but {', '.join(sorted(_SCHEMES))}"
     return None
@@ -125,49 +113,31 @@ def _scheme_of(address: str) -> str:
     return urlsplit(address).scheme.partition("+")[0] if ":" in address else ""
 
 
-class _DatabaseProbe(NamedTuple):
-    """Result of an attempt to read a database server; both None if it holds MLflow's tables."""
-
-    problem: str | None = None
-    """Reason why the database is not an MLflow store."""
-    unreachable: str | None = None
-    """Reason why the database does not answer."""
-
-
 _STORES: set[str] = set()
 """Addresses of databases that hold MLflow's tables; they are not looked at again."""
 
 
-def _probe_database(address: str) -> _DatabaseProbe:
+def _probe_database(address: str) -> tuple[str | None, str | None]:
+    """Return why a database is not an MLflow store, and why it does not answer; None where that is not so."""
     from sqlalchemy import NullPool, create_engine, inspect, make_url
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
     if address in _STORES:
-        return _DatabaseProbe()
+        return None, None
     try:
         url = make_url(address)
         waits = {"connect_timeout": int(_SERVER_WAIT_S)} if url.get_dialect().driver in _TIMED_DRIVERS else {}
         found = inspect(create_engine(url, poolclass=NullPool, connect_args=waits)).has_table(_TABLE)
     except (NoSuchModuleError, ImportError) as error:
-        return _DatabaseProbe(f"its driver is not installed ({error}). Install it, or name another in the scheme")
+        return f"its driver is not installed ({error}). Install it, or name another in the scheme", None
     except (ArgumentError, ValueError):
-        return _DatabaseProbe("that is no address of a database, such as postgresql+psycopg://USER@HOST:PORT/DATABASE")
+        return "that is no address of a database, such as postgresql+psycopg://USER@HOST:PORT/DATABASE", None
     except SQLAlchemyError as error:
-        return _DatabaseProbe(unreachable=" ".join(str(error.__cause__ or error).split()))
+        return None, " ".join(str(error.__cause__ or error).split())
     if not found:
-        return _DatabaseProbe("the database there has no tables of MLflow's")
+        return "the database there has no tables of MLflow's", None
     _STORES.add(address)
-    return _DatabaseProbe()
-
-
-def _folder_problem(folder: Path) -> str | None:
-    if not folder.is_dir():
-        return f"there is no folder {folder}"
-    if not any(folder.glob("*/meta.yaml")):
-        return f"{folder} holds no store of MLflow's"
-    if os.environ.get("MLFLOW_ALLOW_FILE_STORE", "").lower() != "true":
-        return "MLflow does not read folders any more; `mlflow migrate-filestore` makes a database of them"
-    return None
+    return None, None
 
 
 def _sqlite_problem(name: str) -> str | None:

@@ -1,7 +1,4 @@
 import json
-import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +10,10 @@ from typer.testing import CliRunner
 
 from lingraft._version import __version__
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import MLFLOW_FILES, Artifact, fingerprint, require_aligned
+from lingraft.artifacts.artifact import Artifact, fingerprint, require_aligned
 from lingraft.artifacts.manifest import FORMAT_VERSION, MANIFEST, Cost, Kind, read_manifest
 from lingraft.cli import app
 from lingraft.errors import AlignmentError, ArtifactError
-
-DOCS = Path(__file__).parents[2] / "docs" / "guides" / "registry.md"
 
 
 def lingraft(*arguments: object) -> str:
@@ -97,23 +92,6 @@ def test_a_fingerprint_leaves_out_how_an_artifact_was_made(tmp_path: Path) -> No
     (tmp_path / "1" / "history.jsonl").write_text("edited")
     with pytest.raises(ArtifactError, match=r"history\.jsonl was truncated or edited"):
         Artifact.load(tmp_path / "1", Kind.TASK)
-
-
-def test_the_docs_three_lines_compute_the_fingerprint(made: Path, tmp_path: Path) -> None:
-    [lines] = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
-    assert lines.count("\n") == 3
-    done = subprocess.run(
-        [sys.executable, "-c", f"import hashlib, json\n{lines}"], cwd=made, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == Artifact.load(made, Kind.EMBEDDINGS).fingerprint
-
-
-def test_files_that_mlflow_puts_beside_an_artifact_are_no_surplus(made: Path) -> None:
-    for name in MLFLOW_FILES:
-        (made / name).write_text("of MLflow")
-    assert Artifact.load(made, Kind.EMBEDDINGS).manifest.language == "de"
-    (made / "inner" / MLFLOW_FILES[0]).write_text("of somebody else")
-    assert f"holds ['inner/{MLFLOW_FILES[0]}']" in refusal(made)
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "inner/../../outside", "inner//pieces.txt", MANIFEST])

@@ -22,7 +22,7 @@ from lingraft.errors import ArtifactError, LingraftError
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
 from lingraft.tasks.finetuned import load_task
-from lingraft.tracking.tags import model_card
+from lingraft.tracking.tags import description_of
 from tests.serving import shared
 from tests.tiny import Pieces, Tiny
 
@@ -103,7 +103,7 @@ def open_all(kind: str, folder: Path) -> None:
             language_fingerprint(manifest, language)
     else:
         loaders[kind](folder)
-    model_card(Artifact.load(folder, Kind(kind)), "name", {})
+    description_of(Artifact.load(folder, Kind(kind)), {})
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(None, marks=pytest.mark.nightly)])

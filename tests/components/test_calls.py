@@ -99,7 +99,7 @@ def test_an_evaluation_without_a_task_has_no_matrix(bench: Bench) -> None:
 
 def test_a_language_whose_depths_cannot_be_asked_for_fails_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv(runner.RETRIES, "0")
     depths, embeddings, metrics = bench.output("no-depths"), bench.output("unlearned", dsl.Model), dsl.Metrics()
     [depth] = language.depths_of.python_func(bench.recipe, "de", False, depths)

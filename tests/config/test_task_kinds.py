@@ -10,7 +10,6 @@ from lingraft.comparison import records
 from lingraft.config.tasks import INPUTS, PRIMARY, TaskKindName
 from lingraft.serving import openapi, rpc
 from lingraft.serving.served_models import PRIMARY_HANDLERS, TASK_HANDLERS
-from lingraft.tracking import signature
 
 KINDS = {*get_args(TaskKindName)}
 
@@ -33,4 +32,3 @@ def test_every_door_knows_the_datatypes_of_all_outputs() -> None:
     }
     assert used <= {"BYTES", *rpc._CONTENTS}  # strings have a way of their own
     assert used <= {*openapi._JSON_TYPES}
-    assert used <= {*signature._DATATYPES}

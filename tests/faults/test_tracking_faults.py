@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import mlflow
 import pytest
 import torch
 from mlflow import MlflowClient
@@ -31,7 +30,6 @@ pytestmark = [quiet, pytest.mark.integration]
 RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml").model_copy(update={"name": "faulty"})
 STEPS = 12
 LOG_BATCH = "POST /api/2.0/mlflow/runs/log-batch"
-CREATE_RUN = "POST /api/2.0/mlflow/runs/create"
 CREATE_VERSION = "POST /api/2.0/mlflow/model-versions/create"
 
 
@@ -40,9 +38,9 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """What MLFLOW_TRACKING_URI points at; a server that is down is asked often."""
     with proxy_to(shared().port) as proxy:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
-        monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "60")
-        for module in ("retry", "tracking.metrics_queue"):
-            monkeypatch.setattr(f"lingraft.{module}.backoff", lambda *_: itertools.repeat(0.05))
+        for setting in ("FACTOR", "JITTER"):
+            monkeypatch.setenv(f"MLFLOW_HTTP_REQUEST_BACKOFF_{setting}", "0")
+        monkeypatch.setattr("lingraft.tracking.runs._PAUSE_S", 0.05)
         yield proxy
 
 
@@ -143,7 +141,7 @@ def test_a_server_that_stays_down_fails_no_stage_and_its_loss_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 
     def meanwhile(step: int) -> None:
         if step == 4:
@@ -165,7 +163,7 @@ def test_a_server_that_stays_down_fails_no_stage_and_its_loss_is_told(
 
 
 def test_a_stage_does_not_begin_while_the_server_is_down_and_then_does(
-    proxy: Proxy, parent: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    proxy: Proxy, parent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def enter() -> None:
         with tracking.stage(parent, "adapt-de"):
@@ -173,11 +171,10 @@ def test_a_stage_does_not_begin_while_the_server_is_down_and_then_does(
 
     entered: list[str] = []
     proxy.down()
-    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "1")
-    with pytest.raises(TrackingError, match=r"localhost.* See that the server is up.*LINGRAFT_TRACKING_WAIT_S"):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    with pytest.raises(TrackingError, match=r"localhost.* See that the server is up"):
         enter()
     assert entered == []
-    assert "Asking again" in capsys.readouterr().err
     proxy.up()
     enter()
     assert entered == [parent]
@@ -196,7 +193,7 @@ def test_a_stage_that_is_stopped_does_not_wait_for_a_server_that_is_down(proxy: 
         stop()
 
 
-def a_stage(recipe: Recipe, made: Artifact) -> str:
+def a_stage(recipe: Recipe, made: Artifact) -> int:
     """All that a pipeline's step asks of MLflow, from the pipeline's run to the registered version."""
     parent = tracking.open_run(recipe, "language")
     with tracking.stage(parent, "bundle") as run:
@@ -218,7 +215,7 @@ def made(tmp_path: Path) -> Artifact:
     return Artifact.load(tmp_path / "made", Kind.EMBEDDINGS)
 
 
-def register(name: str, parent: str, made: Artifact) -> str:
+def register(name: str, parent: str, made: Artifact) -> int:
     with tracking.stage(parent, "bundle") as run:
         return tracking.register(name, made.folder, Kind.EMBEDDINGS, run, {}, (tracking.CHAMPION,))
 
@@ -246,12 +243,12 @@ def test_the_first_request_of_every_kind_may_fail_and_nothing_is_lost_or_made_tw
 ) -> None:
     recipe = RECIPE.model_copy(update={"name": f"healed-{fault.name.lower()}"})
     proxy.fail_first_of_each(fault)
-    assert a_stage(recipe, made) == "1"
-    assert len(proxy.injected) >= 15
+    assert a_stage(recipe, made) == 1
+    assert len(proxy.injected) >= 12
     require_one_of_each(truth, recipe, made)
-    runs = {run.info.run_name: run for run in runs_of(truth, recipe)}
-    assert len(runs_of(truth, recipe)) == 2
-    assert {name: run.info.status for name, run in runs.items()} == {"language": "FINISHED", "bundle": "FINISHED"}
+    # MLflow repeats the request that creates a run, so one whose answer was lost leaves an empty run beside.
+    runs = {run.info.run_name: run for run in runs_of(truth, recipe) if run.info.status == "FINISHED"}
+    assert {*runs} == {"language", "bundle"}
     bundle = runs["bundle"]
     assert history(truth, bundle.info.run_id) == [(1, 4.0)]
     assert (bundle.data.params["fingerprint"], bundle.data.metrics["accuracy"]) == (made.fingerprint, 0.5)
@@ -267,7 +264,7 @@ def test_reruns_after_a_failure_of_every_request_that_creates_register_nothing_t
     proxy: Proxy, truth: MlflowClient, made: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each attempt comes as far as the first request of a kind that has not failed yet."""
-    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     recipe = RECIPE.model_copy(update={"name": "reruns"})
     proxy.fail_first_of_each(Fault.UNANSWERED)
     decide = proxy.fault
@@ -285,67 +282,45 @@ def test_reruns_after_a_failure_of_every_request_that_creates_register_nothing_t
 def test_a_failed_registration_says_that_the_artifact_is_whole_and_where(
     proxy: Proxy, parent: str, made: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     proxy.fault = lambda request: Fault.REFUSED if "logged-models" in request else Fault.NONE
     with pytest.raises(TrackingError, match=f"The embeddings in {made.folder} is whole"):
         register("whole", parent, made)
 
 
-def test_what_a_request_that_came_late_has_made_goes(
+def test_a_version_that_a_late_request_has_made_goes_with_the_next_registration(
     proxy: Proxy, truth: MlflowClient, parent: str, made: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client has given the first request up and repeated it when the server gets both."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    before = len(runs_of(truth, RECIPE))
-    hold_first(proxy, CREATE_RUN)
-    with tracking.stage(parent, "adapt-de") as run:
-        proxy.released.set()
-        proxy.wait_until(lambda: proxy.forwarded.count(CREATE_RUN) == 3)
-        assert len(runs_of(truth, RECIPE)) == before + 2
-    assert len(runs_of(truth, RECIPE)) == before + 1
-    assert truth.get_run(run.run_id).info.status == "FINISHED"
-
-    proxy.released.clear()
-    hold_first(proxy, CREATE_VERSION)
-    assert register("late", parent, made) == "1"
+    proxy.fault = lambda seen: Fault.HELD if seen == CREATE_VERSION and not proxy.injected else Fault.NONE
+    assert register("late", parent, made) == 1
     proxy.released.set()
     proxy.wait_until(lambda: proxy.forwarded.count(CREATE_VERSION) == 2)
     assert len(truth.search_model_versions("name='late'")) == 2
-    assert register("late", parent, made) == "1"
+    assert register("late", parent, made) == 1
     (version,) = truth.search_model_versions("name='late'")
     assert version.version == truth.get_model_version_by_alias("late", tracking.CHAMPION).version == "1"
-
-
-def hold_first(proxy: Proxy, request: str) -> None:
-    proxy.injected.clear()
-    proxy.fault = lambda seen: Fault.HELD if seen == request and not proxy.injected else Fault.NONE
 
 
 def test_a_twin_that_somebody_points_an_alias_at_stays(
     proxy: Proxy, truth: MlflowClient, parent: str, made: Artifact
 ) -> None:
-    assert register("pinned", parent, made) == "1"
+    assert register("pinned", parent, made) == 1
     source = str(truth.get_model_version("pinned", "1").source)
     same = {"tags": {"fingerprint": made.fingerprint}, "model_id": source.removeprefix("models:/")}
     for _ in range(2):
         truth.create_model_version("pinned", source, **same)
     truth.set_registered_model_alias("pinned", "theirs", "2")
-    assert register("pinned", parent, made) == "1"
+    assert register("pinned", parent, made) == 1
     assert sorted(version.version for version in truth.search_model_versions("name='pinned'")) == ["1", "2"]
 
 
-def test_the_environment_is_as_before_after_a_stage_of_thousands_of_points_in_few_requests(
-    proxy: Proxy, truth: MlflowClient, parent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "7")
+def test_thousands_of_points_arrive_in_few_requests(proxy: Proxy, truth: MlflowClient, parent: str) -> None:
     curve = [TrainingMetrics(step, step * 512, step * 1e6, step * 0.1, 1 / step, 1e-3) for step in range(1, 1001)]
     before = proxy.requests.count(LOG_BATCH)
     with tracking.stage(parent, "adapt-de") as run:
-        assert mlflow.environment_variables.MLFLOW_HTTP_REQUEST_TIMEOUT.get() == 7
-        assert mlflow.environment_variables.MLFLOW_HTTP_REQUEST_MAX_RETRIES.get() == 0
         for point in curve:
             run.watch(point)
     assert proxy.requests.count(LOG_BATCH) - before <= 1000 // 50  # 200 points at once, fewer on a busy machine
     assert history(truth, run.run_id) == losses(curve)
-    assert mlflow.environment_variables.MLFLOW_HTTP_REQUEST_TIMEOUT.get() == 7
-    assert not mlflow.environment_variables.MLFLOW_HTTP_REQUEST_MAX_RETRIES.is_set()

@@ -249,19 +249,6 @@ def test_the_runs_of_pipelines_open_with_their_results(finished: Finished) -> No
     assert note.count(" is promoted: ") == len(LANGUAGES)
 
 
-def test_every_stage_has_its_inputs_as_datasets_and_leads_to_who_else_used_them(finished: Finished) -> None:
-    _, stages = finished.runs()["language"]
-    used = {
-        name: {each.dataset.name: each.dataset.digest for each in run.inputs.dataset_inputs}
-        for name, run in stages.items()
-    }
-    assert [*used["text-tr"]] == ["documents-tr"]
-    assert sorted(used["adapt-tr-1"]) == ["blocks-tr", "initial-tr"]
-    assert {"text-tr", "blocks-tr", "primary", "embeddings"} <= {*used["evaluate-tr-1"]}
-    assert used["adapt-tr-1"]["blocks-tr"] == used["evaluate-tr-1"]["blocks-tr"] == used["register-tr"]["blocks-tr"]
-    assert used["tokenizer-tr"]["text-tr"] == stages["text-tr"].data.params["fingerprint"][:36]
-
-
 def test_a_person_sees_steps_and_progress_and_nothing_else(finished: Finished, seen: Seen) -> None:
     steps = finished.recipe.pretraining.steps
     headlines = re.findall(r"^\[ *\d+ s\] step (\d+) of (\d+): ([\w-]+)", seen.screen, re.MULTILINE)

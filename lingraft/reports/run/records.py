@@ -24,7 +24,7 @@ def layers_of(result: LanguageResult) -> str:
 
 
 class GateVerdict(Result):
-    """Decision of the gate about the embeddings of a language, by the registry's record of decisions."""
+    """Verdict of the gate on the embeddings of a language, as the registry keeps it."""
 
     model: str = pydantic.Field(description="Name of the registered model.")
     version: int

@@ -60,7 +60,7 @@ class Prepared(StrEnum):
 
 def _primary(project: Project) -> None:
     number, _ = project.register_primary()
-    assert project.promote(project.primary, number).moved
+    assert project.promote(project.primary, number).passed
 
 
 def _challenger(project: Project) -> None:
@@ -68,17 +68,17 @@ def _challenger(project: Project) -> None:
 
 
 def _champion(project: Project) -> None:
-    assert project.promote(project.embeddings, 1).moved
+    assert project.promote(project.embeddings, 1).passed
 
 
 def _second(project: Project) -> None:
-    assert project.promote(project.embeddings, project.register_embeddings(project.mark, 2.0, masked=0.4)).moved
+    assert project.promote(project.embeddings, project.register_embeddings(project.mark, 2.0, masked=0.4)).passed
 
 
 def _learned(project: Project) -> None:
     for value, language in enumerate(("de", "el", "tr"), start=11):
         number = project.register_embeddings(project.mark, float(value), masked=0.3, language=language)
-        assert project.promote(embeddings_name(project.recipe, language), number).moved
+        assert project.promote(embeddings_name(project.recipe, language), number).passed
 
 
 _STEPS: dict[Prepared, tuple[Prepared, Callable[[Project], None]]] = {

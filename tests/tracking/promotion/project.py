@@ -21,9 +21,8 @@ from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.stages import results
 from lingraft.stages.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.tracking.promotion.bundle_gate import AllowedChanges
-from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN, GATE
-from lingraft.tracking.promotion.promote import PromotionResult, promote, rollback
+from lingraft.tracking.evidence import EVALUATION, EVALUATION_RUN, GATE
+from lingraft.tracking.promotion import AllowedChanges, Verdict, promote, roll_back
 from lingraft.tracking.tags import PARITY
 
 RECIPE = Recipe.load(Path(__file__).parents[2] / "tiny.toml")
@@ -83,7 +82,7 @@ class Project:
 
     def register(self, name: str, made: Artifact, **tags: object) -> int:
         with tracking.stage(self.run, f"register-{name}") as stage:
-            return int(tracking.register(name, made.folder, made.manifest.kind, stage, tags))
+            return tracking.register(name, made.folder, made.manifest.kind, stage, tags)
 
     def register_primary(self, value: float = 1.0) -> tuple[int, str]:
         made = self.make(Kind.PRIMARY, value, language="en")
@@ -168,14 +167,14 @@ class Project:
             facts |= {EVALUATION: judged.fingerprint}
             facts |= {f"{PARITY}{task}": 1e-6 for task in tasks}
             name = embeddings_name(self.recipe, language)
-            return int(tracking.register(name, made.folder, Kind.EMBEDDINGS, stage, facts))
+            return tracking.register(name, made.folder, Kind.EMBEDDINGS, stage, facts)
 
     def accept(self, *embeddings: Path) -> None:
         """Have the gate accept embeddings, of one language each or ever better ones."""
         for number, folder in enumerate(embeddings, start=1):
             made = Artifact.load(folder, Kind.EMBEDDINGS)
             version = self.register_learned(made, 0.1 + 0.1 * number)
-            assert self.promote(embeddings_name(self.recipe, str(made.manifest.language)), version).after == version
+            assert self.promote(embeddings_name(self.recipe, str(made.manifest.language)), version).passed
 
     def judged(self, value: float, primary: str, masked: float, blocks: str) -> Path:
         made = Artifact.load(self.folder / f"embeddings-{value}", Kind.EMBEDDINGS)
@@ -213,19 +212,14 @@ class Project:
         hashes = {"primary": mark, "task": task.fingerprint, "embeddings-de": german}
         self.promote(bundle, self.register_bundle(6.0, hashes))
 
-    def promote(
-        self, name: str, number: int, by: str = "a test", dry_run: bool = False, **allowed: Any
-    ) -> PromotionResult:
-        with tracking.retrying_client() as client:
-            return promote(client, name, number, by, dry_run=dry_run, allowed=AllowedChanges(**allowed))
+    def promote(self, name: str, number: int, by: str = "a test", dry_run: bool = False, **allowed: Any) -> Verdict:
+        return promote(tracking.connect(), name, number, by, dry_run=dry_run, allowed=AllowedChanges(**allowed))
 
-    def rollback(self, name: str, **allowed: Any) -> PromotionResult:
-        with tracking.retrying_client() as client:
-            return rollback(client, name, "a test", allowed=AllowedChanges(**allowed))
+    def roll_back(self, name: str, **allowed: Any) -> Verdict:
+        return roll_back(tracking.connect(), name, "a test", allowed=AllowedChanges(**allowed))
 
-    def champion(self, name: str) -> int | None:
-        from lingraft.tracking.versions import champion_of
+    def champion(self, name: str, alias: str = tracking.CHAMPION) -> int | None:
+        from lingraft.tracking.versions import version_by_alias
 
-        with tracking.retrying_client() as client:
-            version = champion_of(client, name)
+        version = version_by_alias(tracking.connect(), name, alias)
         return version.number if version else None

@@ -13,10 +13,8 @@ from mlflow import MlflowClient
 from lingraft import tracking
 from lingraft.artifacts.manifest import Kind
 from lingraft.errors import SupersededError
-from lingraft.tracking.promotion import decisions
-from lingraft.tracking.promotion.decisions import DecisionOutcome, Record
-from lingraft.tracking.promotion.promote import promote
-from lingraft.tracking.versions import download, version_of
+from lingraft.tracking.promotion import promote
+from lingraft.tracking.versions import PREVIOUS, download, version_of
 from tests.faults.mlflow_proxy import Fault, Proxy, proxy_to
 from tests.fixtures import forked
 from tests.tracking.promotion.project import Project
@@ -53,7 +51,7 @@ def _call(answer: "multiprocessing.SimpleQueue[object]", function: Function, *ar
     answer.put(function(*arguments))
 
 
-def register(barrier: Barrier, run: str, made: Path, name: str, flag: int) -> str:
+def register(barrier: Barrier, run: str, made: Path, name: str, flag: int) -> int:
     """Register an artifact as all others do, each in a stage of its own; returns the version."""
     with tracking.stage(run, f"register-{flag}") as stage:
         barrier.wait(ANSWER_LIMIT_S)
@@ -61,14 +59,13 @@ def register(barrier: Barrier, run: str, made: Path, name: str, flag: int) -> st
 
 
 def compete(barrier: Barrier, name: str, number: int) -> str:
-    with tracking.retrying_client() as client:
-        barrier.wait(ANSWER_LIMIT_S)
-        return promoted(client, name, number)
+    barrier.wait(ANSWER_LIMIT_S)
+    return promoted(name, number)
 
 
-def promoted(client: tracking.RetryingClient, name: str, number: int) -> str:
+def promoted(name: str, number: int) -> str:
     try:
-        return "moved" if promote(client, name, number, f"process {number}").moved else "refused"
+        return "moved" if promote(tracking.connect(), name, number, f"process {number}").passed else "refused"
     except SupersededError as error:
         return f"overtaken {error}"
 
@@ -90,11 +87,6 @@ def held(server: int, request: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
         yield proxy
 
 
-def records(project: Project) -> list[Record]:
-    with tracking.retrying_client() as client:
-        return decisions.history(client, project.recipe.name, project.embeddings)
-
-
 @on_postgresql
 def test_processes_that_register_the_same_at_once_make_one_version(remote: Project, tmp_path: Path) -> None:
     made = remote.make(Kind.EMBEDDINGS, 1.0, language="de", aligned_with="a1" * 32)
@@ -103,13 +95,12 @@ def test_processes_that_register_the_same_at_once_make_one_version(remote: Proje
     mlflow_client = MlflowClient()
     experiment = mlflow_client.get_run(remote.run).info.experiment_id
     [version] = mlflow_client.search_model_versions(f"name='{remote.embeddings}'")
-    assert versions == {str(version.version)}
+    assert versions == {int(version.version)}
     [model] = [each for each in mlflow_client.search_logged_models([experiment]) if each.name == remote.embeddings]
     assert (str(model.status), f"models:/{model.model_id}") == ("READY", version.source)
     assert (version.tags["fingerprint"], version.tags["score"]) == (made.fingerprint, "0.5")
-    with tracking.retrying_client() as client:
-        found = version_of(client, remote.embeddings, int(version.version))
-        fetched = download(client, found, Kind.EMBEDDINGS, tmp_path / "back")
+    found = version_of(tracking.connect(), remote.embeddings, int(version.version))
+    fetched = download(found, Kind.EMBEDDINGS, tmp_path / "back")
     assert fetched.manifest == made.manifest
 
 
@@ -131,74 +122,40 @@ def test_who_registers_the_same_later_leaves_no_files_of_its_own(
 
 
 @on_postgresql
-def test_of_challengers_that_are_promoted_at_once_one_wins_and_the_others_are_told(
+def test_challengers_that_are_promoted_at_once_leave_one_champion_and_keep_the_previous_one(
     remote: Project, tmp_path: Path
 ) -> None:
     number, mark = remote.register_primary()
     remote.promote(remote.primary, number)
-    numbers = [remote.register_embeddings(mark, float(value), masked=0.3) for value in range(1, PROCESSES + 1)]
+    first = remote.register_embeddings(mark, 9.0, masked=0.2)
+    remote.promote(remote.embeddings, first)
+    numbers = [remote.register_embeddings(mark, float(value), masked=0.4) for value in range(1, PROCESSES + 1)]
     several = [(remote.embeddings, each) for each in numbers]
     ended = dict(zip(numbers, forked.start(together, compete, several, log=tmp_path / "log").returns(), strict=True))
-    [winner] = [each for each, end in ended.items() if end == "moved"]
-    assert remote.champion(remote.embeddings) == winner
-    kept = records(remote)
     # Equally good ones that came later than the winner was seen are refused by the gate, not overtaken.
-    assert [each.decision.after for each in kept if each.outcome is DecisionOutcome.DONE] == [winner]
-    assert {each.decision.after for each in kept} == {*numbers}
-    assert {each.outcome for each in kept} <= {
-        DecisionOutcome.DONE,
-        DecisionOutcome.SUPERSEDED,
-        DecisionOutcome.REFUSED,
-    }
+    winner = remote.champion(remote.embeddings)
+    assert winner is not None
+    assert ended[winner] == "moved"
+    assert remote.champion(remote.embeddings, PREVIOUS) == first
+    assert remote.roll_back(remote.embeddings).version == first
 
 
-@pytest.fixture
-def two(remote: Project) -> tuple[int, int]:
-    """Versions of German, both better than their initialisation, and neither champion; the second is the better one."""
+def test_a_promoter_that_is_slower_than_another_is_told_and_moves_nothing(
+    remote: Project, server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its verdict is on its way to the server while the other one's alias is moved."""
     number, mark = remote.register_primary()
     remote.promote(remote.primary, number)
-    return remote.register_embeddings(mark, 1.0, masked=0.3), remote.register_embeddings(mark, 2.0, masked=0.5)
-
-
-def slowly(project: Project, number: int) -> str:
-    with tracking.retrying_client() as client:
-        return promoted(client, project.embeddings, number)
-
-
-def test_a_promoter_that_is_slower_than_another_is_overtaken_and_told(
-    remote: Project, two: tuple[int, int], server: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its decision is on its way to the server while the other one's is carried out."""
-    fast, slow = two
-    with held(server, "POST /api/2.0/mlflow/model-versions/create", monkeypatch) as proxy:
-        with meanwhile(lambda: slowly(remote, slow)) as promotion:
+    first, fast, slow = (
+        remote.register_embeddings(mark, value, masked) for value, masked in ((1.0, 0.2), (2.0, 0.4), (3.0, 0.6))
+    )
+    remote.promote(remote.embeddings, first)
+    with held(server, "POST /api/2.0/mlflow/model-versions/set-tag", monkeypatch) as proxy:
+        with meanwhile(lambda: promoted(remote.embeddings, slow)) as promotion:
             proxy.wait_until(lambda: bool(proxy.injected))
-            assert remote.promote(remote.embeddings, fast, by="the fast one").moved
+            assert remote.promote(remote.embeddings, fast, by="the fast one").passed
             proxy.released.set()
         told = promotion.result()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{server}")
-    assert str(told).startswith("overtaken")
-    assert f"the fast one decided to promote version {fast}" in str(told)
-    assert remote.champion(remote.embeddings) == fast
-    assert [(each.decision.after, each.outcome) for each in records(remote)] == [
-        (fast, DecisionOutcome.DONE),
-        (slow, DecisionOutcome.SUPERSEDED),
-    ]
-
-
-def test_a_promoter_that_was_taken_for_lost_does_not_undo_what_came_after(
-    remote: Project, two: tuple[int, int], server: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has the lower number, and moves the alias only after another command has finished it and gone on."""
-    slow, better = two
-    alias = "POST /api/2.0/mlflow/registered-models/alias"
-    with held(server, alias, monkeypatch) as proxy, meanwhile(lambda: slowly(remote, slow)):
-        proxy.wait_until(lambda: bool(proxy.injected))
-        assert remote.promote(remote.embeddings, better).before == slow
-        proxy.released.set()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{server}")
-    assert remote.champion(remote.embeddings) == better
-    assert [(each.decision.after, each.outcome) for each in records(remote)] == [
-        (slow, DecisionOutcome.DONE),
-        (better, DecisionOutcome.DONE),
-    ]
+    assert str(told).startswith(f"overtaken the fast one made version {fast}")
+    assert (remote.champion(remote.embeddings), remote.champion(remote.embeddings, PREVIOUS)) == (fast, first)

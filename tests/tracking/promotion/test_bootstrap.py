@@ -6,7 +6,7 @@ import pytest
 from lingraft.config.gate import Gate
 from lingraft.errors import GateError
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.tracking.promotion.gate import difference
+from lingraft.tracking.gate import difference
 
 GATE = Gate()
 
@@ -56,7 +56,7 @@ def test_an_interval_misses_the_truth_about_as_often_as_it_says(monkeypatch: pyt
 def test_the_same_numbers_give_the_same_interval_in_any_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = [drawn(0.5, 100, 1)], [drawn(0.4, 100, 2)]
     whole = difference(ours, theirs, GATE)
-    monkeypatch.setattr("lingraft.tracking.promotion.gate._CELLS_AT_ONCE", 700)
+    monkeypatch.setattr("lingraft.tracking.gate._CELLS_AT_ONCE", 700)
     assert difference(ours, theirs, GATE) == whole
     monkeypatch.setattr(Gate, "seed", 7)
     assert difference(ours, theirs, GATE) != whole

@@ -23,8 +23,8 @@ from lingraft.stages.results import (
     task_item,
 )
 from lingraft.tasks.item_counts import ItemCounts
-from lingraft.tracking.promotion import gate as gates
-from lingraft.tracking.promotion.gate import Check, Evidence, all_passed, format_checks, refusal_reason
+from lingraft.tracking import gate as gates
+from lingraft.tracking.gate import Check, Evidence, all_passed, format_checks, refusal_reason
 
 PRIMARY = "a1" * 32
 BLOCKS, EXAMPLES, SEEDS, PAIRS = 400, 300, (1, 2), 500

@@ -11,18 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from mlflow import MlflowClient
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import embeddings_name
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
-from lingraft.tracking.promotion import decisions
-from lingraft.tracking.promotion.bundle_gate import AllowedChanges
-from lingraft.tracking.promotion.decisions import recorded_champion
-from lingraft.tracking.promotion.renewal import renew
-from lingraft.tracking.versions import champion_of
+from lingraft.tracking.bundles import renew_bundle
+from lingraft.tracking.promotion import AllowedChanges, languages_of
+from lingraft.tracking.versions import version_by_alias
 from tests.tracking.promotion.prepared import Prepared, opened
 from tests.tracking.promotion.project import Project
 from tests.tracking_stores import quiet
@@ -51,8 +48,6 @@ class Production(contextlib.ExitStack):
         self.learned = {language: self.project.folder / f"embeddings-{value}.0" for value, language in begun}
         """Embeddings that the gate has accepted last, by language."""
         self.champion: set[str] = set()
-        self.unasked: int | None = None
-        """The version to which somebody has moved the alias past lingraft."""
 
     def named(self) -> set[str]:
         return set(self.draw.sample((SOURCE, *TARGETS), self.draw.choice((0, 0, 0, 1, 2))))
@@ -71,7 +66,7 @@ class Production(contextlib.ExitStack):
     def bring(self, brought: Mapping[str, Path], named: set[str], new_primary: bool) -> None:
         allowed = AllowedChanges(drop_languages=tuple(sorted(named)), new_primary=new_primary)
         with tracking.stage(self.project.run, "bundle-topic") as stage:
-            renew(
+            renew_bundle(
                 stage=stage,
                 name=self.project.bundle,
                 primary=self.marks[-1],
@@ -103,39 +98,24 @@ class Production(contextlib.ExitStack):
     def roll_back(self) -> None:
         named = self.named()
         with refusals():
-            self.project.rollback(self.project.bundle, drop_languages=tuple(named))
+            self.project.roll_back(self.project.bundle, drop_languages=tuple(named))
         self.asked(named)
 
     def roll_embeddings_back(self) -> None:
         with refusals():
-            self.project.rollback(embeddings_name(self.project.recipe, self.language()))
+            self.project.roll_back(embeddings_name(self.project.recipe, self.language()))
 
     def train_another_primary(self) -> None:
         number, mark = self.project.register_primary(float(len(self.marks) + 1))
         self.project.promote(self.project.primary, number)
         self.marks.append(mark)
 
-    def move_the_alias(self) -> None:
-        """Somebody moves the alias on MLflow's page, so that not even the record of decisions knows."""
-        numbers = [each.version for each in MlflowClient().search_model_versions(f"name='{self.project.bundle}'")]
-        number = str(self.draw.choice(numbers))
-        MlflowClient().set_registered_model_alias(self.project.bundle, tracking.CHAMPION, number)
-        self.unasked = int(number)
-
     def asked(self, named: set[str]) -> None:
         """Look at the champion after a command: of its languages only those that the command named may be gone."""
-        with tracking.retrying_client() as client:
-            version = champion_of(client, self.project.bundle)
-            records = decisions.history(client, self.project.recipe.name, self.project.bundle)
-        if version and version.number == self.unasked and not recorded_champion([version], records):
-            return  # no command has changed anything since
-        tags = version.tags if version else {}
-        now = {SOURCE} & {tags.get("language")} | {
-            key.removeprefix("data.embeddings-") for key in tags if key.startswith("data.embeddings-")
-        }
+        now = {*languages_of(version_by_alias(tracking.connect(), self.project.bundle))}
         lost = self.champion - now
         assert lost <= named, f"{lost} left the champion, and only {named} were named"
-        self.champion, self.unasked = now, None
+        self.champion = now
 
     def ended(self, language: str, end: str) -> Path | None:
         """What a run hands on to be served: new embeddings, those of the champion, or nothing."""
@@ -146,13 +126,11 @@ class Production(contextlib.ExitStack):
         masked = 0.35 + self.count / 100 if end == "accepted" else 0.05
         number = self.project.register_embeddings(mark, value, masked, language=language)
         name = embeddings_name(self.project.recipe, language)
-        decided = self.project.promote(name, number)
-        if decided.after == number:
+        if self.project.promote(name, number).passed:
             self.learned[language] = self.project.folder / f"embeddings-{value}"
             return self.project.folder / f"embeddings-{value}"
-        with tracking.retrying_client() as client:
-            champion = champion_of(client, name)
-        if champion is None or champion.tags["aligned_with"] != mark:
+        champion = version_by_alias(tracking.connect(), name)
+        if champion is None or champion.primary != mark:
             return None
         found = [*self.project.folder.glob("embeddings-*")]
         return next(each for each in found if Artifact.load(each, Kind.EMBEDDINGS).fingerprint == champion.fingerprint)
@@ -168,7 +146,6 @@ STEPS: dict[Callable[[Production], None], int] = {
     Production.roll_back: 3,
     Production.roll_embeddings_back: 1,
     Production.train_another_primary: 1,
-    Production.move_the_alias: 2,
 }
 """What may come next, and how often."""
 

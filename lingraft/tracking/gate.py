@@ -57,11 +57,7 @@ class Evidence:
     """Largest difference of a logit between ONNX Runtime and PyTorch, by task."""
 
     def counts(self, item: str) -> ItemCounts:
-        """Return the counts of an item of the evaluation.
-
-        Raises:
-            GateError: the evaluation does not have it.
-        """
+        """Return the counts of an item of the evaluation."""
         if item not in self.items:
             raise GateError(
                 f"the evaluation of {self.title} keeps no {item!r}, only {sorted(self.items)}. Judge it again."
@@ -87,21 +83,18 @@ def check_challenger(
     """Compare a challenger with the champion, or with an untrained baseline if there is no champion.
 
     Args:
-        challenger: evidence about the challenger, evaluated on that primary.
-        champion: evidence about the champion of the same language and primary; None if there is none.
+        champion: evidence about the champion of the same language and primary.
         tasks: names of the tasks that the registry has for that primary.
-
-    Raises:
-        GateError: an evaluation lacks what the gate compares.
     """
-    checks = [_aligned(primary, challenger), _parity(challenger, tasks)]
-    if champion is None:
-        name, counts = _baseline(gate, challenger)
-        return [*checks, _metric_check(gate, challenger, name, counts)]
-    if reason := _why_not_comparable(challenger, champion, gate):
+    checks = [_aligned(primary, challenger), check_parity(challenger.title, challenger.parity, tasks)]
+    if champion and (reason := _why_not_comparable(challenger, champion, gate)):
         return [*checks, Check(name="comparable", passed=False, says=reason)]
-    theirs = [champion.counts(item) for item in _metric_items(gate, challenger)]
-    metric = _metric_check(gate, challenger, f"the champion, {champion.title},", theirs)
+    title, items = _metric(gate, challenger)
+    ours = [challenger.counts(item) for item in items]
+    if champion is None:
+        return [*checks, _metric_check(gate, title, ours, *_baseline(gate, challenger, ours))]
+    theirs = [champion.counts(item) for item in items]
+    metric = _metric_check(gate, title, ours, f"the champion, {champion.title},", theirs)
     return [*checks, metric, *_task_checks(gate, challenger, champion)]
 
 
@@ -135,20 +128,21 @@ def _aligned(primary: str, challenger: Evidence) -> Check:
     return Check(name="aligned", passed=passed, says=says)
 
 
-def _parity(challenger: Evidence, tasks: Collection[str]) -> Check:
-    parity = dict(challenger.parity)
-    if unknown := sorted(set(tasks) - set(parity)):
+def check_parity(title: str, parity: Mapping[str, float], wanted: Collection[str]) -> Check:
+    """Check that ONNX Runtime and PyTorch agree in all tasks, or languages, that are wanted."""
+    numbers = dict(parity)
+    measured = ", ".join(f"{name} {found:.2g}" for name, found in parity.items()) or "there is no task"
+    says = f"ONNX Runtime and PyTorch agree within {PARITY_TOLERANCE:g} in every logit ({measured})"
+    if unknown := sorted({*wanted} - {*parity}):
         says = (
-            f"{challenger.title} has no parity of {', '.join(unknown)}, which the registry has for this primary. Run "
-            "the language pipeline again with them in the recipe: it measures parity and adds it to the same version. "
-            "If one is not to be served any more, delete its versions"
+            f"{title} has no parity of {', '.join(unknown)}, which is served with it. Run the language pipeline again "
+            "with that in the recipe: it measures parity and adds it to the same version"
         )
-        return Check(name="parity", passed=False, says=says, numbers=parity)
-    passed = all(found <= PARITY_TOLERANCE for found in parity.values())
-    measured = ", ".join(f"{task} {found:.2g}" for task, found in parity.items()) or "there is no task"
-    within = "within" if passed else "not within"
-    says = f"ONNX Runtime and PyTorch agree {within} {PARITY_TOLERANCE:g} in every logit ({measured})"
-    return Check(name="parity", passed=passed, says=says, numbers=parity)
+    elif far := [name for name, found in parity.items() if not found <= PARITY_TOLERANCE]:
+        says = f"{title} does not agree with PyTorch within {PARITY_TOLERANCE:g} in {', '.join(far)} ({measured})"
+    else:
+        return Check(name="parity", passed=True, says=says, numbers=numbers)
+    return Check(name="parity", passed=False, says=says, numbers=numbers)
 
 
 def _why_not_comparable(challenger: Evidence, champion: Evidence, gate: Gate) -> str | None:
@@ -162,34 +156,24 @@ def _why_not_comparable(challenger: Evidence, champion: Evidence, gate: Gate) ->
     return (
         f"{challenger.title} and the champion, {champion.title}, were not judged on the same items: "
         f"{', '.join(different)} differ. Judge the champion on the challenger's text, blocks and tasks "
-        "(`lingraft registry pull`, `lingraft evaluate`, `lingraft registry judge`). If its tokenizer is another, that "
-        "says nothing: adapt with the champion's, or take champions back (`lingraft registry rollback`) until there is "
-        "none, so that the challenger counts as the first"
+        "(`lingraft registry pull`, `lingraft evaluate`), and give the result to `lingraft registry promote "
+        "--champion-evaluation`. If its tokenizer is another, that says nothing: adapt with the champion's, or delete "
+        "the alias 'champion' on MLflow's page, so that the challenger counts as the first"
     )
 
 
-def _metric_items(gate: Gate, challenger: Evidence) -> list[str]:
-    """Return the items of the deciding metric in an evaluation: one, or one for each finetuning seed of a task."""
+def _metric(gate: Gate, challenger: Evidence) -> tuple[str, list[str]]:
+    """Return the deciding metric's title and items: one item, or one for each finetuning seed of a task."""
     if gate.metric == MASKED_METRIC:
-        return [MASKED]
+        return "masked accuracy on the primary", [MASKED]
     if gate.metric == ALIGNMENT_METRIC:
-        return [ALIGNMENT]
+        return "retrieval of counterparts in the source language", [ALIGNMENT]
     task = _deciding_task(gate, challenger)
-    return [task_item(task.name, seed) for seed in task.score.by_seed]
+    return f"zero-shot {task.metric} on {task.name}", [task_item(task.name, seed) for seed in task.score.by_seed]
 
 
-def _metric_title(gate: Gate, challenger: Evidence) -> str:
-    if gate.metric == MASKED_METRIC:
-        return "masked accuracy on the primary"
-    if gate.metric == ALIGNMENT_METRIC:
-        return "retrieval of counterparts in the source language"
-    task = _deciding_task(gate, challenger)
-    return f"zero-shot {task.metric} on {task.name}"
-
-
-def _baseline(gate: Gate, challenger: Evidence) -> tuple[str, list[ItemCounts]]:
+def _baseline(gate: Gate, challenger: Evidence, ours: Sequence[ItemCounts]) -> tuple[str, list[ItemCounts]]:
     """Return name and counts of what a first version must beat, which needs no training in the language."""
-    ours = [challenger.counts(item) for item in _metric_items(gate, challenger)]
     if gate.metric == MASKED_METRIC:
         return "its untrained initialisation", [challenger.counts(MASKED_INITIAL)]
     if gate.metric == ALIGNMENT_METRIC:
@@ -211,18 +195,18 @@ def _deciding_task(gate: Gate, challenger: Evidence) -> TaskScores:
     return scores[gate.metric]
 
 
-def _metric_check(gate: Gate, challenger: Evidence, reference: str, theirs: Sequence[ItemCounts]) -> Check:
+def _metric_check(
+    gate: Gate, title: str, ours: Sequence[ItemCounts], reference: str, theirs: Sequence[ItemCounts]
+) -> Check:
     """Check that the challenger's score beats that of a reference by the gate's margin."""
-    ours = [challenger.counts(item) for item in _metric_items(gate, challenger)]
     score = mean(each.score for each in ours)
     found = difference(ours, theirs, gate)
-    beats = found.lower > gate.margin
     says = (
-        f"{_metric_title(gate, challenger)} is {score:.2%}, {_in_points(found.estimate)} points beside {reference} "
+        f"{title} is {score:.2%}, {_in_points(found.estimate)} points beside {reference} "
         f"{_format_interval(gate, found)}; the lower end must be above {100 * gate.margin:.2f} points"
     )
     numbers = {"score": score, "margin": gate.margin, **found._asdict()}
-    return Check(name=gate.metric, passed=beats, says=says, numbers=numbers)
+    return Check(name=gate.metric, passed=found.lower > gate.margin, says=says, numbers=numbers)
 
 
 def _task_checks(gate: Gate, challenger: Evidence, champion: Evidence) -> Iterator[Check]:
@@ -254,9 +238,6 @@ def difference(ours: Sequence[ItemCounts], theirs: Sequence[ItemCounts], gate: G
 
     Every resample draws N items with replacement, the same ones for both sides. The interval's ends are percentiles of
     the resamples' differences.
-
-    Raises:
-        GateError: there is no item, or not the same number in all tallies.
     """
     counts = {len(tally) for tally in (*ours, *theirs)}
     if len(counts) != 1 or not min(counts):

@@ -9,12 +9,12 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.config.gate import Gate
 from lingraft.errors import GateError, TrackingError
 from lingraft.stages.results import load_items, load_language, zero_shot
-from lingraft.tracking.client import RetryingClient, UnreachableError
-from lingraft.tracking.promotion.gate import Evidence
+from lingraft.tracking.client import UnreachableError
+from lingraft.tracking.gate import Evidence
 from lingraft.tracking.registry import register
 from lingraft.tracking.runs import StageRun
 from lingraft.tracking.tags import PARITY
-from lingraft.tracking.versions import Version, download_run_artifact, set_tags
+from lingraft.tracking.versions import Version, fetch_run_artifact
 
 EVALUATION = "evaluation"
 """Name of the evaluation among a run's artifacts, and of the version's tag with the evaluation's fingerprint."""
@@ -33,16 +33,14 @@ def register_judged(
     evaluation: Artifact,
     gate: Gate,
     parity: Mapping[str, float],
-    more: Mapping[str, object],
-) -> str:
+    recipe: str | None = None,
+) -> int:
     """Register embeddings with all evidence that the gate needs, and return the version.
 
     Args:
         stage: run that registers them, which also stores the evaluation.
         parity: largest difference of a logit between ONNX Runtime and PyTorch, by task.
-
-    Raises:
-        ArtifactError: an artifact is damaged.
+        recipe: digest of the pipeline's recipe.
     """
     result = load_language(evaluation.folder)
     stage.log_artifact(evaluation, EVALUATION)
@@ -51,7 +49,7 @@ def register_judged(
         EVALUATION: evaluation.fingerprint,
         GATE: gate.model_dump_json(),
         "overlap": result.overlap,
-        **more,
+        "recipe": recipe,
         **result.alignment_metrics,
         **result.masked_scores,
         **zero_shot(result),
@@ -60,20 +58,21 @@ def register_judged(
     return register(name, embeddings, Kind.EMBEDDINGS, stage, tags)
 
 
-def load_evidence(client: RetryingClient, version: Version) -> Evidence:
+def load_evidence(version: Version, evaluation: Path | None = None) -> Evidence:
     """Load the evaluation of a version of embeddings.
 
-    Raises:
-        GateError: the version has no evaluation, or the evaluation is gone, was changed, or is of other embeddings.
-        ArtifactError: the evaluation is damaged.
+    Args:
+        evaluation: a later evaluation of the version, in place of that of its registration.
     """
+    if evaluation:
+        return _evidence_in(evaluation, version)
     run = version.tags.get(EVALUATION_RUN)
     if run is None:
         raise GateError(f"{version.title} was registered without its evaluation. Register it by the language pipeline.")
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / EVALUATION
         try:
-            made = download_run_artifact(client, run, EVALUATION, Kind.EVALUATION, kept)
+            made = fetch_run_artifact(run, EVALUATION, Kind.EVALUATION, kept)
         except UnreachableError:
             raise
         except TrackingError as error:
@@ -85,54 +84,31 @@ def load_evidence(client: RetryingClient, version: Version) -> Evidence:
             raise GateError(
                 f"run {run} keeps an evaluation of fingerprint {made.fingerprint}, but the tag {EVALUATION!r} of "
                 f"{version.title} says {version.tags.get(EVALUATION, 'nothing')}: one of the two was changed "
-                "after the version was judged. Restore what the run kept, or judge the version again (`lingraft "
-                "registry pull`, `lingraft evaluate`, `lingraft registry judge`)."
+                "after the version was judged. Restore what the run kept, or register the version again."
             )
-        result = load_language(kept)
-        items = load_items(kept)
+        return _evidence_in(kept, version)
+
+
+def _evidence_in(folder: Path, version: Version) -> Evidence:
+    made = Artifact.load(folder, Kind.EVALUATION)
+    result = load_language(folder)
     if result.embeddings != version.fingerprint:
         raise GateError(
-            f"run {run} keeps the evaluation of embeddings {result.embeddings[:12]}, but {version.title} is "
-            f"{version.fingerprint[:12]}. Register the version again by the language pipeline."
+            f"{folder} judges embeddings {result.embeddings[:12]}, but {version.title} is {version.fingerprint[:12]}. "
+            "Pull that version, and judge it by `lingraft evaluate`."
         )
-    parity = {key.removeprefix(PARITY): value for key, value in version.tags.items() if key.startswith(PARITY)}
     return Evidence(
         title=f"version {version.number}",
-        aligned_with=version.tags.get("aligned_with"),
+        aligned_with=version.primary,
         result=result,
-        items=items,
+        items=load_items(folder),
         evaluated_on={name: each for name, each in made.manifest.data_hashes.items() if name not in _OWN_INPUTS},
-        parity={task: float(value) for task, value in parity.items()},
+        parity={task: float(value) for task, value in version.tags_with(PARITY).items()},
     )
 
 
-def replace_evidence(stage: StageRun, version: Version, evaluation: Path) -> None:
-    """Compare a version by another evaluation of it from now on; the earlier one stays with its run.
-
-    Raises:
-        GateError: the evaluation is of other embeddings, or on another primary.
-        ArtifactError: it is damaged, or not an evaluation.
-    """
-    made = Artifact.load(evaluation, Kind.EVALUATION)
-    result = load_language(evaluation)
-    primary = version.tags.get("aligned_with")
-    if (result.embeddings, result.primary) != (version.fingerprint, primary):
-        raise GateError(
-            f"{evaluation} judges embeddings {result.embeddings[:12]} on primary {result.primary[:12]}, but "
-            f"{version.title} is {version.fingerprint[:12]} of primary {str(primary)[:12]}. Pull it, and judge that by "
-            "`lingraft evaluate`."
-        )
-    load_items(evaluation)
-    stage.log_artifact(made, EVALUATION)
-    set_tags(stage.client, version, {EVALUATION: made.fingerprint, EVALUATION_RUN: stage.run_id})
-
-
 def recorded_gate(version: Version) -> Gate:
-    """Return the gate of the recipe that a version was registered with.
-
-    Raises:
-        GateError: it was registered without a gate.
-    """
+    """Return the gate of the recipe that a version was registered with."""
     if GATE not in version.tags:
         raise GateError(f"{version.title} was registered without a gate. Give the recipe whose [gate] it must pass.")
     return Gate.model_validate_json(version.tags[GATE])

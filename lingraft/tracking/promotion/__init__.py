@@ -1,1 +1,0 @@
-"""Promotion: which version becomes champion, on which evidence, at whose request, and the lineage of versions."""
