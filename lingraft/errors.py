@@ -106,16 +106,6 @@ class OverloadedError(RequestError):
 
     heals = True
 
-    def __init__(self, message: str, retry_after_s: int) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
-
-
-class StoppingError(RequestError):
-    """The endpoint is stopping, and refuses new requests; another replica may answer."""
-
-    heals = True
-
 
 class ServingError(LingraftError):
     """The endpoint cannot start, or did not come up: its port, its runtime, its bundle."""

@@ -20,9 +20,9 @@ from lingraft.errors import NotRegisteredError, RequestError
 from lingraft.reports.run.page import PAGE_FILE, write
 from lingraft.reports.run.records import RunRecords, SampleAnswer
 from lingraft.reports.run.tables import as_text
-from lingraft.serving.client import Query, embed, query_server, run_server
 from lingraft.tracking.bundles import require_droppable
 from pipelines import build, local
+from pipelines.endpoint import embed, predict, run_server
 from pipelines.page_index import PageIndex, search_table, searches
 from pipelines.plan import planned_steps
 
@@ -170,7 +170,10 @@ def ask_examples(recipe: Recipe, task: Task, bundle: Path, index: PageIndex | No
             texts = task.asked(language)
             print(f"{name_and_tag(language)}: {' | '.join(texts.values())}")
             try:
-                found = _answered(server.url, Query(language, texts), task, index)
+                if index:
+                    found = index.nearest(embed(server.url, [*texts.values()], language, task.name, "query"))
+                else:
+                    found = predict(server.url, task.name, texts, language)
             except RequestError as error:
                 print(f"    -> no answer: {error}")
                 continue
@@ -183,13 +186,6 @@ def ask_examples(recipe: Recipe, task: Task, bundle: Path, index: PageIndex | No
         print(f"{index.file}: sha256 {index.sha256}, as it was before a language was learned")
     print()
     return answers
-
-
-def _answered(url: str, question: Query, task: Task, index: PageIndex | None) -> tuple[tuple[str, float], ...]:
-    if index:
-        return index.nearest(embed(url, [*question.texts.values()], question.language, task.name, "query"))
-    [(_, found)] = query_server(url, [question])
-    return found
 
 
 def write_report(records: RunRecords, out: Path) -> Path:

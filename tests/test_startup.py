@@ -15,7 +15,7 @@ from lingraft.signals import end_quietly_on_ctrl_c
 
 PROGRAMS = {
     "lingraft": ["registry", "show"],
-    "lingraft.serving": ["--bundle", "none"],
+    "lingraft.serving": ["none"],
     "pipelines": ["compile", "--recipe", "none.toml"],
 }
 MARKED = """

@@ -27,10 +27,11 @@ from benchmarks.serving import words
 from benchmarks.serving.turns import in_turns, percentile
 from lingraft.bundle.runtime import Body
 from lingraft.ranks import available_cores
-from lingraft.serving.endpoint import Endpoint
-from lingraft.serving.handlers.text_vectors import EMBEDDING
-from lingraft.serving.requests import InferRequest, InputTensor
+from lingraft.serving.handlers.rows import EMBEDDING
+from lingraft.serving.model import Engine, TaskModel
+from lingraft.serving.requests import validate
 from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.served_models import served_models
 from lingraft.serving.settings import ServingSettings
 
 TORCH, ONNX = "sentence-transformers, PyTorch", "sentence-transformers, ONNX Runtime"
@@ -177,26 +178,22 @@ def _export(encoder: Any) -> onnx_ir.Model:
 
 
 def _endpoint(models: Models, precision: Any, loop: asyncio.AbstractEventLoop) -> Side:
-    served = ServedBundles.load([models.bundle("float32")], precision)
-    endpoint = Endpoint(served, ServingSettings(detect=False))
-
-    async def start() -> None:
-        endpoint.start()
-
-    loop.run_until_complete(start())
+    served, settings = ServedBundles.load([models.bundle("float32")], precision), ServingSettings(detect=False)
+    model = TaskModel(TASK.name, served_models(served.bundles)[TASK.name], Engine(served.bundles, settings))
 
     def encode(batch: Batch) -> Vectors:
-        response = loop.run_until_complete(endpoint.answer(TASK.name, _request(batch)))
-        return next(tensor for spec, tensor in response.outputs if spec.name == EMBEDDING)
+        request = validate(
+            texts={"text": batch.texts},
+            languages=batch.languages,
+            parameters={},
+            outputs=[EMBEDDING],
+            model=model.served,
+            settings=settings,
+        )
+        ((_, vectors_NE),) = loop.run_until_complete(model.answer(request)).outputs
+        return vectors_NE
 
     return encode
-
-
-def _request(batch: Batch) -> InferRequest:
-    given = {"text": batch.texts, "language": batch.languages}
-    return InferRequest(
-        inputs=[InputTensor(name=name, datatype="BYTES", shape=[len(each)], data=each) for name, each in given.items()]
-    )
 
 
 def _batches(models: Models, count: int, texts: int, tokens: tuple[int, int]) -> list[Batch]:

@@ -30,12 +30,9 @@ from lingraft.tasks.tagging import Tagger
 
 BASE = EncoderShape(width=768, layers=12, attention_heads=12, mlm_heads=(12,), block_tokens=512)
 """RoBERTa-base."""
-PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 LABELS = ["against", "neutral", "with"]
 TAGS = ["B-LOC", "B-PER", "I-LOC", "I-PER", "O"]
 TOPIC, NAMES = "topic", "names"
-ADDED = "xzz"
-"""The language that comes while a server runs."""
 LANGUAGE_STD = 0.02
 """Standard deviation of a random table's entries."""
 
@@ -52,8 +49,6 @@ class Plan(NamedTuple):
     languages: int
     vocabulary: int
     tasks: int = 2
-    precisions: tuple[Precision, ...] = PRECISIONS
-    """Number formats of bodies."""
 
     @property
     def tags(self) -> list[str]:
@@ -87,10 +82,6 @@ class Models(NamedTuple):
         """Return the bundles of all tasks."""
         return [self.bundle(tables, task) for task in self.plan.task_names]
 
-    def addition(self, tables: TableFormat, task: str) -> Path:
-        """A bundle of the same body, with the language that is added alone."""
-        return self.folder / f"{tables}-added" / task
-
     def separate(self, task: str) -> Path:
         """A model that has all its weights in its own file, the first language's table among them."""
         return self.folder / "separate" / f"{task}.onnx"
@@ -123,42 +114,26 @@ def _exported(shape: EncoderShape, task: str) -> ExportedModel:
 
 
 def _bundles(models: Models, exported: ExportedModel, tables: TableFormat) -> None:
-    """A task's bundle with all languages in one number format, and the one with the language that is added."""
-    task, plan = exported.name, models.plan
-    first = models.bundle(TABLE_FORMATS[0], task)
-    bodies = Artifact.open(first, Kind.BUNDLE) if first.exists() else None
-    for out, tags in ((models.bundle(tables, task), plan.tags), (models.addition(tables, task), [ADDED])):
-        if not out.exists():
-            other = out.with_name(plan.task_names[0])
-            known = Artifact.open(other, Kind.BUNDLE) if other.exists() else None
-            _bundle(models=models, exported=exported, tables=tables, tags=tags, out=out, bodies=bodies, known=known)
-        bodies = bodies or Artifact.open(first, Kind.BUNDLE)
-
-
-def _bundle(
-    models: Models,
-    exported: ExportedModel,
-    tables: TableFormat,
-    tags: list[str],
-    out: Path,
-    bodies: Artifact | None,
-    known: Artifact | None,
-) -> None:
-    """A bundle, which shares what other bundles have already by hard links."""
+    """A task's bundle with all languages in one number format, which shares what other bundles have by hard links."""
+    out, first = models.bundle(tables, exported.name), models.bundle(TABLE_FORMATS[0], exported.name)
+    if out.exists():
+        return
+    other = models.bundle(tables, models.plan.task_names[0])
+    bodies, known = (Artifact.open(each, Kind.BUNDLE) if each.exists() else None for each in (first, other))
     described: dict[str, Any] = {}
     with artifact.create(out, Kind.BUNDLE) as draft:
         if bodies:
             draft.share(bodies, [name for name in bodies.manifest.files if "/" not in name])
         else:
-            write_bodies(draft, exported, models.plan.precisions)
-        for brought in _languages(models, tags, tables):
+            write_bodies(draft, exported, ["fp32"])
+        for brought in _languages(models, models.plan.tags, tables):
             write_language(draft, brought, exported)
             described[brought.tag] = brought.tokenizer_facts()
             if known:
                 _share_table(draft, known, brought.tag)
         parity = bodies.manifest.record["parity"] if bodies else _parity(draft, exported, models, tables)
         draft.facts = {
-            "language": tags[0],
+            "language": models.plan.tags[0],
             "aligned_with": "random weights",
             "details": body_facts(exported) | language_facts(described, parity) | {"tables": tables},
             "record": {"parity": parity},
@@ -168,9 +143,7 @@ def _bundle(
 def _parity(draft: Draft, exported: ExportedModel, models: Models, tables: TableFormat) -> dict[Precision, Any]:
     """How near a body comes to PyTorch: in one language, since the body is the same for all."""
     first = [*_languages(models, models.plan.tags[:1], tables)]
-    return {
-        precision: compare_languages(draft.folder, exported, first, precision) for precision in models.plan.precisions
-    }
+    return {"fp32": compare_languages(draft.folder, exported, first, "fp32")}
 
 
 def _share_table(draft: Draft, known: Artifact, language: str) -> None:

@@ -1,7 +1,6 @@
 """One side of the comparison of memory, as a process of its own, which prints a line of JSON a step.
 
     python -m benchmarks.serving.memory_side bundles DIR ...
-    python -m benchmarks.serving.memory_side added LANGUAGE,... DIR ... ADDITION ...
     python -m benchmarks.serving.memory_side separate COUNT MODEL ...
 
 What counts is the proportional set size: pages of a mapped file count, once each, and pages that processes share
@@ -41,35 +40,6 @@ def bundles(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
     yield {"bytes": own_bytes(), "resident": own_bytes("Rss"), "tables": sum(table.nbytes for table in tables.values())}
 
 
-def added(languages: Sequence[str], folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """Yield what bundles of one language take, then with one language more a step, as other bundles of the tasks have.
-
-    Args:
-        languages: tags of the languages to add.
-        folders: folders of the bundles that are served, then of those that have the languages, in the order of tasks.
-    """
-    import lingraft.serving.server  # noqa: F401
-    from lingraft.artifacts.artifact import Artifact
-    from lingraft.artifacts.manifest import Kind
-    from lingraft.serving.bundle import open_language
-    from lingraft.serving.served_bundles import ServedBundles
-
-    half = len(folders) // 2
-    served = ServedBundles.load(folders[:half])
-    for one in served.bundles.values():
-        for each in one.languages.values():
-            read_all(each.own_table)
-    yield {"bytes": own_bytes()}
-    for language in languages:
-        for folder in folders[half:]:
-            found = Artifact.open(folder, Kind.BUNDLE)
-            name = found.manifest.details["task"]
-            served.put_language(name, language, open_language(found, language, served.opened_files))
-        table = served[name].languages[language].own_table
-        read_all(table)
-        yield {"bytes": own_bytes(), "tables": table.nbytes}
-
-
 def read_all(table: EmbeddingTable) -> None:
     """Read every row once."""
     for start in range(0, len(table), _CHUNK_ROWS):
@@ -106,7 +76,6 @@ def main() -> None:
     side, *arguments = sys.argv[1:]
     sides = {
         "bundles": lambda: bundles([*map(Path, arguments)]),
-        "added": lambda: added(arguments[0].split(","), [*map(Path, arguments[1:])]),
         "separate": lambda: separate(int(arguments[0]), [*map(Path, arguments[1:])]),
     }
     for step in sides[side]():

@@ -1,104 +1,81 @@
-"""Results of the serving benchmark: a page in Markdown and a plot, beside the records."""
+"""The page of the serving benchmark, from its record."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from benchmarks.pages import write_page
-from benchmarks.serving import aims, pipelines, streams
-from benchmarks.serving.aims import Aim
-from benchmarks.serving.made import PRECISIONS
-from benchmarks.serving.sections import GIB, SECTIONS, Told, load
+from benchmarks.serving import latency, throughput
 from lingraft.bundle.format import TABLE_FORMATS
-from lingraft.reports.plotting import COLOURS, Drawing, write_message
 from lingraft.tables import markdown_table
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_NOT_RUN = "Not run."
+_GIB = 2**30
 
 
-def write(told: Told, folder: Path) -> None:
-    """Write page, records and plot."""
-    write_page(folder / told.name, told._asdict(), page(told), plot(told).png())
+def page(record: Mapping[str, Any]) -> str:
+    """Return the page in Markdown.
 
-
-def page(told: Told) -> str:
-    """Return the page in Markdown."""
-    made = aims.aims(told.found, told.bound_ms)
-    machine = ", ".join(f"{name} {value}" for name, value in sorted(told.machine.items()))
+    Args:
+        record: command, plan, machine and commit, and what was found, by part.
+    """
+    machine = ", ".join(f"{name} {value}" for name, value in sorted(record["machine"].items()))
+    sections = {"memory": _memory, "latency": _latency, "throughput": _throughput}
     parts = [
         "# Serving",
-        f"`{told.command}`: {told.plan}. Random weights, since speed and memory do not depend on what they are; what "
-        "number formats cost is measured on a trained model. Machine: "
-        f"{machine}. Every side has as many threads as this process may use cores. Code: "
-        f"{told.commit or 'outside a repository'}.",
-        _verdict(made),
-        _aims(made),
-        f"![Memory, throughput and latency]({told.name}.png)",
+        f"`{record['command']}`: {record['plan']}, random weights. Machine: {machine}. Code: "
+        f"{record['commit'] or 'outside a repository'}.",
+        *(part for name, section in sections.items() if name in record["found"] for part in section(record["found"])),
     ]
-    for name, (title, section) in SECTIONS.items():
-        parts += [f"## {title}", section(told) if name in told.found else _NOT_RUN]
-    parts += ["## Load of the machine", load(told.found)]
     return "\n\n".join(parts) + "\n"
 
 
-def _verdict(made: Sequence[Aim]) -> str:
-    measured = [aim.met for aim in made if aim.met is not None]
-    left = len(made) - len(measured)
-    return f"**{sum(measured)} of {len(measured)} aims that were measured are met; {left} were not measured.**"
+def _memory(found: Mapping[str, Any]) -> Iterator[str]:
+    one = found["memory"]
+    opened, wanted = len(one["separate"]) - 1, one["wanted"]
+    yield "## Memory"
+    yield (
+        "Proportional set size of one process, once every row of every table has been read. Ours is the whole server, "
+        f"but for its detection of languages: before anything is loaded it takes {one['server'] / _GIB:.2f} GiB. "
+        f"Separate sessions are plain ONNX Runtime, each on a model with weights and table in one file; {opened} were "
+        f"opened, and {wanted} are extrapolated by a straight line if that is fewer."
+    )
+    rows = [[f"{wanted} separate sessions", "", f"{one['separate_bytes'] / _GIB:.2f}", ""]]
+    for tables in TABLE_FORMATS:
+        size = one["served"][tables]
+        ratio = f"{one['separate_bytes'] / size:.2f}"
+        rows.append([f"ours, {tables}", f"{one['tables'][tables] / _GIB:.2f}", f"{size / _GIB:.2f}", ratio])
+    yield markdown_table(["", "tables GiB", "GiB", "separate / ours"], rows)
 
 
-def _aims(made: Sequence[Aim]) -> str:
-    said = {True: "met", False: "**missed**", None: "not measured"}
-    rows = [[aim.what, aim.aim, aim.reached, said[aim.met]] for aim in made]
-    return markdown_table(["", "aim", "reached", ""], rows)
+def _latency(found: Mapping[str, Any]) -> Iterator[str]:
+    one = found["latency"]
+    yield "## Latency"
+    yield (
+        f"One text, median milliseconds of {one['rounds']} rounds in which all sides take turns; the client's own work "
+        "is included. The fixed model is one language's, under plain ONNX Runtime. *small* is a body of 2 x 64."
+    )
+    rows = [
+        [shape, length, *(f"{each[side]:.2f}" for side in latency.SIDES)]
+        for shape in ("served", "small")
+        for length, each in _by_number(one[shape])
+    ]
+    yield markdown_table(["shape", "tokens", *latency.SIDES], rows)
 
 
-def plot(told: Told) -> Drawing:
-    """Memory, throughput by clients, and rates against pipelines; panels of parts that were not run stay away."""
-    panels = {"memory": _draw_memory, "streams": _draw_streams, "pipelines": _draw_rates}
-    there = {name: draw for name, draw in panels.items() if name in told.found}
-
-    def paint(figure: "Figure") -> None:
-        if not there:
-            write_message(figure.subplots(), _NOT_RUN)
-            return
-        for axes, (name, draw) in zip(figure.subplots(1, len(there), squeeze=False)[0], there.items(), strict=True):
-            draw(axes, told.found[name])
-
-    alt = "Bars and lines: memory, throughput, rates."
-    return Drawing(title="Serving", caption="", alt=alt, paint=paint, height_in=2.8, file=told.name)
-
-
-def _draw_memory(axes: "Axes", one: dict[str, Any]) -> None:
-    sizes = {
-        f"{one['wanted']}\nsessions": one["separate_bytes"],
-        **{tables: one["served"][tables] for tables in TABLE_FORMATS},
-    }
-    _bars(axes, {name: size / GIB for name, size in sizes.items()}, "memory, GiB")
+def _throughput(found: Mapping[str, Any]) -> Iterator[str]:
+    one = found["throughput"]
+    sides = (throughput.MIXED, throughput.SINGLE)
+    yield "## Throughput"
+    yield (
+        f"{one['texts']} texts of {throughput.SHORTEST} to {throughput.LONGEST} tokens over REST: texts a second, and "
+        "the 95th percentile of latency in ms, by number of clients that each wait for an answer; medians of "
+        f"{one['rounds']} rounds."
+    )
+    rows = [
+        [clients, *(f"{each[side]['texts_per_s']:.1f} ({each[side]['p95_ms']:,.0f})" for side in sides)]
+        for clients, each in _by_number(one["loads"])
+    ]
+    yield markdown_table(["clients", *sides], rows, left=0)
 
 
-def _draw_streams(axes: "Axes", one: dict[str, Any]) -> None:
-    clients = sorted(map(int, one["loads"]))
-    for side, colour in zip((streams.MIXED, streams.SINGLE, streams.SEPARATE), ("blue", "green", "grey"), strict=True):
-        rates = [one["loads"][str(count)][side]["texts_per_s"] for count in clients]
-        axes.plot(clients, rates, "o-", color=COLOURS[colour], label=side)
-    axes.set_xlabel("clients")
-    axes.set_title("texts/s")
-    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
-    axes.legend()
-
-
-def _draw_rates(axes: "Axes", one: dict[str, Any]) -> None:
-    rates = {name: one["texts_per_s"][name] for name in (pipelines.PIPELINE, *PRECISIONS)}
-    _bars(axes, rates, "texts/s, from text to labels")
-
-
-def _bars(axes: "Axes", values: Mapping[str, float], title: str) -> None:
-    colours = [COLOURS["grey"], *[COLOURS["blue"]] * (len(values) - 1)]
-    axes.bar_label(axes.bar([*values], [*values.values()], color=colours), fmt="%.1f", padding=2)
-    axes.set_title(title)
-    axes.margins(y=0.15)
+def _by_number(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Records sort their keys as words."""
+    return sorted(found.items(), key=lambda pair: int(pair[0]))

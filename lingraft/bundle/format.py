@@ -49,9 +49,6 @@ TOKENS = "tokens_BT"
 TABLE = "table_VD"
 SCALE = "scale_V"
 BIAS = "bias_V"
-RANGES = "ranges"
-"""Part with the ranges by which vectors are quantised to 8 bits, and the name of its tensor: smallest and largest
-values (2, E). Bundles of kind 'retrieval' may have it."""
 
 
 class OutputSizes(NamedTuple):
@@ -60,8 +57,6 @@ class OutputSizes(NamedTuple):
     labels: int
     width: int
     """Width of a vector."""
-    has_ranges: bool
-    """Whether vectors are quantised to 8 bits."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> "OutputSizes":
@@ -70,7 +65,7 @@ class OutputSizes(NamedTuple):
         shape: EncoderShape = manifest.detail("shape", EncoderShape)
         retrieval = bundle_retrieval(manifest)
         width = retrieval.vector_width(shape.width) if retrieval else shape.width
-        return cls(len(labels), width, RANGES in manifest.fingerprints)
+        return cls(len(labels), width)
 
 
 def bundle_retrieval(manifest: Manifest) -> Retrieval | None:

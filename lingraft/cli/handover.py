@@ -40,12 +40,6 @@ def export_onnx(
     blocks: Annotated[
         list[Path] | None, typer.Option(help="Blocks of a language to judge the primary on; once each.")
     ] = None,
-    ranges: Annotated[
-        Path | None,
-        typer.Option(
-            help="Stored vectors of a retrieval task (.npy), between whose extremes the endpoint quantises to 8 bits."
-        ),
-    ] = None,
     alone: Annotated[
         bool,
         typer.Option(
@@ -58,7 +52,7 @@ def export_onnx(
 
     chosen = sort_precisions(precision or ())
     if alone:
-        of_bundles = {"--judge": judge, "--text": text, "--blocks": blocks, "--ranges": ranges}
+        of_bundles = {"--judge": judge, "--text": text, "--blocks": blocks}
         if unused := ", ".join(name for name, given in of_bundles.items() if given):
             raise ExportError(
                 f"standalone models are written without {unused}, which only bundles take. Leave it out, or leave "
@@ -81,7 +75,6 @@ def export_onnx(
             precisions=chosen,
             tables=tables,
             examples=examples,
-            ranges=ranges,
         )
     )
 

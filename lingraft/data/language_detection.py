@@ -36,20 +36,18 @@ class LanguageDetector:
 
         return cls(LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True))
 
-    def detect_other(self, language: str, text: str, *, unsure: bool = False) -> str:
+    def detect_other(self, language: str, text: str) -> str:
         """Return another language that a text seems to be in; an empty string if it may well be in the named one.
 
         Args:
             language: named language. If it is not among the 139, the result is always empty.
             text: text, of which the beginning is examined.
-            unsure: whether to return a language of any confidence.
         """
         named = language.partition("-")[0]
         if named not in self._known:
             return ""
         found = self.detect(text[:_LOOKED_AT])
-        plain = found.confidence >= (0.0 if unsure else _SURE)
-        return found.language if plain and found.language not in (named, _NONE) else ""
+        return found.language if found.confidence >= _SURE and found.language not in (named, _NONE) else ""
 
     def log_odds(self, text: str, first: str, second: str) -> float:
         """Return how much likelier a text is in the first of two languages, in nats; 0 if either is not known."""

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, require_aligned
@@ -17,7 +16,6 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import (
     BIAS,
     PRECISIONS,
-    RANGES,
     BundleKind,
     Precision,
     TableFormat,
@@ -58,7 +56,6 @@ def export_bundle(
     tables: TableFormat = "float32",
     examples: Mapping[str, Any] | None = None,
     prompts: Mapping[str, Mapping[str, str]] | None = None,
-    ranges: Path | None = None,
 ) -> Artifact:
     """Export a task, or a primary itself, with its source language and all languages of `embeddings`.
 
@@ -66,8 +63,7 @@ def export_bundle(
 
     fp32 is always written. The metric of each precision is measured on `examples`: rows of the task, or blocks (N, T)
     for a primary, by language. `prompts` are texts for people who try the endpoint, by language and input; those of the
-    task's recipe if None. `ranges` is an `.npy` file of vectors (N, E) of a retrieval task, such as those of an index,
-    between whose smallest and largest values the endpoint quantises vectors to 8 bits.
+    task's recipe if None.
 
     Raises:
         MissingExtraError: ONNX Runtime is not installed.
@@ -81,15 +77,12 @@ def export_bundle(
     if prompts is None:
         settings = exported.settings
         prompts = {language: settings.asked(language) for language in settings.examples} if settings else {}
-    ranges_2E = _load_ranges(ranges, exported) if ranges else None
     own, *targets = sources.values()
     first = ExportedLanguage.from_artifact(own, tables)
     languages = [first, *(ExportedLanguage.from_artifact(target, tables, first) for target in targets)]
     chosen = sort_precisions(precisions)
     with artifact.create(out, Kind.BUNDLE) as draft:
         write_bodies(draft, exported, chosen)
-        if ranges_2E is not None:
-            draft.tensors(RANGES, {RANGES: ranges_2E})
         for language in languages:
             write_language(draft, language, exported)
         parity = {
@@ -105,34 +98,6 @@ def export_bundle(
             "record": {"parity": parity},
         }
     return Artifact.load(out, Kind.BUNDLE)
-
-
-def _load_ranges(file: Path, exported: ExportedModel) -> Tensor:
-    """Return the smallest and largest value (2, E) of each column of stored vectors."""
-    if exported.kind != "retrieval":
-        raise ExportError(
-            f"ranges are of vectors of a task of kind 'retrieval', and this is of kind {exported.kind!r}. Leave them "
-            "out."
-        )
-    try:
-        with file.open("rb") as stream:
-            vectors_NE = np.lib.format.read_array(stream, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise ExportError(f"{file} is no array of numbers: {error}. Write it with numpy.save.") from error
-    if vectors_NE.ndim != 2 or vectors_NE.shape[1] != exported.net.width or len(vectors_NE) < 2:
-        raise ExportError(
-            f"{file} has the shape {vectors_NE.shape}, but vectors of {exported.name!r} are {exported.net.width} wide. "
-            "Give two or more of its vectors, or their smallest and largest values, as (vectors, width)."
-        )
-    if vectors_NE.dtype.kind != "f":
-        raise ExportError(
-            f"{file} holds {vectors_NE.dtype}. Give vectors of floating-point numbers, as they were before they were "
-            "quantised."
-        )
-    ranges_2E = torch.from_numpy(np.stack([vectors_NE.min(0), vectors_NE.max(0)]).astype(np.float32))
-    if not ranges_2E.isfinite().all():
-        raise ExportError(f"{file} has values that are not finite. Give vectors of finite numbers.")
-    return ranges_2E
 
 
 def load_sources(

@@ -1,4 +1,4 @@
-"""`python -m lingraft.serving --bundle DIR`: serve without the rest of the command line."""
+"""`python -m lingraft.serving BUNDLE`: serve without the rest of the command line."""
 
 import sys
 

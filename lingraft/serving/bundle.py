@@ -18,7 +18,6 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import (
     BIAS,
-    RANGES,
     BundleKind,
     Examples,
     OutputSizes,
@@ -117,8 +116,6 @@ class Bundle:
     sizes: OutputSizes
     retrieval: Retrieval | None
     """Prefixes of a retrieval task; None for other kinds."""
-    ranges_2E: NDArray[np.float32] | None
-    """Smallest and largest value of each column, by which vectors are quantised to 8 bits; None if it has none."""
 
     @classmethod
     def load(
@@ -128,28 +125,16 @@ class Bundle:
         provider: str | None = None,
         shared: OpenedFiles | None = None,
     ) -> Self:
-        """Open a bundle, and check the hashes of all its files.
+        """Open a bundle, and check the hashes of all its files; what it opens is added to `shared`.
 
-        Args:
-            precision: precision of the body; if None, fp16 on a GPU if the bundle has it, else fp32.
-            provider: execution provider; if None, that of the installed ONNX Runtime.
-            shared: tables and tokenizers that are open already; new ones are added.
-
-        Raises:
-            ArtifactError: the folder is not a bundle, or damaged.
-            TokenizerError: a language's tokenizer is not the one its table belongs to.
-            MissingExtraError: ONNX Runtime is not installed.
-            ServingError: ONNX Runtime is not usable as installed, or the bundle has no body of this precision.
+        By default, the body is in fp16 on a GPU if the bundle has it, else in fp32.
         """
         artifact = Artifact.load(folder, Kind.BUNDLE)
         manifest, provider = artifact.manifest, provider or default_provider()
         precisions: list[str] = manifest.detail("precisions", list[str])
         precision = precision or ("fp16" if provider == CUDA and "fp16" in precisions else "fp32")
         if precision not in precisions:
-            raise ServingError(
-                f"{folder} has no body in {precision}, only in {precisions}. Export it again with --precision "
-                f"{precision}."
-            )
+            raise ServingError(f"{folder} has bodies in {precisions}. Export it again with --precision {precision}.")
         shared = shared or OpenedFiles.from_languages()
         source_language = str(manifest.language)
         source = open_language(artifact, source_language, shared)
@@ -173,17 +158,11 @@ class Bundle:
             },
             source=source,
             body=Body.open(_verified_file(artifact, body_file(precision)), provider),
-            sizes=(sizes := OutputSizes.of(manifest)),
+            sizes=OutputSizes.of(manifest),
             retrieval=bundle_retrieval(manifest),
-            ranges_2E=load_file(_tensor_file(artifact, RANGES))[RANGES] if sizes.has_ranges else None,
         )
         opened._require_consistent(folder)
         return opened
-
-    @property
-    def block_tokens(self) -> int:
-        """Length of the longest text that the model reads, in tokens."""
-        return self.shape.block_tokens
 
     def gather(
         self, encoded: Sequence[tuple[str, Sequence[int]]], types: Sequence[Sequence[int]] | None = None
@@ -210,11 +189,7 @@ class Bundle:
         return embedded_BTD, visible_BT, types_BT
 
     def run_self_test(self) -> None:
-        """Run the self-test of every language, and compare the outputs with those in the bundle.
-
-        Raises:
-            ServingError: outputs differ by more than the tolerance; the message has the difference of each language.
-        """
+        """Run the self-test of every language, and compare the outputs with those in the bundle."""
         differences = {tag: self._self_test_difference(tag) for tag in self.languages}
         if wrong := {tag: each for tag, each in differences.items() if not each <= self.tolerance}:
             shown = ", ".join(f"{tag} {each:.2g}" for tag, each in wrong.items())
@@ -244,16 +219,7 @@ class Bundle:
 def open_language(
     bundle: Artifact, name: str, shared: OpenedFiles, source: ServedLanguage | None = None
 ) -> ServedLanguage:
-    """Open a language of a bundle, whose files have been verified.
-
-    Args:
-        shared: tables and tokenizers that are open already; new ones are added.
-        source: source language of the bundle, whose rows others may borrow; None for the source language itself.
-
-    Raises:
-        ArtifactError: the table's file does not hold a token table.
-        TokenizerError: the tokenizer is not the one that the table belongs to, or borrows from another source.
-    """
+    """Open a language of a bundle, whose files have been verified; others may borrow rows of the source language."""
     # The key is the verified hash of the file: a forged manifest might claim the fingerprint of a table that is open.
     table_hash = bundle.manifest.hash_of(f"{table_part(name)}.safetensors")
     tokenizer = _open_tokenizer(bundle, name, shared)

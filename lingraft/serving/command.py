@@ -1,6 +1,7 @@
 """The command line of the server, for `lingraft serve` and `python -m lingraft.serving`."""
 
 import argparse
+import contextlib
 import importlib.util
 import socket
 import sys
@@ -12,49 +13,28 @@ import pydantic
 from lingraft.artifacts.manifest import MANIFEST
 from lingraft.config.section import explain_problem
 from lingraft.errors import MissingExtraError, ServingError
-from lingraft.serving import logs
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.settings import ServingSettings, read_token
 from lingraft.signals import Interruption, interruptible
 
 
 def run(arguments: Sequence[str], program: str) -> None:
-    """Serve bundles until SIGTERM or SIGINT, which also end a server that is still starting.
+    """Serve bundles until SIGTERM or SIGINT, which also end a server that is still starting."""
+    with contextlib.suppress(Interruption), interruptible():
+        options = vars(_parser(program).parse_args(arguments))
+        bundles = [bundle for folder in options.pop("bundles") for bundle in bundles_in(folder)]
+        settings = _settings(options)
+        for port in filter(None, (settings.port, settings.grpc_port)):
+            require_port(settings.host, port)
+        if not importlib.util.find_spec("kserve"):
+            raise MissingExtraError("kserve", "serving")
+        token = read_token()
+        served = ServedBundles.load(bundles, settings.precision)
+        # On import, which takes seconds, kserve parses the process's command line; ours has no arguments for it.
+        sys.argv[1:] = []
+        from lingraft.serving.server import serve
 
-    Args:
-        arguments: arguments of the command line: bundles and settings.
-        program: name of the program in the help.
-
-    Raises:
-        ServingError: a setting is invalid, a port is in use or not allowed, two bundles have the same name, a self-test
-            fails, or ONNX Runtime is not usable as installed.
-        ArtifactError: a folder is not a bundle, or damaged.
-        MissingExtraError: the extra 'serving' is not installed.
-    """
-    try:
-        with interruptible():
-            _run(arguments, program)
-    except Interruption:
-        logs.log_event("ended")
-
-
-def _run(arguments: Sequence[str], program: str) -> None:
-    options = vars(_parser(program).parse_args(arguments))
-    given = [*options.pop("bundles"), *(options.pop("bundle") or [])]
-    bundles = [bundle for folder in given for bundle in bundles_in(folder)]
-    settings = _settings(options)
-    for port in filter(None, (settings.port, settings.grpc_port)):
-        require_port(settings.host, port)
-    if not importlib.util.find_spec("kserve"):
-        raise MissingExtraError("kserve", "serving")
-    token = read_token()
-    logs.configure()
-    served = ServedBundles.load(bundles, settings.precision)
-    # On import, which takes seconds, kserve parses the process's command line; ours has no arguments for it.
-    sys.argv[1:] = []
-    from lingraft.serving.server import serve
-
-    serve(served, settings, token)
+        serve(served, settings, token)
 
 
 def bundles_in(folder: Path) -> list[Path]:
@@ -64,11 +44,7 @@ def bundles_in(folder: Path) -> list[Path]:
 
 
 def require_port(host: str, port: int) -> None:
-    """Refuse an address on which the server cannot listen.
-
-    Raises:
-        ServingError: the address is in use, not allowed, or invalid.
-    """
+    """Refuse an address on which the server cannot listen."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -90,20 +66,10 @@ def _parser(program: str) -> argparse.ArgumentParser:
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=44, width=120),
     )
     parser.add_argument("bundles", type=Path, nargs="*", metavar="BUNDLE", help="folder of a bundle, or of several")
-    parser.add_argument(
-        "--bundle",
-        type=Path,
-        action="append",
-        metavar="DIR",
-        help="folder of a bundle, as the argument; may be repeated",
-    )
     for name, field in ServingSettings.model_fields.items():
-        flag = f"--{name.replace('_', '-')}"
+        action = argparse.BooleanOptionalAction if field.annotation is bool else "store"
         help_text = f"{field.description} (default: {field.default})"
-        if field.annotation is bool:
-            parser.add_argument(flag, default=field.default, action=argparse.BooleanOptionalAction, help=help_text)
-        else:
-            parser.add_argument(flag, default=field.default, help=help_text)
+        parser.add_argument(f"--{name.replace('_', '-')}", default=field.default, action=action, help=help_text)
     return parser
 
 

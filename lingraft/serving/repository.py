@@ -1,25 +1,28 @@
-"""Model repository of the Open Inference Protocol: bundles and languages come and go while the server answers.
+"""Model repository of the Open Inference Protocol: bundles and languages come and go while the server answers."""
 
-A bundle is loaded from one of the folders below the repository's; a server that starts anew serves what it was started
-with.
-"""
-
+import asyncio
+import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
 import pydantic
+from grpc_interceptor.exceptions import Unimplemented
+from kserve import ModelRepository
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import Precision, body_fingerprint
 from lingraft.bundle.language_part import language_files, language_fingerprint
 from lingraft.config.encoder import EncoderShape
-from lingraft.errors import LingraftError, RequestError, ServingError
+from lingraft.errors import LingraftError, RequestError, ServingError, UnknownModelError
 from lingraft.serving.bundle import Bundle, ServedLanguage, open_language
-from lingraft.serving.logs import log_event
-from lingraft.serving.requests import refuse_invalid
+from lingraft.serving.model import Engine, TaskModel
 from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.served_models import served_models
+
+_LOGGER = logging.getLogger("kserve")
 
 
 class Change(pydantic.BaseModel, strict=True, frozen=True, extra="forbid"):
@@ -29,61 +32,56 @@ class Change(pydantic.BaseModel, strict=True, frozen=True, extra="forbid"):
     """Folder of the repository; if absent, the bundle that the server was started with, read anew."""
     language: str | None = None
     """Language of the bundle; if absent, all of it."""
+    unload_dependents: bool = False
+    """Sent by Triton's client; no bundle depends on another."""
 
 
 class _ChangeRequest(pydantic.BaseModel, strict=True, frozen=True, extra="forbid"):
     parameters: Change = Change()
 
 
-def parse_change(body: bytes) -> Change:
-    """Parse the JSON of a request to load or unload; an empty body has no parameters.
+class Repository(ModelRepository):  # type: ignore[misc]  # kserve has no types
+    """Models that are served, the bundles that a server was started with, and the folder of those that may come."""
 
-    Raises:
-        RequestError: the body is not JSON, or has other parameters.
-    """
-    with refuse_invalid():
-        return _ChangeRequest.model_validate_json(body or b"{}").parameters
-
-
-class Repository:
-    """Bundles that a server was started with, and the folder of those that may take their places."""
-
-    def __init__(self, served: ServedBundles, folder: Path, precision: Precision | None) -> None:
-        """Remember what the server was started with.
-
-        Raises:
-            ServingError: there is no such folder.
-        """
-        if not folder.is_dir():
-            raise ServingError(f"--repository {folder} is no folder. Create or mount it.")
+    def __init__(self, served: ServedBundles, engine: Engine) -> None:
+        """Make the models of bundles."""
+        super().__init__()
+        self._folder: Path | None = engine.settings.repository
+        if self._folder and not self._folder.is_dir():
+            raise ServingError(f"--repository {self._folder} is no folder. Create or mount it.")
         self._served = served
-        self._folder = folder
-        self._precision = precision
-        self.started = {name: bundle.folder for name, bundle in served.bundles.items()}
-        """Folders by name."""
-        self.thread = ThreadPoolExecutor(1, "repository")
-        """Makes one change at a time."""
+        self._engine = engine
+        self._precision: Precision | None = engine.settings.precision
+        self._started = {name: bundle.folder for name, bundle in served.bundles.items()}
+        self._thread = ThreadPoolExecutor(1, "repository")
+        self._update()
 
     def index(self) -> list[dict[str, str]]:
         """Return the protocol's index: which bundles are loaded."""
         loaded = self._served.bundles
         return [
-            {
-                "name": name,
-                "version": "",
-                "state": "READY" if name in loaded else "UNAVAILABLE",
-                "reason": "" if name in loaded else "unloaded",
-            }
-            for name in self.started
+            {"name": name, "version": "", "state": "READY" if name in loaded else "UNAVAILABLE", "reason": ""}
+            for name in self._started
         ]
 
-    def load(self, name: str, change: Change) -> None:
-        """Serve a bundle, or a language of it, once its hashes, its fingerprints and its self-test are right.
+    def load(self, name: str) -> bool:
+        """Refuse KServe's own call, which has no parameters and is not asked whether there is a repository."""
+        raise Unimplemented("Load and unload over REST: POST /v2/repository/models/NAME/load.")
 
-        Raises:
-            RequestError: it cannot be served; the message has the reason. What was served is served on.
-        """
-        folder = self._folder / change.bundle if change.bundle else self.started[name]
+    unload = load
+
+    async def change(self, make: Callable[[str, Change], None], name: str, body: bytes) -> None:
+        """Load or unload, as the body of a request says, one change at a time."""
+        try:
+            change = _ChangeRequest.model_validate_json(body or b"{}").parameters
+        except ValueError as error:
+            raise RequestError(f"the body is not a request to load or unload: {error}") from error
+        await asyncio.get_running_loop().run_in_executor(self._thread, make, name, change)
+
+    def load_bundle(self, name: str, change: Change) -> None:
+        """Serve a bundle, or a language of it, once its hashes, its fingerprints and its self-test are right."""
+        parent = self._require(name)
+        folder = parent / change.bundle if change.bundle else self._started[name]
         try:
             if change.language is None:
                 self._served.put_bundle(self._open_bundle(name, folder))
@@ -96,14 +94,12 @@ class Repository:
                 f"{folder} cannot be opened: {type(error).__name__}: {error}. What was served is served on. Export the "
                 "bundle again."
             ) from error
-        log_event("loaded", bundle=name, folder=str(folder), language=change.language or "all")
+        self._update()
+        _LOGGER.info("Loaded %s of bundle %s from %s", change.language or "all languages", name, folder)
 
-    def unload(self, name: str, change: Change) -> None:
-        """Stop serving a bundle or a language; requests that were taken on are answered.
-
-        Raises:
-            RequestError: it is not served, the language is the bundle's last one, or a folder is named.
-        """
+    def unload_bundle(self, name: str, change: Change) -> None:
+        """Stop serving a bundle or a language; requests that were taken on are answered."""
+        self._require(name)
         if change.bundle:
             raise RequestError(f"{name!r} is unloaded whatever its folder is. Leave out the parameter 'bundle'.")
         try:
@@ -113,7 +109,19 @@ class Repository:
                 self._served.remove_language(name, change.language)
         except ServingError as error:
             raise RequestError(str(error)) from error
-        log_event("unloaded", bundle=name, language=change.language or "all")
+        self._update()
+        _LOGGER.info("Unloaded %s of bundle %s", change.language or "all languages", name)
+
+    def _require(self, name: str) -> Path:
+        if self._folder is None:
+            raise RequestError("this server loads and unloads nothing. Start it with --repository FOLDER.")
+        if name not in self._started:
+            raise UnknownModelError(f"there is no bundle {name[:80]!a}; there are {sorted(self._started)}.")
+        return self._folder
+
+    def _update(self) -> None:
+        models = served_models(self._served.bundles)
+        self.models = {name: TaskModel(name, served, self._engine) for name, served in models.items()}
 
     def _open_bundle(self, name: str, folder: Path) -> Bundle:
         bundle = Bundle.load(folder, self._precision, shared=self._served.opened_files)

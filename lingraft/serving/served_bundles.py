@@ -4,7 +4,6 @@ A bundle is immutable. A change replaces the bundle by a new one. A request take
 and finishes with it, so that no answer mixes two versions.
 """
 
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,33 +14,21 @@ from lingraft.serving.bundle import Bundle, OpenedFiles, ServedLanguage
 
 
 class ServedBundles:
-    """Served bundles by name; thread-safe."""
+    """Served bundles by name. One thread may change them while others read."""
 
     def __init__(self, bundles: Iterable[Bundle]) -> None:
-        """Hold bundles whose self-tests have passed.
-
-        Raises:
-            ServingError: two bundles have the same name, or there is no bundle.
-        """
+        """Hold bundles whose self-tests have passed."""
         self._bundles: dict[str, Bundle] = {}
-        self._lock = threading.Lock()
         for bundle in bundles:
             if bundle.name in self._bundles:
                 raise ServingError(f"two bundles are named {bundle.name!r}. Give one for each task.")
             self._bundles[bundle.name] = bundle
         if not self._bundles:
-            raise ServingError("there is no bundle to serve. Give one: --bundle DIR.")
+            raise ServingError("there is no bundle to serve. Give its folder.")
 
     @classmethod
     def load(cls, folders: Iterable[Path], precision: Precision | None = None) -> "ServedBundles":
-        """Open bundles, and run the self-test of every language; equal tables and tokenizers are opened once.
-
-        Raises:
-            ArtifactError: a folder is not a bundle, or damaged.
-            TokenizerError: a language's tokenizer is not the one its table belongs to.
-            ServingError: a self-test fails, or ONNX Runtime is not usable as installed.
-            MissingExtraError: ONNX Runtime is not installed.
-        """
+        """Open bundles, and run the self-test of every language; equal tables and tokenizers are opened once."""
         shared = OpenedFiles.from_languages()
         bundles = [Bundle.load(folder, precision, shared=shared) for folder in folders]
         for bundle in bundles:
@@ -66,46 +53,24 @@ class ServedBundles:
         return self._bundles[name]
 
     def put_bundle(self, bundle: Bundle) -> None:
-        """Add a bundle, or replace it, after its self-test has passed.
-
-        Raises:
-            ServingError: the self-test fails; what was served stays as it was.
-        """
+        """Add a bundle, or replace it, after its self-test has passed."""
         bundle.run_self_test()
-        with self._lock:
-            self._bundles[bundle.name] = bundle
+        self._bundles[bundle.name] = bundle
 
     def remove_bundle(self, name: str) -> None:
-        """Remove a bundle.
-
-        Raises:
-            ServingError: it is not served.
-        """
-        with self._lock:
-            del self._bundles[self[name].name]
+        """Remove a bundle."""
+        del self._bundles[self[name].name]
 
     def put_language(self, name: str, tag: str, language: ServedLanguage) -> None:
-        """Add a language to a bundle, or replace it, after its self-test has passed.
-
-        Raises:
-            ServingError: the bundle is not served, or the self-test fails; the bundle then stays as it was.
-        """
-        replace(self[name], languages={tag: language}).run_self_test()
-        with self._lock:
-            bundle = self[name]
-            self._bundles[name] = replace(bundle, languages={**bundle.languages, tag: language})
+        """Add a language to a bundle, or replace it, after its self-test has passed."""
+        bundle = self[name]
+        replace(bundle, languages={tag: language}).run_self_test()
+        self._bundles[name] = replace(bundle, languages={**bundle.languages, tag: language})
 
     def remove_language(self, name: str, tag: str) -> None:
-        """Remove a language from a bundle.
-
-        Raises:
-            ServingError: it is not served, or it is the bundle's last one.
-        """
-        with self._lock:
-            bundle = self[name]
-            languages = {each: known for each, known in bundle.languages.items() if each != tag}
-            if not languages or tag not in bundle.languages:
-                raise ServingError(
-                    f"{name!r} speaks {sorted(bundle.languages)}; {tag!r} cannot be taken away from that."
-                )
-            self._bundles[name] = replace(bundle, languages=languages)
+        """Remove a language from a bundle."""
+        bundle = self[name]
+        languages = {each: known for each, known in bundle.languages.items() if each != tag}
+        if not languages or tag not in bundle.languages:
+            raise ServingError(f"{name!r} speaks {sorted(bundle.languages)}; {tag!r} cannot be taken away from that.")
+        self._bundles[name] = replace(bundle, languages=languages)

@@ -7,12 +7,11 @@ from lingraft.bundle.format import BundleKind, OutputSizes
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ServingError
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.handlers.classification import PAIR_CLASSIFICATION, TEXT_CLASSIFICATION
 from lingraft.serving.handlers.fill_mask import FILL_MASK, with_mask
-from lingraft.serving.handlers.handler import LANGUAGE, TEXT, TaskHandler, TensorSpec
+from lingraft.serving.handlers.handler import LANGUAGE, TEXT, TaskHandler, TensorSpec, one_each
 from lingraft.serving.handlers.question_answering import QUESTION_ANSWERING
+from lingraft.serving.handlers.rows import PAIR_CLASSIFICATION, RETRIEVAL, TEXT_CLASSIFICATION, TEXT_EMBEDDING
 from lingraft.serving.handlers.tagging import ENTITY_RECOGNITION
-from lingraft.serving.handlers.text_vectors import RETRIEVAL, TEXT_EMBEDDING
 from lingraft.serving.languages import AUTO
 from lingraft.serving.settings import ServingSettings
 
@@ -27,17 +26,8 @@ TASK_HANDLERS: dict[BundleKind, TaskHandler] = {
 PRIMARY_HANDLERS = {"fill-mask": FILL_MASK, "embeddings": TEXT_EMBEDDING}
 """Handlers of a primary's bundle, by the name that clients use."""
 
-LANGUAGE_CONFIDENCE = "language_confidence"
-UNKNOWN_SHARE = "unknown_share"
-DETECTED_LANGUAGE = "detected_language"
-_LANGUAGE_TENSORS = [
-    TensorSpec(LANGUAGE, "BYTES", [-1], "language of each text"),
-    TensorSpec(LANGUAGE_CONFIDENCE, "FP32", [-1], "how sure that is; 1 where the request named it"),
-    TensorSpec(
-        UNKNOWN_SHARE, "FP32", [-1], "share of each text's characters that its language's tokenizer does not know"
-    ),
-    TensorSpec(DETECTED_LANGUAGE, "BYTES", [-1], "language that each text seems to be in, where not the one named"),
-]
+_LANGUAGE_TENSORS = one_each(language="BYTES", language_confidence="FP32", unknown_share="FP32")
+"""Language of each text, how sure that is (1 where the request named it), and the share of unknown characters."""
 
 
 class ServedModel(NamedTuple):
@@ -58,11 +48,7 @@ class ServedModel(NamedTuple):
 
 
 def served_models(bundles: Mapping[str, Bundle]) -> dict[str, ServedModel]:
-    """Return the models of bundles, by the name that clients use.
-
-    Raises:
-        ServingError: two models have the same name.
-    """
+    """Return the models of bundles, by the name that clients use."""
     named = [
         (name, ServedModel(bundle, handler))
         for bundle in bundles.values()
@@ -89,35 +75,25 @@ def interface(kind: BundleKind, sizes: OutputSizes) -> tuple[list[str], list[Ten
     return [*inputs], tensors
 
 
-def metadata(name: str, model: ServedModel, settings: ServingSettings) -> dict[str, Any]:
-    """Return the protocol's metadata of a model; `parameters` has its languages, labels and limits."""
+def metadata(model: ServedModel, settings: ServingSettings) -> dict[str, Any]:
+    """Return what the protocol's metadata of a model has as `parameters`: its languages, labels and limits."""
     bundle = model.bundle
     return {
-        "name": name,
-        "versions": [],
-        "platform": "onnxruntime",
-        "inputs": [{"name": each, "datatype": "BYTES", "shape": [-1]} for each in model.inputs],
-        "outputs": [{"name": each.name, "datatype": each.datatype, "shape": each.shape} for each in model.outputs],
-        "parameters": {
-            "source_language": bundle.source_language,
-            "examples": _examples(model),
-            "languages": sorted(bundle.languages),
-            "detects": AUTO if settings.detect else None,
-            "labels": bundle.labels,
-            "label_names": bundle.label_names,
-            "fingerprint": bundle.fingerprint,
-            "fingerprints": {tag: language.fingerprint for tag, language in sorted(bundle.languages.items())},
-            "precision": bundle.precision,
-            "unknown_limit": settings.unknown_limit,
-            "refuse_unknown": settings.refuse_unknown,
-            "max_texts": settings.texts,
-            "max_characters": settings.characters,
-            "max_tokens": bundle.block_tokens,
-            "max_body_bytes": settings.body_bytes,
-            "request_parameters": {
-                key: f"{type(each.default).__name__}, {each.default} if absent: {each.meaning}"
-                for key, each in model.handler.parameters.items()
-            },
+        "source_language": bundle.source_language,
+        "examples": _examples(model),
+        "languages": sorted(bundle.languages),
+        "detects": AUTO if settings.detect else None,
+        "labels": bundle.labels,
+        "label_names": bundle.label_names,
+        "fingerprint": bundle.fingerprint,
+        "fingerprints": {tag: language.fingerprint for tag, language in sorted(bundle.languages.items())},
+        "precision": bundle.precision,
+        "unknown_limit": settings.unknown_limit,
+        "max_texts": settings.texts,
+        "max_tokens": bundle.shape.block_tokens,
+        "request_parameters": {
+            key: f"{type(each.default).__name__}, {each.default} if absent: {each.meaning}"
+            for key, each in model.handler.parameters.items()
         },
     }
 

@@ -1,123 +1,156 @@
-"""The server: kserve's ModelServer with the endpoint's models, over REST and gRPC."""
+"""KServe's servers of REST and gRPC with our models, and the routes that KServe does not have."""
 
 import asyncio
-import contextlib
-import logging
-import sys
-from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
-from kserve import ModelServer
-from kserve.model import BaseKServeModel
+import grpc
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from kserve import InferRequest
+from kserve.constants.constants import INFERENCE_CONTENT_LENGTH_HEADER
+from kserve.logging import configure_logging
 from kserve.model_server import app
+from kserve.protocol.dataplane import DataPlane
+from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import add_GRPCInferenceServiceServicer_to_server
+from kserve.protocol.grpc.interceptors import ExceptionToStatusInterceptor
+from kserve.protocol.grpc.servicer import InferenceServicer
+from kserve.protocol.model_repository_extension import ModelRepositoryExtension
+from kserve.protocol.rest.server import RESTServer
+from starlette.exceptions import HTTPException
 
 from lingraft.data.language_detection import LanguageDetector
-from lingraft.serving import logs
-from lingraft.serving.endpoint import Endpoint
+from lingraft.errors import OverloadedError, RequestError, UnknownModelError
+from lingraft.serving import openai, playground
+from lingraft.serving.guard import TOKEN_WANTED, Guard, is_authorized, refuse
+from lingraft.serving.model import Engine
 from lingraft.serving.repository import Repository
-from lingraft.serving.rest import mount
-from lingraft.serving.rpc import RpcServer
 from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.served_models import metadata
 from lingraft.serving.settings import ServingSettings
 from lingraft.signals import not_ignored
 
-_GRACE_S = 1
-"""Time limit in seconds for requests that are left after draining, because they exceeded the limit of the settings."""
+_STATUS = {
+    RequestError: (400, grpc.StatusCode.INVALID_ARGUMENT),
+    UnknownModelError: (404, grpc.StatusCode.NOT_FOUND),
+    OverloadedError: (429, grpc.StatusCode.RESOURCE_EXHAUSTED),
+}
+_OPEN_CALLS = ("/ServerLive", "/ServerReady")
 
 
 def serve(served: ServedBundles, settings: ServingSettings, token: str | None) -> None:
-    """Serve bundles until SIGTERM or SIGINT.
-
-    Args:
-        token: bearer token that requests must carry; None for none.
-
-    Raises:
-        Interruption: a signal came before the event loop ran.
-        ServingError: two models have the same name, or the repository is no folder.
-    """
-    endpoint = Endpoint(served, settings, LanguageDetector.load() if settings.detect else None)
-    repository = Repository(served, settings.repository, settings.precision) if settings.repository else None
-    mount(app, endpoint, token, repository)
-    _KserveServer(endpoint, token).start([_KserveModel(name) for name in endpoint.models])
+    """Serve bundles until SIGTERM or SIGINT, and answer what was accepted before."""
+    configure_logging()
+    detector = LanguageDetector.load() if settings.detect else None
+    repository = Repository(served, Engine(served.bundles, settings, detector))
+    mount(app, repository, settings, token)
+    asyncio.run(_serve(repository, settings, token))
 
 
-class _KserveModel(BaseKServeModel):  # type: ignore[misc]  # kserve has no types
-    """Entry of a model in kserve's repository; the endpoint answers its requests."""
+def mount(app: FastAPI, repository: Repository, settings: ServingSettings, token: str | None) -> None:
+    """Add our routes, which come before KServe's, and the guard to an application that has not started yet."""
+    app.title = "lingraft"
+    dataplane = DataPlane(repository)
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.ready = True
+    @app.post("/v2/models/{model_name}/infer", tags=["V2"])
+    async def infer(model_name: str, request: Request) -> Response:
+        # KServe's own route costs more, refuses JSON without a Content-Type, and lists every error of a wrong body.
+        body = await request.body()
+        parsed = _parse(body, request.headers.get(INFERENCE_CONTENT_LENGTH_HEADER), model_name)
+        response, _ = await dataplane.infer(model_name, parsed)
+        content, json_length = response.to_rest()
+        if json_length is None:
+            return Response(orjson.dumps(content), media_type="application/json")
+        headers = {INFERENCE_CONTENT_LENGTH_HEADER: str(json_length)}
+        return Response(content, headers=headers, media_type="application/octet-stream")
+
+    @app.get("/v2/models/{model_name}", tags=["V2"])
+    async def model_metadata(model_name: str) -> dict[str, Any]:
+        facts = await dataplane.model_metadata(model_name)
+        served = dataplane.get_model_from_registry(model_name).served
+        return facts | {"platform": "onnxruntime", "parameters": metadata(served, settings)}
+
+    @app.post("/v2/repository/index", tags=["V2"])
+    async def index() -> list[dict[str, str]]:
+        return repository.index()
+
+    @app.post("/v2/repository/models/{name}/load", tags=["V2"])
+    async def load(name: str, request: Request) -> dict[str, Any]:
+        await repository.change(repository.load_bundle, name, await request.body())
+        return {"name": name, "load": True}
+
+    @app.post("/v2/repository/models/{name}/unload", tags=["V2"])
+    async def unload(name: str, request: Request) -> dict[str, Any]:
+        await repository.change(repository.unload_bundle, name, await request.body())
+        return {"name": name, "unload": True}
+
+    app.include_router(openai.router(repository.get_models, settings))
+    app.add_route("/ui", playground.page)
+    app.add_middleware(Guard, token=token, body_bytes=settings.body_bytes)
+    app.add_exception_handler(RequestError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
 
 
-class _KserveServer(ModelServer):  # type: ignore[misc]  # kserve has no types
-    """ModelServer on the configured address, which finishes accepted requests before it ends."""
+def _parse(body: bytes, json_length: str | None, name: str) -> InferRequest:
+    try:
+        return InferRequest.from_bytes(body, len(body) if json_length is None else int(json_length), name)
+    except Exception as error:  # KeyError, TypeError, struct.error and others, by what is wrong
+        reason = f"the body is not a request of the Open Inference Protocol: {type(error).__name__}: {error}"
+        raise RequestError(reason[:400]) from error
 
-    def __init__(self, endpoint: Endpoint, token: str | None) -> None:
-        settings = endpoint.settings
-        super().__init__(
-            http_port=settings.port,
-            workers=1,
-            enable_grpc=False,
-            enable_latency_logging=False,
-            grace_period=_GRACE_S,
-        )
-        self._endpoint = endpoint
-        self._rpc = RpcServer(endpoint, token) if settings.grpc_port else None
-        self._listening = asyncio.Event()
-        self._draining: asyncio.Task[None] | None = None
 
-    def register_signal_handler(self) -> None:
-        """Leave signals to `interruptible` until the event loop runs; kserve's handlers would only drop them."""
+async def _refused(request: Request, error: Any) -> Response:
+    status, _ = _STATUS[type(error)]
+    code = "model_not_found" if isinstance(error, UnknownModelError) else None
+    headers = {"retry-after": "1"} if isinstance(error, OverloadedError) else None
+    return refuse(request.url.path, status, str(error), code, headers)
 
-    async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(logs.log_loop_error)
-        for number in not_ignored():
-            loop.add_signal_handler(number, self._stop, number.name)
-        rest = self._rest_server
-        rest.config.host = self._endpoint.settings.host
-        # kserve would log the timings of each request; /metrics has them.
-        rest._add_middlewares = lambda _: None
-        # uvicorn would handle the signals and close its sockets first; new requests shall get a response that refuses
-        # them instead.
-        rest._server.capture_signals = contextlib.nullcontext
-        rest._server.startup = partial(self._listen, rest._server.startup)
-        self._endpoint.start()
-        succeeded, _ = await asyncio.gather(self._queues_succeed(), super()._serve())
-        logs.log_event("ended")
-        if not succeeded:
-            sys.exit(1)
 
-    async def _listen(self, listen: Callable[..., Awaitable[None]], sockets: Any = None) -> None:
-        """Listen for gRPC, then for REST, and log that the server is ready unless it is stopping."""
-        if self._rpc:
-            await self._rpc.listen()
-        await listen(sockets=sockets)
-        self._listening.set()
-        if self._endpoint.ready:
-            logs.log_event("ready", models=list(self._endpoint.models), port=self._endpoint.settings.port)
+async def _invalid(request: Request, error: Any) -> Response:
+    problems = [f"{'.'.join(map(str, each['loc'][1:])) or 'body'}: {each['msg']}" for each in error.errors()[:5]]
+    return refuse(request.url.path, 400, f"the request is not as it should be. {'; '.join(problems)}")
 
-    async def _queues_succeed(self) -> bool:
-        """Wait for the queues; if one fails, finish the requests of the others, stop, and return False."""
-        try:
-            await self._endpoint.wait_for_queues()
-        except Exception as error:  # noqa: BLE001  any error; its message may quote a text
-            logs.log_event("queue failed", logging.CRITICAL, error)
-            await self._drain("none")
-            return False
-        return True
 
-    def _stop(self, why: str) -> None:
-        if self._draining:
-            self._rest_server._server.should_exit = True
-        else:
-            self._draining = asyncio.create_task(self._drain(why))
+async def _http_error(request: Request, error: Any) -> Response:
+    return refuse(request.url.path, error.status_code, error.detail, headers=error.headers)
 
-    async def _drain(self, why: str) -> None:
-        logs.log_event("draining", signal=why)
-        await self._endpoint.drain()
-        await self._listening.wait()
-        if self._rpc:
-            await self._rpc.stop()
-        self._rest_server._server.should_exit = True
+
+async def _serve(repository: Repository, settings: ServingSettings, token: str | None) -> None:
+    dataplane, extension = DataPlane(repository), ModelRepositoryExtension(repository)
+    rest = RESTServer("kserve.model_server:app", dataplane, extension, settings.port, grace_period=settings.drain_s)
+    rest.config.host = settings.host
+    # uvicorn handles signals while it runs: it answers what it has accepted, and sends them again, to this handler.
+    for number in not_ignored():
+        asyncio.get_running_loop().add_signal_handler(number, setattr, rest._server, "should_exit", True)
+    limit = ("grpc.max_receive_message_length", settings.body_bytes)
+    rpc = grpc.aio.server(interceptors=[_Interceptor(token)], options=[limit, ("grpc.so_reuseport", 0)])
+    add_GRPCInferenceServiceServicer_to_server(InferenceServicer(dataplane, extension), rpc)
+    if settings.grpc_port:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        rpc.add_insecure_port(f"{host}:{settings.grpc_port}")
+    await rpc.start()
+    try:
+        await rest.start()
+    finally:
+        await rpc.stop(settings.drain_s)
+
+
+class _Interceptor(ExceptionToStatusInterceptor):  # type: ignore[misc]  # kserve has no types
+    """KServe's interceptor, which also asks for the token, and knows the status of our errors."""
+
+    def __init__(self, token: str | None) -> None:
+        super().__init__()
+        self._token = token
+
+    async def intercept(self, method: Any, request_or_iterator: Any, context: Any, method_name: str) -> Any:
+        authorization = dict(context.invocation_metadata()).get("authorization")
+        if not method_name.endswith(_OPEN_CALLS) and not is_authorized(authorization, self._token):
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, TOKEN_WANTED)
+        return await super().intercept(method, request_or_iterator, context, method_name)
+
+    async def handle_exception(self, ex: Exception, request_or_iterator: Any, context: Any, method_name: str) -> None:
+        if isinstance(ex, RequestError):
+            _, status = _STATUS[type(ex)]
+            await context.abort(status, str(ex))
+        await super().handle_exception(ex, request_or_iterator, context, method_name)

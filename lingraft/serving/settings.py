@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from lingraft.bundle.format import Precision
 from lingraft.config.section import Section
@@ -34,20 +34,16 @@ class ServingSettings(Section):
         "is busy, texts gather anyway.",
     )
     waiting_texts: PositiveInt = Field(2048, description="Texts that may wait for one body; more are refused (429).")
-    requests: PositiveInt = Field(128, description="Requests that are answered at once; more are refused (429).")
-    texts: PositiveInt = Field(64, description="Texts of one request, at most.")
+    texts: PositiveInt = Field(2048, description="Texts of one request, at most.")
     characters: PositiveInt = Field(20_000, description="Characters of one text, at most.")
     body_bytes: PositiveInt = Field(8 * 2**20, description="Bytes of one request, at most.")
-    body_s: PositiveFloat = Field(10.0, description="How long the sending of a request may take.")
     unknown_limit: float = Field(
         0.3,
         ge=0,
         le=1,
-        description="Share of a text's characters that its language's tokenizer may not know; an answer to a text "
-        "above it carries a warning.",
+        description="Share of a text's characters that may be unknown; an answer to one above it carries a warning.",
     )
-    refuse_unknown: bool = Field(False, description="Whether a text above --unknown-limit is refused (400) instead.")
-    drain_s: PositiveFloat = Field(30.0, description="How long accepted requests may take to finish after SIGTERM.")
+    drain_s: PositiveInt = Field(30, description="Seconds that accepted requests may take to finish after SIGTERM.")
     repository: Path | None = Field(
         None,
         description="Folder of bundles that clients may load (POST /v2/repository/models/NAME/load); if absent, "

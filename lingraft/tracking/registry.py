@@ -59,7 +59,7 @@ def _create_version(name: str, made: Artifact, run: StageRun, own_tags: Mapping[
                 client.create_registered_model(name)
         version = _find_version(client, name, made.fingerprint)
         if version is None:
-            facts = mlflow_tags(made) | {"project": run.project} | own_tags
+            facts = {**mlflow_tags(made), "project": run.project, **own_tags}
             source, note = f"{MODELS}{model_id}", description_of(made, {})
             client.create_model_version(name, source, tags=facts, model_id=model_id, description=note)
             version = _find_version(client, name, made.fingerprint)

@@ -15,7 +15,6 @@ from benchmarks.initialisation.reading import filled
 from benchmarks.initialisation.summary import summary
 from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_page
 from benchmarks.serving import page as serving
-from benchmarks.serving.sections import Told
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORDS = DOCS / "benchmarks"
@@ -26,7 +25,7 @@ RECORDS = DOCS / "benchmarks"
     [
         ("embedding-models", embedding_models.page, "benchmarks"),
         ("initialisation", lambda found: initialisation.page(found, sections(found), "initialisation.png"), "results"),
-        ("serving", lambda found: serving.page(Told(**found)), "benchmarks"),
+        ("serving", serving.page, "benchmarks"),
     ],
 )
 def test_a_page_is_what_its_record_says(name: str, page: Callable[[dict[str, Any]], str], folder: str) -> None:

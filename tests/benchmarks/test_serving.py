@@ -12,26 +12,22 @@ import pytest
 from benchmarks.pages import RECORD_SUFFIX
 from benchmarks.serving import __main__ as program
 from benchmarks.serving.memory import extrapolated
-from benchmarks.serving.streams import best
 from benchmarks.serving.turns import in_turns, percentile
 
 
-def test_numbers_are_percentiles_of_sides_in_turns_within_the_bound() -> None:
+def test_numbers_are_percentiles_of_sides_in_turns() -> None:
     order: list[str] = []
     in_turns({name: lambda name=name: order.append(name) for name in "abc"}, rounds=2)
     assert "".join(order) == "abc" + "abc" + "cba"  # no side always follows the same one
     assert percentile([float(value) for value in range(1, 101)], 0.95) == 95.0
     assert extrapolated([100, 300, 500], wanted=6) == pytest.approx(1300)
-    rates = {"1": (10, 50), "4": (20, 90), "16": (30, 200)}
-    loads = {count: {"mixed": {"texts_per_s": rate, "p95_ms": p95}} for count, (rate, p95) in rates.items()}
-    assert (best(loads, "mixed", 100), best(loads, "mixed", 10)) == (20, None)
 
 
 def measured_twice(parts: Sequence[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What is found in parts at a tiny shape; a second run finds it measured."""
     given = ["--out", str(folder / "out"), "--page", str(folder / "page")]
     given += ["--languages", "2", "--vocabulary", "300", "--layers", "2", "--width", "32", "--block-tokens", "64"]
-    given += ["--rounds", "2", "--texts", "8", "--stream-rounds", "1", "--additions", "1", "--separate-models", "2"]
+    given += ["--rounds", "2", "--texts", "8", "--stream-rounds", "1", "--separate-models", "2"]
     monkeypatch.setattr(sys, "argv", ["benchmarks.serving", *given, "--parts", *parts])
     program.main()
     written = (folder / "page" / f"serving{RECORD_SUFFIX}").read_bytes()
@@ -44,13 +40,6 @@ def measured_twice(parts: Sequence[str], folder: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.integration
 def test_parts_run_and_are_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured_twice(["latency", "streams"], tmp_path, monkeypatch)
-
-
-@pytest.mark.integration
-@pytest.mark.nightly
-def test_every_part_runs_and_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = ["memory", "latency", "streams", "pipelines", "adding", "loading", "overhead"]
-    found = measured_twice(parts, tmp_path, monkeypatch)
-    assert found["adding"]["memory"]["float16"]["table"] == 300 * 32 * 2
+    found = measured_twice(["memory", "latency", "throughput"], tmp_path, monkeypatch)
+    assert found["memory"]["tables"]["float16"] == 2 * 300 * 32 * 2
     assert len(found["memory"]["separate"]) == 3

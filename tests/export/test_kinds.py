@@ -14,7 +14,6 @@ from lingraft.config.encoder import Family, PreNorm
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import DenseLayer, NormaliseLayer, Retrieval, Task, TaskFile, TaskKindName
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
-from lingraft.errors import ExportError
 from lingraft.export import add_to_bundle, measure_parity
 from lingraft.export import export_bundle as export
 from lingraft.model.loading import load_embeddings, load_primary
@@ -122,42 +121,6 @@ def test_vectors_are_pytorch_s_in_every_precision(
     parity = Artifact.load(tmp_path / "bundle", Kind.BUNDLE).manifest.record["parity"]["fp32"]
     assert parity["de"]["loss"] == 0
     assert max(each["difference"] for each in parity.values()) <= PARITY_TOLERANCE
-
-
-@pytest.mark.parametrize(
-    ("vectors", "message"),
-    [
-        (
-            np.zeros((4, 31), np.float32),
-            r"shape \(4, 31\), but vectors of 'a-retrieval' are 32 wide",
-        ),
-        (np.zeros((1, 32), np.float32), "Give two or more of its vectors, or their smallest and largest"),
-        (np.zeros((4, 32), np.int8), r"holds int8\. Give vectors of floating-point"),
-        (np.full((4, 32), "a"), r"holds <U1\. Give vectors of floating-point"),
-        (np.zeros((4, 32), [("a", "f4")]), r"holds \[\('a', '<f4'\)\]\. Give vectors of floating-point"),
-        (np.full((4, 32), np.nan, np.float32), "has values that are not finite"),
-        (np.array([["a"]], object), "is no array of numbers"),
-    ],
-)
-def test_ranges_of_other_vectors_are_refused(
-    pieces: Pieces, tiny: Tiny, tmp_path: Path, vectors: Any, message: str
-) -> None:
-    task = task_of("retrieval", pieces, tiny, tmp_path)
-    np.save(tmp_path / "index.npy", vectors)
-    with pytest.raises(ExportError, match=message):
-        export(tiny.primary, task, [], tmp_path / "bundle", ranges=tmp_path / "index.npy")
-    with pytest.raises(ExportError, match="this is of kind 'documents'"):
-        export(tiny.primary, tiny.task, [], tmp_path / "bundle", ranges=tmp_path / "index.npy")
-    assert not (tmp_path / "bundle").exists()
-
-
-def test_ranges_in_files_of_other_kinds_are_refused(pieces: Pieces, tiny: Tiny, tmp_path: Path) -> None:
-    task = task_of("retrieval", pieces, tiny, tmp_path)
-    (tmp_path / "empty.npy").touch()
-    np.savez(tmp_path / "several.npz", index=np.zeros((4, 32), np.float32))
-    for name in ("empty.npy", "several.npz", "absent.npy"):
-        with pytest.raises(ExportError, match=r"is no array of numbers: .*Write it with numpy\.save"):
-            export(tiny.primary, task, [], tmp_path / "bundle", ranges=tmp_path / name)
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)

@@ -96,7 +96,7 @@ def test_a_primary_of_two_segments_fills_masks(pieces: Pieces, tmp_path: Path) -
         export_standalone(tiny.primary, None, [], tmp_path / "other", tables="int8")
 
 
-@pytest.mark.parametrize("option", ["--judge", "--text=text", "--blocks=blocks", "--ranges=index.npy"])
+@pytest.mark.parametrize("option", ["--judge", "--text=text", "--blocks=blocks"])
 def test_options_of_bundles_alone_are_refused(option: str, tiny: Tiny, tmp_path: Path) -> None:
     given = [f"--primary={tiny.primary}", f"--task={tiny.task}", f"--embeddings={tiny.embeddings['de']}"]
     command = ["export", "onnx", *given, f"--out={tmp_path / 'out'}", "--standalone", option]

@@ -9,12 +9,15 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from kserve.protocol.dataplane import DataPlane
+from kserve.protocol.model_repository_extension import ModelRepositoryExtension
+from kserve.protocol.rest.server import RESTServer
 
 from lingraft.data.language_detection import LanguageDetector
-from lingraft.serving.endpoint import Endpoint
+from lingraft.serving.model import Engine
 from lingraft.serving.repository import Repository
-from lingraft.serving.rest import mount
 from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.server import mount
 from lingraft.serving.settings import ServingSettings
 
 Send = Callable[..., httpx.Response]
@@ -25,26 +28,20 @@ def sending(
     bundles: Sequence[Path], detector: LanguageDetector | None = None, token: str | None = None, **settings: Any
 ) -> Iterator[Send]:
     """Yield what sends a request, by method and path, to an application that serves bundles by some settings."""
-    endpoint, app = Endpoint(ServedBundles.load(bundles), ServingSettings(**settings), detector), FastAPI()
-    folder = endpoint.settings.repository
-    mount(app, endpoint, token, Repository(endpoint.served, folder, None) if folder else None)
+    served, app, given = ServedBundles.load(bundles), FastAPI(), ServingSettings(**settings)
+    repository = Repository(served, Engine(served.bundles, given, detector))
+    mount(app, repository, given, token)
+    rest = RESTServer("", DataPlane(repository), ModelRepositoryExtension(repository), given.port)
+    rest._register_endpoints(app)
+    rest._add_exception_handlers(app)
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here")
-
-    async def start() -> None:
-        endpoint.start()
-
-    async def stop() -> None:
-        await endpoint.drain()
-        await client.aclose()
-
     with asyncio.Runner() as runner:
-        runner.run(start())
 
         def sent(method: str, path: str, **given: Any) -> httpx.Response:
             return runner.run(client.request(method, path, **given))
 
         yield sent
-        runner.run(stop())
+        runner.run(client.aclose())
 
 
 def value(send: Send, metric: str) -> float:

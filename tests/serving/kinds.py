@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import DenseLayer, NormaliseLayer, Retrieval, Task, TaskFile, TaskKindName
 from lingraft.export import export_bundle as export
@@ -19,7 +17,7 @@ NAMES: dict[TaskKindName, str] = {
 }
 LABELS: dict[TaskKindName, Sequence[str]] = {"tags": ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")}
 WIDTH = 12
-"""Width of the vectors of 'retrieval', which are no whole number of bytes of bits."""
+"""Width of the vectors of 'retrieval'."""
 SETTINGS: dict[TaskKindName, dict[str, Any]] = {
     "retrieval": {
         "retrieval": Retrieval(
@@ -41,17 +39,7 @@ def export_all(recipe: Recipe, tiny: Tiny, folder: Path) -> list[Path]:
     for seed, (kind, name) in enumerate(NAMES.items(), start=20):
         settings = recipe.model_copy(update={"tasks": (Task(name=name, kind=kind, **files, **SETTINGS.get(kind, {})),)})
         task = write_task(settings, tiny.primary, folder / "tasks" / kind, seed, labels=LABELS.get(kind))
-        ranges = _ranges(folder) if kind == "retrieval" else None
-        export(tiny.primary, task, embeddings, folder / kind, ranges=ranges)
+        export(tiny.primary, task, embeddings, folder / kind)
         made.append(folder / kind)
     export(tiny.primary, None, embeddings, folder / "primary")
     return [*made, folder / "primary"]
-
-
-def _ranges(folder: Path) -> Path:
-    """Vectors of an index, whose values of one column are all the same."""
-    vectors_NE = np.random.default_rng(1).uniform(-0.4, 0.5, (20, WIDTH)).astype(np.float32)
-    vectors_NE[:, 3] = 0.25
-    file = folder / "index.npy"
-    np.save(file, vectors_NE)
-    return file

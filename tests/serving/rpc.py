@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
+from kserve import InferResponse
 from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
 from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import GRPCInferenceServiceStub
 
-from lingraft.serving.client import RunningServer
+from pipelines.endpoint import RunningServer
 from tests.serving.asking import VALID
 from tests.serving.shared import SharedServer
 
@@ -38,9 +39,9 @@ def message_of(model: str) -> Any:
 
 
 def values_of(response: Any) -> dict[str, list[Any]]:
-    found = {}
-    for output in response.outputs:
-        contents = output.contents
-        [(field, values)] = [(field.name, list(values)) for field, values in contents.ListFields()] or [("", [])]
-        found[output.name] = [value.decode() for value in values] if field == "bytes_contents" else values
-    return found
+    """Return flat values by output; strings decoded."""
+    arrays = {each.name: each.as_numpy().ravel().tolist() for each in InferResponse.from_grpc(response).outputs}
+    return {
+        name: [value.decode() if isinstance(value, bytes) else value for value in values]
+        for name, values in arrays.items()
+    }

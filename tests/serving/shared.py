@@ -9,8 +9,8 @@ from typing import NamedTuple
 from unittest import mock
 
 from lingraft.export import export_bundle as export
-from lingraft.serving.client import launch_server, stop, wait_until_ready
 from lingraft.serving.settings import TOKEN_VARIABLE
+from pipelines.endpoint import launch_server, stop, wait_until_ready
 from tests.fixtures import once
 from tests.serving.kinds import export_all
 from tests.tiny import TINY, Pieces, Tiny

@@ -1,6 +1,7 @@
-"""Every kind of answer, by an endpoint without a transport, held to PyTorch's; offsets into texts as they were sent."""
+"""Every kind of answer, by models without a transport, held to PyTorch's; offsets into texts as they were sent."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from kserve import InferRequest
 
 from lingraft.errors import RequestError
 from lingraft.model.loading import LoadedPrimary, load_primary
-from lingraft.serving.endpoint import Endpoint
-from lingraft.serving.requests import InferRequest
+from lingraft.serving.model import Engine
+from lingraft.serving.repository import Repository
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.settings import ServingSettings
 from lingraft.tasks.pairs import encode, pad
@@ -38,26 +40,21 @@ CONTEXTS = {
 
 @dataclass(frozen=True)
 class Asking:
-    endpoint: Endpoint
+    repository: Repository
     runner: asyncio.Runner
 
     def __call__(self, model: str, languages: list[str], parameters: Any = None, **texts: list[str]) -> dict[str, Any]:
-        request = InferRequest.model_validate(inputs(languages, **texts) | {"parameters": parameters})
-        answered = self.runner.run(self.endpoint.answer(model, request))
-        return {tensor.name: values for tensor, values in answered.outputs}
+        sent = json.dumps(inputs(languages, **texts) | {"parameters": parameters}).encode()
+        request = InferRequest.from_bytes(sent, len(sent), model)
+        answered = self.runner.run(self.repository.get_model(model).predict(request))
+        return {each.name: each.data for each in answered.outputs}
 
 
 @pytest.fixture(scope="module")
 def ask(bundles: list[Path]) -> Iterator[Asking]:
     with asyncio.Runner() as runner:
-        endpoint = Endpoint(ServedBundles.load(bundles), ServingSettings())
-
-        async def start() -> None:
-            endpoint.start()
-
-        runner.run(start())
-        yield Asking(endpoint, runner)
-        runner.run(endpoint.drain())
+        served = ServedBundles.load(bundles)
+        yield Asking(Repository(served, Engine(served.bundles, ServingSettings())), runner)
 
 
 def task_of(bundle: Path) -> Path:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lingraft.errors import RequestError, ServingError
-from lingraft.serving.client import Query, embed, query_server, run_server
+from pipelines.endpoint import embed, predict, run_server
 from tests.serving.answers import sentences
 from tests.serving.kinds import WIDTH
 from tests.serving.shared import SharedServer
@@ -13,7 +13,7 @@ from tests.serving.shared import SharedServer
 
 def test_what_is_found_in_a_text_is_told_with_how_sure_that_is(open_server: SharedServer) -> None:
     text = " ".join(sentences("de"))
-    [(_, found)] = query_server(open_server.url, [Query("de", {"text": text})], "names")
+    found = predict(open_server.url, "names", {"text": text}, "de")
     assert found
     for entity, score in found:
         passage, kind = entity.rsplit(" ", 1)
@@ -22,8 +22,8 @@ def test_what_is_found_in_a_text_is_told_with_how_sure_that_is(open_server: Shar
 
 
 def test_a_refusal_comes_back_in_the_server_s_words(open_server: SharedServer) -> None:
-    with pytest.raises(RequestError, match=r"question in 'fr': text 0 .* speaks \['de', 'en', 'tr'\]"):
-        query_server(open_server.url, [Query("fr", {"text": "kilo"})])
+    with pytest.raises(RequestError, match=r"text 0 is in language 'fr'.* speaks \['de', 'en', 'tr'\]"):
+        predict(open_server.url, "topic", {"text": "kilo"}, "fr")
 
 
 def test_vectors_of_several_languages_come_back_as_an_array(open_server: SharedServer) -> None:
@@ -36,7 +36,7 @@ def test_vectors_of_several_languages_come_back_as_an_array(open_server: SharedS
         embed(open_server.url, ["kilo"], "fr", "search")
 
 
-def test_more_texts_than_a_request_may_have_are_sent_in_several(open_server: SharedServer) -> None:
+def test_many_texts_are_split_by_the_server_and_come_back_in_order(open_server: SharedServer) -> None:
     texts = [f"kilo {'ba ' * (number % 5)}" for number in range(150)]
     languages = [("de", "tr")[number % 2] for number in range(150)]
     found = embed(open_server.url, texts, languages, "search", "query")

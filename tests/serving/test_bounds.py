@@ -4,7 +4,7 @@ import pytest
 
 from lingraft.bundle.runtime import CPU, CUDA
 from lingraft.ranks import available_cores
-from lingraft.serving import endpoint
+from lingraft.serving import model
 from lingraft.serving.settings import ServingSettings
 
 
@@ -12,7 +12,7 @@ from lingraft.serving.settings import ServingSettings
 def test_a_gpu_has_larger_and_emptier_batches(
     provider: str, tokens: int, full: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoint, "default_provider", lambda: provider)
-    found = endpoint.queue_limits(ServingSettings())
+    monkeypatch.setattr(model, "default_provider", lambda: provider)
+    found = model.queue_limits(ServingSettings())
     assert (found.batch_tokens, found.min_fill) == (tokens, full)
-    assert endpoint.queue_limits(ServingSettings(batch_tokens=7)).batch_tokens == 7
+    assert model.queue_limits(ServingSettings(batch_tokens=7)).batch_tokens == 7

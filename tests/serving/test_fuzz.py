@@ -12,17 +12,7 @@ from typing import Any
 import grpc
 import httpx
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, given, settings
 from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
-from schemathesis import GenerationMode
-from schemathesis.checks import load_all_checks
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    negative_data_rejection,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from tests.serving.asking import JSON, VALID, infer, still_answers
 from tests.serving.rpc import message_of
@@ -31,44 +21,6 @@ from tests.serving.shared import SharedServer
 pytestmark = pytest.mark.integration
 REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "60"))
 FAILURES = {"INTERNAL", "UNKNOWN", "UNAVAILABLE", "DATA_LOSS", "DEADLINE_EXCEEDED", "ABORTED"}
-
-
-def tried(operation: Any, mode: GenerationMode, checks: list[Any]) -> Counter[int]:
-    """Send what an operation allows, or what it does not, and hold the answers to what it says of them."""
-    counts: Counter[int] = Counter()
-
-    @settings(
-        max_examples=max(6, REQUESTS // 10) if operation.method == "post" else 2,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(case=operation.as_strategy(generation_mode=mode))
-    def ask(case: schemathesis.Case) -> None:
-        response = case.call()
-        counts[response.status_code] += 1
-        assert response.status_code < 500, response.text
-        case.validate_response(response, checks=checks)
-
-    ask()
-    return counts
-
-
-def test_what_the_openapi_description_allows_and_what_it_does_not(open_server: SharedServer) -> None:
-    load_all_checks()
-    schema = schemathesis.openapi.from_url(f"{open_server.url}/openapi.json")
-    checks = [content_type_conformance, response_schema_conformance, status_code_conformance]
-    allowed, forbidden = Counter[int](), Counter[int]()
-    for found in schema.get_all_operations():
-        operation = found.ok()
-        allowed += tried(operation, GenerationMode.POSITIVE, checks)
-        if operation.method == "post":
-            forbidden += tried(operation, GenerationMode.NEGATIVE, [*checks, negative_data_rejection])
-    print(f"\nschemathesis: allowed {dict(allowed)}, forbidden {dict(forbidden)}")
-    assert allowed[200] > 10
-    assert sum(forbidden.values()) > 25
-    still_answers(open_server)
 
 
 def damaged(message: bytes, draw: random.Random) -> bytes:

@@ -18,12 +18,12 @@ def send(bundle: Path) -> Iterator[Send]:
 
 
 def test_answers_are_counted_by_path_and_status(send: Send) -> None:
-    asked = [(INFER, 200), (INFER, 400), ("elsewhere", 404)]
+    asked = [("/v2/models/{model_name}/infer", 200), ("/v2/models/{model_name}/infer", 400), ("elsewhere", 404)]
     names = [f'lingraft_answers_total{{path="{path}",status="{status}"}}' for path, status in asked]
     before = [value(send, name) for name in names]
     assert send("POST", INFER, json=body()).status_code == 200
     assert send("POST", INFER, json=body(languages=["xx"])).status_code == 400
-    for path in ("/v2/models/other", "/v2/models/another"):
+    for path in ("/v2/other", "/v2/another"):
         assert send("GET", path).status_code == 404
     after = [value(send, name) for name in names]
     assert [now - then for now, then in zip(after, before, strict=True)] == [1, 1, 2]

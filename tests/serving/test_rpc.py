@@ -1,6 +1,5 @@
 """gRPC beside REST: the same answers, the same refusals, and the documentation's examples of both."""
 
-import json
 import re
 import subprocess
 import sys
@@ -41,21 +40,7 @@ def with_bytes(sent: bytes) -> Any:
     return message
 
 
-def with_parts(**counts: int) -> Any:
-    message = asked("topic", text=["kilo"], language=["de"])
-    for name, count in counts.items():
-        if name == "shape":
-            message.inputs[0].shape[:] = [1] * count
-        else:
-            for _ in range(count):
-                getattr(message, name).add()
-    return message
-
-
 REFUSED: dict[str, tuple[Any, grpc.StatusCode, str]] = {
-    "many inputs": (with_parts(inputs=1000), STATUS.INVALID_ARGUMENT, "names 1002 inputs; send at most 16"),
-    "many outputs": (with_parts(outputs=1000), STATUS.INVALID_ARGUMENT, "names 1000 outputs; send at most 16"),
-    "many dimensions": (with_parts(shape=1000), STATUS.INVALID_ARGUMENT, "shape: List should have at most 16"),
     "half a surrogate pair": (with_bytes(b"\xed\xa0\x80"), STATUS.INVALID_ARGUMENT, "UTF-8"),
     "NUL": (with_bytes(b"ki\0lo"), STATUS.INVALID_ARGUMENT, "NUL at character 2"),
     "unknown language": (asked("topic", text=["kilo"], language=["fr"]), STATUS.INVALID_ARGUMENT, "speaks"),
@@ -74,7 +59,7 @@ def test_rpc_refuses_what_rest_refuses(
     assert (refused.value.code(), said in refused.value.details()) == (status, True), refused.value.details()
 
 
-def test_rpc_takes_raw_contents_and_tells_metadata(open_server: SharedServer) -> None:
+def test_rpc_takes_raw_contents_tells_metadata_and_unloads_nothing(open_server: SharedServer) -> None:
     with stub(open_server) as service:
         message = message_of("topic")
         expected = service.ModelInfer(message)
@@ -82,46 +67,27 @@ def test_rpc_takes_raw_contents_and_tells_metadata(open_server: SharedServer) ->
             texts = list(each.contents.bytes_contents)
             message.raw_input_contents.append(b"".join(len(text).to_bytes(4, "little") + text for text in texts))
             each.ClearField("contents")
-        found = service.ModelInfer(message)
-        assert values_of(found)["label"] == values_of(expected)["label"]
+        assert values_of(service.ModelInfer(message))["label"] == values_of(expected)["label"]
         told = service.ModelMetadata(pb.ModelMetadataRequest(name="topic"))
         assert [each.name for each in told.inputs] == ["text", "language"]
         assert service.ModelReady(pb.ModelReadyRequest(name="reading")).ready
-        assert service.ServerLive(pb.ServerLiveRequest()).live
-        assert service.ServerMetadata(pb.ServerMetadataRequest()).name == "lingraft"
-        for unload in (
+        for change in (
             lambda: service.RepositoryModelUnload(pb.RepositoryModelUnloadRequest(model_name="topic")),
-            lambda: service.ModelMetadata(pb.ModelMetadataRequest(name="../topic")),
+            lambda: service.RepositoryModelLoad(pb.RepositoryModelLoadRequest(model_name="topic")),
         ):
-            with pytest.raises(grpc.RpcError) as refused:
-                unload()
-            assert refused.value.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND)
+            with pytest.raises(grpc.RpcError):
+                change()
     still_answers(open_server)
-
-
-def test_calls_are_logged_as_requests_are_without_what_was_asked(open_server: SharedServer) -> None:
-    with stub(open_server) as service:
-        service.ModelInfer(asked("topic", text=["pelonaze", "ba"], language=["tr", "de"]))
-        with pytest.raises(grpc.RpcError):
-            service.ModelInfer(asked("topic", text=["pelonaze"], language=["pelonaze"]))
-        service.ModelReady(pb.ModelReadyRequest(name="topic"))
-    whole_lines = open_server.log.read_text("ascii").rpartition("\n")[0].splitlines()
-    lines = [line for line in whole_lines if line.startswith("{")]
-    told = [each for each in map(json.loads, lines) if each.get("path", "").startswith("grpc:")]
-    answer = {"path": "grpc:ModelInfer", "status": "OK", "task": "topic", "texts": 2, "languages": ["de", "tr"]}
-    assert answer in [{key: each.get(key) for key in answer} for each in told]
-    assert "INVALID_ARGUMENT" in {each["status"] for each in told}
-    assert not any("pelonaze" in line for line in lines)
 
 
 def test_the_examples_of_the_documentation_are_answered(open_server: SharedServer) -> None:
     address = open_server.url.removeprefix("http://")
     page = (ROOT / "docs" / "guides" / "serving.md").read_text("utf-8")
     examples = re.findall(r"```(sh|python)\n(.*?)```", page, re.DOTALL)
-    assert [language for language, _ in examples] == ["sh", "sh", "python", "sh"]
+    assert [language for language, _ in examples] == ["sh", "python", "sh"]
     for language, example in examples:
         command = example.replace("localhost:8080", address).replace("localhost:8081", open_server.grpc)
         program = ["bash", "-c"] if language == "sh" else [sys.executable, "-c"]
         done = subprocess.run([*program, command], capture_output=True, text=True, check=True, timeout=120)
-        answers = ('"outputs":[{"name":', "'label': [b'", '"object":"embedding"')
+        answers = ('"name":"label"', "label ['", '"object":"embedding"')
         assert any(answer in done.stdout for answer in answers), done.stdout

@@ -17,7 +17,7 @@ from lingraft.serving.bundle import Bundle, ServedLanguage
 from lingraft.serving.handlers.handler import (
     TEXT,
     TRUNCATE,
-    TRUNCATE_PARAMETER,
+    TRUNCATES,
     EncodedRequest,
     RequestParameter,
     ResponseTensors,
@@ -26,8 +26,8 @@ from lingraft.serving.handlers.handler import (
     TaskInput,
     TensorSpec,
     TokenRow,
+    one_each,
     softmax,
-    text_tensor,
 )
 from lingraft.serving.handlers.words import words
 
@@ -47,13 +47,9 @@ class _MaskPosition(NamedTuple):
 
 
 def _outputs(_: OutputSizes) -> list[TensorSpec]:
-    return [
-        TensorSpec("text_index", "INT32", [-1], "text of each mask, from 0"),
-        TensorSpec("start", "INT32", [-1], "character of that text at which the mask begins"),
-        TensorSpec("piece", "BYTES", [-1, -1], "most probable pieces of each mask, best first"),
-        TensorSpec("begins_word", "BOOL", [-1, -1], "whether such a piece begins a word"),
-        TensorSpec("probability", "FP32", [-1, -1], "probabilities of these pieces"),
-    ]
+    by_piece = {"piece": "BYTES", "begins_word": "BOOL", "probability": "FP32"}
+    per_piece = [TensorSpec(name, datatype, [-1, -1]) for name, datatype in by_piece.items()]
+    return [*one_each(text_index="INT32", start="INT32"), *per_piece]
 
 
 def _encode(bundle: Bundle, request: TaskInput) -> EncodedRequest:
@@ -62,7 +58,7 @@ def _encode(bundle: Bundle, request: TaskInput) -> EncodedRequest:
     languages = [bundle.languages[language] for language in request.languages]
     for place, (text, language) in enumerate(zip(request.texts[TEXT], request.languages, strict=True)):
         tokenizer = languages[place].tokenizer
-        ids, found = _encode_text(place, text, tokenizer, bundle.block_tokens, request.parameters[TRUNCATE])
+        ids, found = _encode_text(place, text, tokenizer, bundle.shape.block_tokens, request.parameters[TRUNCATE])
         rows.append(TokenRow(language, ids, None, place))
         masks += found
     # All masks of a response have as many pieces, and a vocabulary may have fewer than the client wants.
@@ -78,7 +74,7 @@ def _encode(bundle: Bundle, request: TaskInput) -> EncodedRequest:
         return {
             "text_index": np.array([mask.text for mask in masks], np.int32),
             "start": np.array([mask.start for mask in masks], np.int32),
-            "piece": text_tensor([text for text, _ in surfaces]).reshape(ids_MK.shape),
+            "piece": np.array([text for text, _ in surfaces], np.object_).reshape(ids_MK.shape),
             "begins_word": np.array([begins for _, begins in surfaces]).reshape(ids_MK.shape),
             "probability": np.stack([probability_K for _, probability_K in best]),
         }
@@ -132,12 +128,5 @@ def with_mask(text: str) -> str:
     return text[: word.start] + MASK + text[word.end :]
 
 
-FILL_MASK = TaskHandler(
-    (TEXT,),
-    _outputs,
-    _encode,
-    {
-        TRUNCATE: TRUNCATE_PARAMETER,
-        _TOP_K: RequestParameter(5, "pieces returned for each mask", minimum=1, maximum=100),
-    },
-)
+_PIECES = RequestParameter(5, "pieces returned for each mask", minimum=1, maximum=100)
+FILL_MASK = TaskHandler((TEXT,), _outputs, _encode, TRUNCATES | {_TOP_K: _PIECES})

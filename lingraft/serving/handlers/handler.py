@@ -22,6 +22,7 @@ ResponseTensors = dict[str, NDArray[Any]]
 TEXT = "text"
 LANGUAGE = "language"
 TRUNCATE = "truncate"
+_DTYPES: dict[str, Any] = {"BYTES": np.object_, "INT32": np.int32, "FP32": np.float32}
 
 
 class TokenRow(NamedTuple):
@@ -44,9 +45,18 @@ class TensorSpec(NamedTuple):
     name: str
     datatype: str
     shape: list[int]
-    meaning: str
-    by_default: bool = True
-    """Whether a request that names no outputs gets it."""
+
+
+def one_each(**datatypes: str) -> list[TensorSpec]:
+    """Return tensors with one value for each text, entity or mask, by name."""
+    return [TensorSpec(name, datatype, [-1]) for name, datatype in datatypes.items()]
+
+
+def columns(specs: Sequence[TensorSpec], rows: Sequence[Sequence[Any]]) -> ResponseTensors:
+    """Return the tensors of `one_each` from rows, each of which has a value for each tensor."""
+    return {
+        spec.name: np.array([row[place] for row in rows], _DTYPES[spec.datatype]) for place, spec in enumerate(specs)
+    }
 
 
 class RequestParameter(NamedTuple):
@@ -59,7 +69,8 @@ class RequestParameter(NamedTuple):
     choices: tuple[str, ...] = ()
 
 
-TRUNCATE_PARAMETER = RequestParameter(False, "read only the beginning of a text that is longer than the model reads")
+TRUNCATES = {TRUNCATE: RequestParameter(False, "read only the beginning of a text that is longer than the model reads")}
+"""Parameters of most models."""
 
 
 class TaskInput(NamedTuple):
@@ -102,11 +113,7 @@ def run_batch(bundle: Bundle, rows: Sequence[TokenRow]) -> list[RowOutputs]:
 
 
 def encode_rows(bundle: Bundle, request: TaskInput) -> list[TokenRow]:
-    """Encode texts or pairs of texts, in the order of the request.
-
-    Raises:
-        RequestError: a text is empty, or longer than a block and not to be truncated.
-    """
+    """Encode texts or pairs of texts, in the order of the request."""
     texts = list(zip(*request.texts.values(), strict=True))
     rows: dict[int, TokenRow] = {}
     for language in dict.fromkeys(request.languages):
@@ -123,28 +130,17 @@ def encode_rows(bundle: Bundle, request: TaskInput) -> list[TokenRow]:
 
 
 def require_length(bundle: Bundle, place: int, tokens: int, truncate: bool) -> None:
-    """Refuse a text that is longer than a block, unless it is to be truncated.
-
-    Raises:
-        RequestError: the text is too long.
-    """
-    if tokens > bundle.block_tokens and not truncate:
+    """Refuse a text that is longer than a block, unless it is to be truncated."""
+    if tokens > bundle.shape.block_tokens and not truncate:
         raise RequestError(
-            f"text {place} has {tokens} tokens, and the model reads at most {bundle.block_tokens}. Send a shorter "
-            f"text, or set the request's parameter {TRUNCATE!r} to true to have only its beginning read."
+            f"text {place} has {tokens} tokens, and the model reads at most {bundle.shape.block_tokens}. Send a "
+            f"shorter text, or set the request's parameter {TRUNCATE!r} to true to have only its beginning read."
         )
 
 
 def empty_text_error(place: int) -> RequestError:
     """Return the error for a text without a token."""
     return RequestError(f"text {place} is empty: nothing is left of it but blanks. Send text.")
-
-
-def text_tensor(values: Sequence[str]) -> NDArray[np.object_]:
-    """Return a tensor (N) of strings."""
-    tensor = np.empty(len(values), np.object_)
-    tensor[:] = values
-    return tensor
 
 
 def softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:

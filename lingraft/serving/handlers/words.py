@@ -4,13 +4,18 @@ PAN-X and CoNLL divide a text at white space, take punctuation around a word as 
 ("R.H.", "d'Ivoire"), and, in scripts that write no spaces, make a word of each Chinese character.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from lingraft.tasks.squad_windows import is_blank
 
-_IDEOGRAPHS = ("CJK UNIFIED", "CJK COMPAT", "HIRAGANA", "KATAKANA")
+_IDEOGRAPHS = (
+    "\u3041-\u3096\u309b-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+_RUN = re.compile(rf"[{_IDEOGRAPHS}]|[^\s{_IDEOGRAPHS}]+")
 
 
 class Word(NamedTuple):
@@ -22,24 +27,12 @@ class Word(NamedTuple):
 
 def words(text: str) -> list[Word]:
     """Return the words of a text; invisible characters at their edges, such as direction marks, belong to none."""
-    return [word for start, end in _runs(text) for word in _split_run(text, start, end)]
-
-
-def _runs(text: str) -> Iterator[tuple[int, int]]:
-    start = 0
-    for place, character in enumerate(text):
-        if character.isspace() or _is_ideograph(character):
-            yield start, place
-            start = place + 1
-            if not character.isspace():
-                yield place, start
-    yield start, len(text)
+    return [word for run in _RUN.finditer(text) for word in _split_run(text, *run.span())]
 
 
 def _split_run(text: str, start: int, end: int) -> Iterator[Word]:
     """Yield each punctuation mark at the edges of a run, and the word between them."""
-    first = start
-    last = end
+    first, last = start, end
     while first < last and _is_punctuation(text[first]):
         first += 1
     while last > first and _is_punctuation(text[last - 1]):
@@ -58,7 +51,3 @@ def _marks(text: str, start: int, end: int) -> Iterator[Word]:
 
 def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] in "PSC"
-
-
-def _is_ideograph(character: str) -> bool:
-    return ord(character) > 0x2FFF and unicodedata.name(character, "").startswith(_IDEOGRAPHS)

@@ -9,15 +9,16 @@ from tests.reports.run.browser import LIMIT_S, Page
 from tests.serving.shared import TOKEN, SharedServer
 
 REFUSED = "Failed to load resource: the server responded with a status of 401 (Unauthorized)"
-FOCUSED = "document.activeElement.id || document.activeElement.ariaLabel || document.activeElement.innerText"
 # A character outside the first plane, a mark of direction, Arabic, something to run, and characters that join.
 STRANGE = "🌍 \u200fأحمد <img src=x onerror=run()> ki\u200dlo"
 SHORT = "🌍 \u200fأب <b>ki\u200dlo"
 
 
 def choose(page: Page, task: str, languages: tuple[str, ...]) -> None:
-    page.evaluate(f"task.value != {task!r} && (task.value = {task!r}, task.dispatchEvent(new Event('change')))")
-    page.wait(f"document.querySelector('#facts dd').textContent == {task!r}")
+    before = page.evaluate("document.getElementById('does').textContent")
+    changed = f"model.value = {task!r}, model.dispatchEvent(new Event('change'))"
+    if page.evaluate(f"model.value != {task!r} && ({changed})"):
+        page.wait(f"document.getElementById('does').textContent != {before!r}")
     boxes = "document.querySelectorAll('#languages input')"
     page.evaluate(f"{boxes}.forEach(box => box.checked != {list(languages)}.includes(box.id.slice(5)) && box.click())")
 
@@ -34,7 +35,7 @@ def ask(page: Page, texts: dict[str, str]) -> None:
 
 
 def answered(page: Page) -> None:
-    page.wait("document.getElementById('status').innerText.includes('answered in')")
+    page.wait("document.getElementById('status').innerText.endsWith('answered.')")
 
 
 def infer(server: SharedServer, model: str, language: str, **texts: str) -> dict[str, Any]:

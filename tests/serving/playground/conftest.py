@@ -32,5 +32,5 @@ def locked(server: SharedServer, port: int) -> Iterator[Page]:
 def page(locked: Page) -> Page:
     locked.write(TOKEN)
     locked.press("Enter")
-    locked.wait("document.activeElement.id == 'task'")
+    locked.wait("document.activeElement.id == 'model'")
     return locked

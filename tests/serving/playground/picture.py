@@ -4,7 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lingraft.serving.client import run_server
+from pipelines.endpoint import run_server
 from tests.reports.run.browser import new_page, running_chromium, write_screenshot
 from tests.serving.playground.browsing import answered
 

@@ -5,10 +5,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lingraft.serving.client import run_server
+from pipelines.endpoint import run_server
 from tests.reports.run.browser import Page, new_page
 from tests.serving.playground.browsing import (
-    FOCUSED,
     SHORT,
     answered,
     ask,
@@ -28,7 +27,6 @@ INTRUDERS = (
     "document.body.innerHTML = '<p>'",
 )
 WINDOWS = {"desktop": (1280, 900), "narrow": (320, 640)}
-FOCUSABLE = "select, input, textarea, button, summary, [tabindex='0']"
 LOW_CONTRAST = """(() => {
   const pixel = new OffscreenCanvas(1, 1).getContext("2d", {willReadFrequently: true});
   const rgba = color => {
@@ -49,7 +47,7 @@ LOW_CONTRAST = """(() => {
   };
   const written = node => node.value || [...node.childNodes].some(child => child.nodeType == 3 && child.data.trim());
   const shown = [...document.querySelectorAll("body *")].filter(node =>
-    node.checkVisibility() && !node.closest(".unseen, :disabled") && written(node));
+    node.checkVisibility() && !node.closest(":disabled") && written(node));
   const low = shown.filter(node => contrast(node) < 4.5).map(node => [node.outerHTML, contrast(node)]);
   return {seen: shown.length, low};
 })()"""
@@ -59,43 +57,30 @@ def test_the_token_is_asked_for_refused_in_the_server_s_words_and_kept_in_memory
     locked: Page, server: SharedServer
 ) -> None:
     trouble = "document.getElementById('trouble').innerText"
-    assert locked.evaluate(f"[{trouble}, token.ariaInvalid]") == ["", "false"]
+    assert locked.evaluate(trouble) == ""
     headers = {"authorization": "Bearer wrong"}
     refusal = httpx.get(f"{server.url}/v2/models", headers=headers, trust_env=False).json()["error"]
-    assert "is not the endpoint's token" in refusal
-    for given, said in (("wrong", refusal), ("tell\u200bme", "U+200B")):
-        locked.write(given)
-        locked.press("Enter")
-        locked.wait(f"document.activeElement.id == 'token' && {trouble}.includes({said!r})")
-        assert locked.evaluate("[token.ariaInvalid, question.checkVisibility()]") == ["true", False]
+    locked.write("wrong")
+    locked.press("Enter")
+    locked.wait(f"{trouble}.includes({refusal!r})")
+    assert not locked.evaluate("question.checkVisibility()")
     locked.write(f" {TOKEN} ")
     locked.press("Enter")
-    locked.wait("document.activeElement.id == 'task'")
+    locked.wait("document.activeElement.id == 'model'")
     assert not locked.evaluate(f"access.checkVisibility() || {trouble}")
     kept = locked.evaluate("[localStorage.length, sessionStorage.length, document.cookie, token.value, location.href]")
     assert kept == [0, 0, "", "", f"{server.url}/ui"]
-    locked.visit(f"{server.url}/ui")
-    locked.wait("document.activeElement.id == 'token'")
 
 
 def test_the_page_opens_with_the_recipe_s_examples_in_the_source_language_first(page: Page) -> None:
-    assert page.evaluate("[...document.querySelectorAll('#languages label')].map(each => each.innerText.trim())") == [
-        "English",
-        "German",
-        "Turkish",
-        "Detect the language",
-    ]
+    chips = "[...document.querySelectorAll('#languages label')].map(each => each.innerText.trim())"
+    assert page.evaluate(chips) == ["English", "German", "Turkish", "Detect the language"]
     assert page.evaluate("document.getElementById('does').innerText") == "Chooses one of: garden, harbour, kitchen."
     fields = "[...document.querySelectorAll('#texts textarea')].map(each => [each.id, each.value])"
     assert page.evaluate(fields) == [["text-en", "ba de"], ["text-de", "ki lo"]]
     page.evaluate("ask.click()")
     answered(page)
     assert sections(page, "section.ariaLabel") == ["English", "German"]
-    page.evaluate("same.click()")
-    assert page.evaluate(fields) == [["text-all", "ba de"]]
-    choose(page, "topic", ("en", "tr"))
-    page.evaluate("same.click()")
-    assert page.evaluate(fields) == [["text-en", "ba de"], ["text-tr", "ba de"]]
 
 
 def test_where_no_token_is_asked_for_the_page_answers_at_once_until_the_server_is_gone(bundle: Path, port: int) -> None:
@@ -104,7 +89,7 @@ def test_where_no_token_is_asked_for_the_page_answers_at_once_until_the_server_i
         page.wait("question.checkVisibility()")
         assert not page.evaluate("access.checkVisibility()")
         ask(page, {"text-de": "ki lo", "text-en": "va"})
-        assert page.evaluate("document.getElementById('status').innerText").startswith("2 of 2 answered")
+        assert page.evaluate("document.getElementById('status').innerText").startswith("2 of 2 answered.")
         assert not page.complaints
         free.process.terminate()
         free.process.wait()
@@ -131,50 +116,16 @@ def test_what_the_server_refuses_is_told_in_its_words_beside_the_other_answers(
     assert page.evaluate("document.getElementById('status').innerText").startswith("1 of 2 answered")
 
 
-def test_everything_is_reached_named_and_done_with_the_keyboard(page: Page) -> None:
-    page.press("ArrowDown")
-    page.wait("document.querySelector('#facts dd').textContent == 'inference'")
-    for language in ("en", "de", "tr"):
-        page.press("Tab")
-        assert page.evaluate(FOCUSED) == f"pick-{language}"
-        page.press(" ")
-    for target in ("pick-auto", "same", "truncate", "text-tr"):
-        page.press("Tab")
-        assert page.evaluate(FOCUSED) == target
-    page.write("ki")
-    page.press("Tab")
-    page.write("lo")
-    page.press("Tab")
-    page.press("Enter")
-    answered(page)
-    assert page.evaluate("document.querySelector('.answer').ariaLabel") == "Turkish"
-    wanted = page.evaluate(
-        f"[...document.querySelectorAll({FOCUSABLE!r})].filter(each => each.checkVisibility())"
-        ".map(each => each.id || each.ariaLabel || each.innerText)"
-    )
-    page.evaluate("document.getElementById('task').focus()")
-    visited = []
-    for _ in wanted:
-        visited.append(page.evaluate(FOCUSED))
-        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-        page.press("Tab")
-    assert visited == wanted
-
-
-def test_controls_and_landmarks_have_names_and_what_happens_is_announced(page: Page) -> None:
+def test_controls_and_landmarks_have_names(page: Page) -> None:
     choose(page, "reading", ("de", "tr"))
     ask(page, {"question-de": "ki?", "context-de": "ki lo", "question-tr": "va?", "context-tr": "va ze"})
     nodes = page.call("Accessibility.getFullAXTree")["nodes"]
     named = [(each["role"]["value"], each.get("name", {}).get("value", "")) for each in nodes if not each["ignored"]]
     controls = {"textbox", "combobox", "checkbox", "button", "DisclosureTriangle", "region"}
     assert all(name for role, name in named if role in controls), named
-    assert {("combobox", "Task"), ("group", "Languages"), ("group", "German"), ("textbox", "Question")} <= set(named)
+    assert {("combobox", "Model"), ("group", "Languages"), ("group", "German"), ("textbox", "Question")} <= set(named)
     assert {("region", "German"), ("region", "Turkish")} <= set(named)
     assert {"banner", "main", "status", "alert"} <= {role for role, _ in named}
-    said = page.evaluate("document.getElementById('status').innerText")
-    assert "2 of 2 answered" in said
-    for title, answer in zip(("German", "Turkish"), sections(page, texts_of(".name")), strict=True):
-        assert f"{title}: {answer[0]}, " in said
 
 
 @pytest.mark.parametrize(("window", "scheme"), [("desktop", "light"), ("narrow", "dark")])

@@ -15,8 +15,10 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.language_part import language_fingerprint
 from lingraft.errors import RequestError, ServingError
+from lingraft.serving.model import Engine
 from lingraft.serving.repository import Change, Repository
 from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.settings import ServingSettings
 from tests.serving.applications import sending
 from tests.serving.asking import infer, inputs
 from tests.serving.repository.asked import TASK, texts
@@ -43,31 +45,31 @@ def folder(german: Path, turkish: Path, foreign: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def repository(served: ServedBundles, folder: Path) -> Repository:
-    return Repository(served, folder, None)
+    return Repository(served, Engine(served.bundles, ServingSettings(repository=folder)))
 
 
 def test_a_language_comes_changes_and_is_as_it_was_started(
     repository: Repository, served: ServedBundles, german: Path, turkish: Path
 ) -> None:
     before = answer(served, "de")
-    repository.load(TASK, Change(bundle="turkish", language="tr"))
+    repository.load_bundle(TASK, Change(bundle="turkish", language="tr"))
     assert set(served[TASK].languages) == {"en", "de", "tr"}
     assert answer(served, "tr") == answer(ServedBundles.load([turkish]), "tr")
-    repository.load(TASK, Change(bundle="german", language="de"))
+    repository.load_bundle(TASK, Change(bundle="german", language="de"))
     assert answer(served, "de") == answer(ServedBundles.load([german]), "de") != before
-    repository.load(TASK, Change(language="de"))
+    repository.load_bundle(TASK, Change(language="de"))
     assert answer(served, "de") == before
     assert set(served[TASK].languages) == {"en", "de", "tr"}
-    repository.load(TASK, Change())
+    repository.load_bundle(TASK, Change())
     assert set(served[TASK].languages) == {"en", "de"}
 
 
 def test_a_language_is_unloaded_and_the_last_one_stays(repository: Repository, served: ServedBundles) -> None:
-    repository.unload(TASK, Change(language="de"))
+    repository.unload_bundle(TASK, Change(language="de"))
     assert set(served[TASK].languages) == {"en"}
     for language in ("en", "xx"):
         with pytest.raises(RequestError, match=rf"'{language}' cannot be taken away"):
-            repository.unload(TASK, Change(language=language))
+            repository.unload_bundle(TASK, Change(language=language))
     assert set(served[TASK].languages) == {"en"}
 
 
@@ -77,9 +79,9 @@ def test_a_language_of_another_body_is_refused_by_both_fingerprints_and_its_bund
     before = answer(served, "de")
     ours, theirs = served[TASK].body_fingerprint, ServedBundles.load([foreign])[TASK].body_fingerprint
     with pytest.raises(RequestError, match=rf"made for body {theirs[:12]} .* has {ours[:12]}"):
-        repository.load(TASK, Change(bundle="foreign", language="de"))
+        repository.load_bundle(TASK, Change(bundle="foreign", language="de"))
     assert answer(served, "de") == before
-    repository.load(TASK, Change(bundle="foreign"))
+    repository.load_bundle(TASK, Change(bundle="foreign"))
     assert answer(served, "de") == answer(ServedBundles.load([foreign]), "de") != before
 
 
@@ -89,7 +91,7 @@ def test_a_language_of_other_labels_is_refused(repository: Repository, served: S
     manifest["details"]["labels"].reverse()
     (folder / "german/manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(RequestError, match=r"was made for labels \[.* is served with \["):
-        repository.load(TASK, Change(bundle="german", language="de"))
+        repository.load_bundle(TASK, Change(bundle="german", language="de"))
     assert answer(served, "de") == before
 
 
@@ -112,27 +114,27 @@ def test_what_was_written_wrongly_is_refused_and_the_next_one_is_loaded(
     (folder / "wrong/manifest.json").write_text(json.dumps(manifest))
     before = answer(served, "de")
     with pytest.raises(RequestError, match="What was served is served on"):
-        repository.load(TASK, Change(bundle="wrong", language=language))
+        repository.load_bundle(TASK, Change(bundle="wrong", language=language))
     assert answer(served, "de") == before
-    repository.load(TASK, Change(bundle="german", language=language))
+    repository.load_bundle(TASK, Change(bundle="german", language=language))
     assert answer(served, "de") == answer(ServedBundles.load([folder / "german"]), "de") != before
 
 
 def test_damage_is_found_where_it_is_read(repository: Repository, served: ServedBundles, folder: Path) -> None:
     (folder / "german/en/table.safetensors").write_bytes(b"damaged")
-    repository.load(TASK, Change(bundle="german", language="de"))
+    repository.load_bundle(TASK, Change(bundle="german", language="de"))
     before = answer(served, "de")
     for language in ("en", None):
         with pytest.raises(RequestError, match=r"en/table\.safetensors"):
-            repository.load(TASK, Change(bundle="german", language=language))
+            repository.load_bundle(TASK, Change(bundle="german", language=language))
     with pytest.raises(RequestError, match=r"has no language 'xx', only \['de', 'en'\]"):
-        repository.load(TASK, Change(bundle="german", language="xx"))
+        repository.load_bundle(TASK, Change(bundle="german", language="xx"))
     assert answer(served, "de") == before
 
 
 def test_a_folder_that_is_not_there_is_refused(served: ServedBundles, tmp_path: Path) -> None:
     with pytest.raises(ServingError, match=r"--repository .*absent is no folder"):
-        Repository(served, tmp_path / "absent", None)
+        Repository(served, Engine(served.bundles, ServingSettings(repository=tmp_path / "absent")))
 
 
 def test_it_is_asked_over_http(started: Path, folder: Path) -> None:
@@ -147,12 +149,15 @@ def test_it_is_asked_over_http(started: Path, folder: Path) -> None:
             known, ready = (send("GET", f"/v2/models/{TASK}{path}").status_code for path in ("", "/ready"))
             return state["state"], known, ready, send("POST", infer(TASK), **question).status_code
 
-        assert send("GET", "/v2").json()["extensions"] == ["model_repository"]
         assert status() == ("READY", 200, 200, 200)
         assert changed("load", json={"parameters": {"bundle": "turkish"}}).json() == {"name": TASK, "load": True}
         assert send("GET", f"/v2/models/{TASK}").json()["parameters"]["languages"] == ["de", "en", "tr"]
-        assert changed("unload", json={}).json() == {"name": TASK, "unload": True}
-        assert status() == ("UNAVAILABLE", 404, 503, 404)
+        # As Triton's client sends it.
+        assert changed("unload", json={"parameters": {"unload_dependents": False}}).json() == {
+            "name": TASK,
+            "unload": True,
+        }
+        assert status() == ("UNAVAILABLE", 404, 404, 404)
         assert send("GET", "/v2/models").json() == {"models": []}
         assert changed("unload", json={}).status_code == 400
         assert "'topic' is not loaded" in changed("load", json={"parameters": {"language": "de"}}).text
@@ -165,8 +170,9 @@ def test_it_is_asked_over_http(started: Path, folder: Path) -> None:
         assert changed("unload", json={"parameters": {"bundle": "german"}}).status_code == 400
         assert changed("load", name="elsewhere", json={}).status_code == 404
     with sending([started]) as send:
-        assert send("POST", "/v2/repository/index", json={}).status_code == 404
-        assert send("POST", f"/v2/repository/models/{TASK}/unload", json={}).status_code == 404
+        refused = send("POST", f"/v2/repository/models/{TASK}/unload")
+        assert (refused.status_code, "Start it with --repository" in refused.text) == (400, True)
+        assert send("GET", f"/v2/models/{TASK}/ready").is_success
 
 
 def test_a_fingerprint_covers_all_that_decides_an_answer_in_its_language_and_nothing_of_others(german: Path) -> None:

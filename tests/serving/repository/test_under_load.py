@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lingraft.serving.client import run_server
+from pipelines.endpoint import run_server
 from tests.serving.asking import infer, inputs
 from tests.serving.repository.asked import TASK, Crowd, said, texts
 
