@@ -20,7 +20,7 @@ from lingraft.artifacts.files import write_json
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, System
 from lingraft.data.shards import blocks_in_memory
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder, freeze_except, fresh_layers, mini_model
 from lingraft.model.initialisation.initial_rows import InitialRows
 from lingraft.stages.adapt import adaptation_run

@@ -36,7 +36,7 @@ _CHOOSE = (
     "benchmarks/demo_compare.py",
 )
 """Files that decide what is trained and what is checked, but import much that decides neither."""
-_DEPENDENCIES = ("numpy", "sentencepiece", "torch")
+_DEPENDENCIES = ("numpy", "sentencepiece", "tokenizers", "torch")
 
 
 class Record(NamedTuple):

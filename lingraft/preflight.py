@@ -23,12 +23,11 @@ from lingraft.config.text import Files, HuggingFace, Split, TextSource
 from lingraft.console import say
 from lingraft.data import documents, language_checks
 from lingraft.data.bilingual_dictionary import word_pairs_or_errors
-from lingraft.data.cleaning.corpus_stats import CorpusStats
+from lingraft.data.cleaning import clean_documents
 from lingraft.data.language_checks import PairSample
 from lingraft.data.language_detection import LanguageDetector
 from lingraft.data.languages import warn_of_unknown_codes
 from lingraft.data.parallel_text import Pair, PairOrError, file_names, filter_pairs, pairs_or_errors
-from lingraft.data.preprocessing import clean_documents
 from lingraft.data.splits import SPLITS, SplitName, split_of
 from lingraft.data.text import LABELLING, empty_splits_error, read_source
 from lingraft.errors import LingraftError, TextError
@@ -149,14 +148,14 @@ def find_problems(
 
 def read_text(source: TextSource, division: Split, language: str) -> Sample:
     """Read a sample of a language's text, cleaned and split as a recipe says; a dataset is streamed."""
-    sample, notes, census = Sample(), Counter[str](), CorpusStats()
+    sample, notes = Sample(), Counter[str]()
     if isinstance(source, HuggingFace):
         source = source.model_copy(update={"streaming": True})
     for found in read_source(source, language, notes, Counter(), CHARACTERS):
         if isinstance(found, LingraftError):
             sample.errors.append(str(found))
             continue
-        for document in clean_documents([found], source.cleaning, census, Counter()):
+        for document in clean_documents([found], source.cleaning, Counter()):
             split = split_of(document.name, division)
             sample.texts[split].append(document.text)
             if document.label is None:

@@ -5,7 +5,8 @@ from typing import NamedTuple, Self
 
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks
-from lingraft.data.tokenizer.tokenizer import Tokenizer, train_tokenizer
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.data.tokenizer.training import train_tokenizer
 from lingraft.model.loading import Embeddings, LoadedPrimary, load_embeddings, load_primary
 from lingraft.stages.adapt import adapt
 from lingraft.training.schedule import ignore_metrics

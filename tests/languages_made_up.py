@@ -6,8 +6,7 @@ Legend: V vocabulary, N blocks, T tokens of a block.
 import torch
 from torch import Tensor
 
-from lingraft.data.tokenizer.pieces import SpecialIds, Surface
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, SpecialIds, Surface
 
 FIRST = len(DEFAULT_SPECIAL_IDS)
 """Id of the first piece that is no special one."""

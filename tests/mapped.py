@@ -24,7 +24,7 @@ def enlarged(number: int) -> bytes:
 
 
 def too_many_pieces() -> LingraftError:
-    from lingraft.data.tokenizer.tokenizer import TooManyPiecesError
+    from lingraft.data.tokenizer.unigram import TooManyPiecesError
 
     return TooManyPiecesError("9 at most", 9)
 

@@ -18,7 +18,7 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.data import text
-from lingraft.data.tokenizer import tokenizer
+from lingraft.data.tokenizer import training
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import save_vocabulary
@@ -59,7 +59,7 @@ class Pieces(NamedTuple):
         found = {language: folder / "tokenizer" / language for language in recipe.languages}
         for language, out in found.items():
             text.prepare(recipe, language, folder / "text" / language)
-            tokenizer.train_tokenizer(recipe, folder / "text" / language, out)
+            training.train_tokenizer(recipe, folder / "text" / language, out)
         return cls(recipe, found)
 
 

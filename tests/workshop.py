@@ -20,7 +20,7 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
 from lingraft.data.blocks import open_split
-from lingraft.data.tokenizer import tokenizer
+from lingraft.data.tokenizer import training
 from lingraft.stages import finetune, pretrain
 from lingraft.stages.adapt import adapt
 from lingraft.training.schedule import MetricsCallback, TrainingMetrics, ignore_metrics
@@ -74,7 +74,7 @@ class Workshop:
         write(folder / "source", recipe.languages)
         for language in recipe.languages:
             text.prepare(recipe, language, texts[language])
-            tokenizer.train_tokenizer(recipe, texts[language], pieces[language])
+            training.train_tokenizer(recipe, texts[language], pieces[language])
             blocks.build(recipe, texts[language], pieces[language], packed[language])
         pretrain.pretrain(recipe, packed["en"], pieces["en"], shop.primary, shop.curves.setdefault("en", []).append)
         for language, out in shop.embeddings.items():

@@ -50,7 +50,8 @@ def main() -> None:
 
 def machine() -> dict[str, str]:
     """Processor, cores, threads and versions."""
-    packages = {package: version(package) for package in (installed_runtime(), "kserve", "sentencepiece")}
+    runtime = installed_runtime()
+    packages = {package: version(package) for package in (runtime, "kserve", "tokenizers")}
     return described() | packages | {"threads": str(available_cores())}
 
 

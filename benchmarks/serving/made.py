@@ -164,18 +164,14 @@ def _languages(models: Models, tags: list[str], tables: TableFormat) -> Iterator
 
 
 def _own_pieces(models: Models, tag: str) -> Tokenizer:
-    """The tokenizer in a file that no other language has: SentencePiece passes over fields it does not know."""
+    """The tokenizer in a file that no other language has: white space behind it spells the tag."""
     shared = models.tokenizer
     file = models.folder / "pieces" / tag / shared.model.name
     if not file.exists():
         file.parent.mkdir()
-        file.write_bytes(shared.model.read_bytes() + _field(tag.encode()))
+        bits = "".join(f"{byte:08b}" for byte in tag.encode())
+        file.write_bytes(shared.model.read_bytes() + bits.replace("0", " ").replace("1", "\n").encode())
     return Tokenizer.from_file(file, tag, shared.special)
-
-
-def _field(value: bytes) -> bytes:
-    """A field of bytes numbered 300, which is free for extensions, in protobuf's wire format."""
-    return b"\xe2\x12" + bytes([len(value)]) + value
 
 
 def _separate(models: Models, exported: ExportedModel) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from lingraft.artifacts import artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
-from lingraft.data.tokenizer import tokenizer
+from lingraft.data.tokenizer import training
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 
 _CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiou"
@@ -35,7 +35,7 @@ def train(vocabulary: int, folder: Path) -> Tokenizer:
         document = json.dumps({"name": "sample", "text": "\n".join(_lines(vocabulary))})
         (draft.folder / "train.jsonl").write_text(document + "\n", encoding="utf-8")
         draft.facts = {"language": "xx"}
-    tokenizer.train_tokenizer(recipe.model_copy(update={"tokenizer": wanted}), folder / "text", folder / "tokenizer")
+    training.train_tokenizer(recipe.model_copy(update={"tokenizer": wanted}), folder / "text", folder / "tokenizer")
     return Tokenizer.load(folder / "tokenizer")
 
 

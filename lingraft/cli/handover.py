@@ -100,9 +100,6 @@ def export_hf(
     evaluation: Annotated[
         Path | None, typer.Option(help="From `lingraft evaluate`; its scores go into the model card.")
     ] = None,
-    data: Annotated[
-        list[Path] | None, typer.Option(help="Text and blocks that it was made from, for the card; once each.")
-    ] = None,
 ) -> None:
     """Write one language of one task as a checkpoint that transformers' Auto classes load, with a model card.
 
@@ -110,7 +107,7 @@ def export_hf(
     """
     from lingraft.huggingface.export import export_hf as write
 
-    made = write(primary, out, embeddings=embeddings, task=task, evaluation=evaluation, data=data or ())
+    made = write(primary, out, embeddings=embeddings, task=task, evaluation=evaluation)
     print(f"{made.folder}: {made.loader}, outputs equal ours within {made.difference:.1e} in float64")
 
 

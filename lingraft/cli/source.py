@@ -43,13 +43,12 @@ def import_primary(
         Path | None, typer.Option(help="New folder for an embedding model's task; <out>-retrieval if absent.")
     ] = None,
 ) -> None:
-    """Turn a checkpoint from Hugging Face into a primary (safetensors only), and print its [encoder] for a recipe.
+    """Turn a checkpoint from Hugging Face into a primary (safetensors only).
 
     An embedding model becomes a primary and a task of kind 'retrieval' on it.
     """
-    from lingraft.config.encoder import EncoderShape
     from lingraft.data.languages import warn_of_unknown_codes
-    from lingraft.huggingface.importing import import_hf, recipe_section
+    from lingraft.huggingface.importing import import_hf
 
     warn_of_unknown_codes([language])
     made = import_hf(
@@ -63,7 +62,6 @@ def import_primary(
     for each in (made.primary, made.task):
         if each:
             print_artifact(each)
-    print(recipe_section(made.primary.manifest.detail("shape", EncoderShape)))
 
 
 def text(
@@ -75,7 +73,6 @@ def text(
     ] = None,
 ) -> None:
     """Read one language's text, clean it where the recipe asks for it, and split it into train, dev and test."""
-    from lingraft.data.cleaning.corpus_stats import format_table
     from lingraft.data.languages import warn_of_unknown_codes
     from lingraft.jobs.data import TextJob
 
@@ -85,8 +82,8 @@ def text(
         settings = settings.with_folder(folder)
     made = TextJob(recipe=settings, language=language, out=out).make()
     print_artifact(made)
-    if "cleaning" in made.manifest.details:
-        print(format_table(made.manifest.details["cleaning"]))
+    for reason, count in made.manifest.details["dropped"].items():
+        print(f"left out: {count:,} of {reason}")
 
 
 def tokenize(

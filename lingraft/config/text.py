@@ -53,7 +53,6 @@ class LibreOfficeHelp(_Cleanable):
     """LibreOffice's help pages from Debian's packages: parallel pages, labelled by the part of the product."""
 
     kind: Literal["libreoffice-help"] = Field(description="Says that text comes from here.")
-    licence: Literal["MPL-2.0"] = Field("MPL-2.0", description="Licence of the text, by the packages' copyright files.")
 
 
 class _OfFiles(_Cleanable):
@@ -77,7 +76,6 @@ class Folder(_OfFiles):
         description="Folder, here or as a URI (s3://, gs://, az://), that holds for each language a file such as "
         "<language>.txt or <language>.jsonl.gz, or a folder <language>/."
     )
-    licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
 
 
 class HuggingFace(_Cleanable):
@@ -95,7 +93,6 @@ class HuggingFace(_Cleanable):
     label_column: str | None = Field(None, description="Column that holds the label; a task needs one.")
     name_column: str | None = Field(None, description="Column that names a document alike in all languages.")
     names: dict[Language, str] = Field({}, description="What the dataset calls a language, where it is not its tag.")
-    licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
 
 
 class Files(_OfFiles):
@@ -109,7 +106,6 @@ class Files(_OfFiles):
         description="Each language's files, folders of files and patterns such as 'news/*.txt', here or as URIs "
         "(s3://, gs://, az://), in the order in which they are read."
     )
-    licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
 
     @pydantic.model_validator(mode="after")
     def _differ(self) -> Self:

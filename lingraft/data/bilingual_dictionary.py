@@ -45,22 +45,15 @@ _AROUND = ' .!?:"“”„«»'
 
 
 def read_word_pairs(file: str, languages: Languages, left_out: Counter[str] | None = None) -> Iterator[Pair]:
-    """Yield a dictionary's word pairs, each once, in the order of the file.
-
-    Args:
-        file: path or URI of a text file, plain, .gz, .xz or .zst; or of FreeDict's folder, .index, .dict or .dict.dz.
-        languages: tags of the source and the target, by which a line of column names is known.
-        left_out: counts what is left out: pairs by `parallel_text.EMPTY` and `DUPLICATE`, and a line of column names.
-    """
+    """Yield a dictionary's word pairs, each once, in the order of the file."""
     counts = Counter[str]() if left_out is None else left_out
     return filter_pairs(raise_errors(word_pairs_or_errors(file, languages, counts)), file, counts)
 
 
 def translation_hashes(recipe: Recipe, language: str) -> dict[str, str]:
-    """Hash the files of [alignment] that a language is aligned by.
+    """Return the SHA-256 of the files of [alignment] that a language is aligned by, under "translations".
 
-    Returns:
-        The SHA-256 of their contents under "translations"; an empty dict if the initialisation uses none.
+    As below, the result is empty if there are none.
     """
     words = recipe.alignment.dictionary.get(language)
     if not recipe.adaptation.initialisation.needs_text:
@@ -72,51 +65,31 @@ def translation_hashes(recipe: Recipe, language: str) -> dict[str, str]:
 
 
 def parallel_hashes(recipe: Recipe, language: str) -> dict[str, str]:
-    """Hash the sentences of [alignment] that a language may learn from.
-
-    Returns:
-        The SHA-256 of their files' contents under "translations"; an empty dict if there are none.
-    """
+    """Return the hash of the sentences of [alignment] that a language may learn from."""
     sentences = recipe.alignment.parallel.get(language)
     return {} if sentences is None else hash_parallel(sentences)
 
 
 def learned_hashes(recipe: Recipe, language: str) -> dict[str, str]:
-    """Hash the sentences that a language's tokenizer, rows or adaptation learn from.
-
-    Returns:
-        The SHA-256 of their files' contents under "translations"; an empty dict if there are none.
-    """
+    """Return the hash of the sentences that a language's tokenizer, rows or adaptation learn from."""
     return parallel_hashes(recipe, language) if recipe.learned_pairs(language) else {}
 
 
 def judged_hashes(recipe: Recipe, language: str) -> dict[str, str]:
-    """Hash the sentences of [alignment] that a language's alignment is measured over.
-
-    Returns:
-        The SHA-256 of their files' contents under "translations"; an empty dict if there are none.
-    """
+    """Return the hash of the sentences of [alignment] that a language's alignment is measured over."""
     judged = recipe.alignment.judged.get(language)
     return parallel_hashes(recipe, language) if judged is None else hash_parallel(judged)
 
 
 def pair_hashes(recipe: Recipe, language: str) -> dict[str, str]:
-    """Hash the sentences that a language's adaptation learns from.
-
-    Returns:
-        The SHA-256 of their files' contents under "pairs"; an empty dict if the recipe has no [adaptation.pairs].
-    """
+    """Return the hash of the sentences that a language's adaptation learns from, under "pairs"."""
     if recipe.adaptation.pairs is None:
         return {}
     return {"pairs": parallel_hashes(recipe, language).get("translations", "")}
 
 
 def hash_parallel(files: ParallelText) -> dict[str, str]:
-    """Hash parallel text.
-
-    Returns:
-        The SHA-256 of its files' contents under "translations".
-    """
+    """Return the SHA-256 of parallel text, under "translations"."""
     return _hash_files([parse_path(name) for name in ([files] if isinstance(files, str) else files)])
 
 

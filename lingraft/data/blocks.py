@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import PositiveInt
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
@@ -20,7 +19,7 @@ from lingraft.artifacts.token_ids import TENSOR, Ids, ids_dtype, map_ids
 from lingraft.config.recipe import Recipe
 from lingraft.console import with_progress
 from lingraft.data.documents import Document, batch_documents
-from lingraft.data.shards import SHARD_BYTES, WINDOW_SHARDS, Blocks, BlockWriter
+from lingraft.data.shards import SHARD_BYTES, Blocks, BlockWriter
 from lingraft.data.text import SPLITS, SplitName, read_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, TextError, TokenizerError
@@ -54,7 +53,6 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: i
                 "tokens_left_out": left_out,
                 "block_tokens": length,
                 "vocabulary": len(pieces),
-                "window_shards": WINDOW_SHARDS,
             },
         }
     return Artifact.open(out, Kind.BLOCKS)
@@ -96,11 +94,6 @@ def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> 
     """Open blocks, and check that they have the given length and were made with the given tokenizer.
 
     Local shards are not read yet: each is verified against its hash before its first use.
-
-    Args:
-        folder: local folder, or a URI such as s3://bucket/blocks, which is downloaded.
-        tokenizer: tokenizer of their language.
-        block_tokens: tokens of each block.
     """
     uri = uri_of(folder)
     found = open_remote(uri, Kind.BLOCKS) if uri else Artifact.open(Path(folder), Kind.BLOCKS)
@@ -124,13 +117,7 @@ def input_hashes(blocks: Artifact) -> dict[str, str]:
 
 
 def open_split(blocks: Artifact, name: SplitName, sequential: bool = False) -> Blocks:
-    """Open the blocks of one split, by row number; each shard is verified against its hash before its first use.
-
-    Args:
-        blocks: artifact of blocks.
-        name: split.
-        sequential: whether blocks are read once, from the first to the last. Then one shard is mapped at a time.
-    """
+    """Open the blocks of one split, by row number; each shard is verified against its hash before its first use."""
     manifest = blocks.manifest
     parts = sorted(part for part in manifest.fingerprints if part.startswith(f"{name}-"))
     if not parts:
@@ -141,7 +128,6 @@ def open_split(blocks: Artifact, name: SplitName, sequential: bool = False) -> B
     shapes = [manifest.shapes[part][TENSOR] for part in parts]
     shard_blocks, block_tokens = shapes[0]
     dtype = ids_dtype(manifest.detail("vocabulary", int))
-    window_shards = min(manifest.detail("window_shards", PositiveInt), len(parts))
     for part in parts:
         path = blocks.folder / f"{part}.safetensors"
         if path.stat().st_size <= math.prod(manifest.shapes[part][TENSOR]) * dtype.itemsize:
@@ -156,7 +142,6 @@ def open_split(blocks: Artifact, name: SplitName, sequential: bool = False) -> B
         count=sum(count for count, _ in shapes),
         block_tokens=block_tokens,
         shard_blocks=shard_blocks,
-        window=window_shards * shard_blocks if len(parts) > window_shards else None,
         shard=shard,
     )
 

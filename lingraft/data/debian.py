@@ -21,15 +21,6 @@ def package_folder(package: str, files: str, cache: str) -> Path:
     """Return a folder with what a package has in a folder of its own; it is downloaded once.
 
     The cache is $LINGRAFT_CACHE, or lingraft/ in the user's cache folder ($XDG_CACHE_HOME or ~/.cache).
-
-    Args:
-        package: name of the package.
-        files: pattern of the folder in the package, such as 'usr/share/dictd'.
-        cache: folder in the cache.
-
-    Raises:
-        TextError: there is no such package, no apt-get or dpkg-deb, either of them fails, or the cache cannot be
-            written.
     """
     try:
         place = cache_folder(cache)

@@ -1,11 +1,9 @@
 """Reading of documents from the user's files: plain text, pages, or records with a column of text."""
 
-import difflib
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain, groupby
 from pathlib import PurePosixPath
 from typing import Any
@@ -22,8 +20,6 @@ _JSONL, _PARQUET, TABLES = (".jsonl",), (".parquet",), (".csv", ".tsv")
 FORMATS = (*PLAIN, *_MARKDOWN, *_HTML, *_JSONL, *_PARQUET, *TABLES)
 """Ends of the names of files that are read as text."""
 _KINDS = f"{', '.join(FORMATS)}, all but .parquet optionally followed by .gz, .xz or .zst"
-_MISSPELT = 0.8
-"""Similarity of a key, by difflib, to one that is meant; other keys are not read."""
 _NAME, _LABEL = "name", "label"
 """Columns beside that of the text."""
 LAYOUT = (
@@ -105,7 +101,7 @@ def documents_or_errors(
     average of its first million characters, and one document a line otherwise. A line has 16 MiB at most.
     A page, Markdown or HTML, is one document, whose lines are its paragraphs.
     JSONL has one object a line with the text and, optionally, the keys name and label; Parquet, CSV and TSV have
-    columns of these names. Other keys and columns are not read, but keys that look misspelt are refused.
+    columns of these names. Other keys and columns are not read.
     A document of more than 2^20 characters is divided at a line's end; its parts have one name, so that one split gets
     them all.
     A folder's files are read like these; pages are named by their paths, and files of other formats are left out. But
@@ -283,12 +279,10 @@ def _read_records(path: TextPath, column: str, folder_label: str | None) -> Iter
 
 
 def _document(found: RecordOrError, place: str, column: str, folder_label: str | None, *, strict: bool) -> Document:
-    """The document of a record; a `strict` one must have the text, and no keys that look like those that are read."""
+    """The document of a record; a `strict` one must have the text."""
     if isinstance(found, TextError):
         raise found
     allowed = (column, _NAME, _LABEL)
-    if strict and (unknown := next((key for key in found if _is_misspelt(key, allowed)), None)):
-        raise TextError(f"{place}: unknown key {unknown!r}. Allowed: {', '.join(allowed)}.")
     if strict and column not in found:
         raise TextError(f"{place}: no key {column!r}, only {sorted(found)}. Allowed: {', '.join(allowed)}.")
     for key in allowed:
@@ -296,11 +290,6 @@ def _document(found: RecordOrError, place: str, column: str, folder_label: str |
             _require_string(key, found[key], place, may_be_blank=key == column)
     text = found.get(column, "").strip()
     return Document(found.get(_NAME, hash_name(text)), text, found.get(_LABEL, folder_label), place)
-
-
-@lru_cache
-def _is_misspelt(key: str, allowed: tuple[str, ...]) -> bool:
-    return key not in allowed and bool(difflib.get_close_matches(key, allowed, cutoff=_MISSPELT))
 
 
 def _require_string(key: str, value: Any, place: str, *, may_be_blank: bool) -> None:

@@ -61,13 +61,7 @@ def _iterate_rows(dataset: Any, source: HuggingFace) -> Iterator[dict[str, Any]]
 
 
 def load_rows(source: HuggingFace | TaskDataset, language: str, place: str) -> Any:
-    """Open a split of a dataset (a `datasets.Dataset`, or an `IterableDataset` of a source that streams).
-
-    Args:
-        source: dataset, configuration, split and revision; '{language}' in the first two is replaced.
-        language: language that replaces it, or its name in `source.names`.
-        place: where the recipe names the dataset, for errors.
-    """
+    """Open a split of a dataset (a `datasets.Dataset`, or an `IterableDataset` of a source that streams)."""
     try:
         import datasets
     except ModuleNotFoundError as error:

@@ -36,13 +36,8 @@ class LanguageDetector:
 
         return cls(LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True))
 
-    def detect_other(self, language: str, text: str) -> str:
-        """Return another language that a text seems to be in; an empty string if it may well be in the named one.
-
-        Args:
-            language: named language. If it is not among the 139, the result is always empty.
-            text: text, of which the beginning is examined.
-        """
+    def detect_other(self, language: str, text: str, *, unsure: bool = False) -> str:
+        """Return another language that a text seems to be in; an empty string if it may well be in the named one."""
         named = language.partition("-")[0]
         if named not in self._known:
             return ""

@@ -26,11 +26,7 @@ _ALIKE = 0.6
 
 
 def language_name(tag: str) -> str:
-    """Return the English name of a language, such as "German" for "de" and "Portuguese (Brazil)" for "pt-BR".
-
-    Args:
-        tag: BCP 47 tag. A language that the Unicode CLDR does not know keeps its tag as its name.
-    """
+    """Return the English name of a language, such as "German" for "de" and "Portuguese (Brazil)" for "pt-BR"."""
     english = _english()
     language, *subtags = tag.split("-")
     if language not in english.languages:
@@ -41,11 +37,7 @@ def language_name(tag: str) -> str:
 
 
 def canonical_code(code: str) -> str | None:
-    """Return the code of a language in the Unicode CLDR, such as "de" for "deu"; None for an unknown code.
-
-    Args:
-        code: ISO 639 code of two or three letters.
-    """
+    """Return the code of a language in the Unicode CLDR, such as "de" for "deu"; None for an unknown code."""
     english = _english()
     from babel.core import get_global
 
@@ -55,12 +47,7 @@ def canonical_code(code: str) -> str | None:
 
 @lru_cache
 def is_variety(tag: str, language: str) -> bool:
-    """Return whether a tag is that of a language, or one with fewer or more subtags: of "pt", "pt-BR", "por", "pt_PT".
-
-    Args:
-        tag: what may be a tag, in any case.
-        language: BCP 47 tag.
-    """
+    """Return whether a tag is that of a language, or of a part or variety of it: "pt", "por", "pt_PT" of "pt-BR"."""
     first, *ours = tag.lower().replace("_", "-").split("-")
     second, *theirs = language.lower().split("-")
     common = min(len(ours), len(theirs))

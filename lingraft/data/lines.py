@@ -1,14 +1,22 @@
-"""Reading of lines from a UTF-8 text file, plain or compressed; errors name file and line."""
+"""Reading of UTF-8 text files, plain or compressed; errors name file and line."""
 
+import contextlib
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Iterator
+from itertools import count
 from pathlib import PurePosixPath
-from typing import IO, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
+
+from typing_extensions import override
 
 from lingraft.artifacts.storage import TextPath, explain_read_errors
 from lingraft.errors import TextError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 LONGEST_LINE_BYTES = 1 << 28
@@ -23,86 +31,85 @@ def suffix_of(path: TextPath | PurePosixPath) -> str:
 
 
 def read_lines(path: TextPath, longest_bytes: int = LONGEST_LINE_BYTES) -> Iterator[str]:
-    r"""Yield a file's lines without their ends ("\n" or "\r\n"); .gz, .xz and .zst are unpacked on the way.
-
-    Args:
-        path: the file.
-        longest_bytes: most bytes that a line may have.
-    """
-    for number, raw in enumerate(_split(unpacked(path), longest_bytes), start=1):
-        if len(raw) > longest_bytes:
-            raise TextError(
-                f"{path}, line {number}: the line has more than {longest_bytes:,} bytes. "
-                "Break it into shorter lines, or check that the file is text."
-            )
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise TextError(
-                f"{path}, line {number}: byte {error.start + 1} of the line (0x{raw[error.start]:02x}) "
-                "is not UTF-8. Convert the file to UTF-8 first, for example with iconv."
-            ) from error
-        line = line.removesuffix("\r")
-        yield line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+    r"""Yield a file's lines without their ends ("\n" or "\r\n"); .gz, .xz and .zst are unpacked on the way."""
+    with opened(path) as stream:
+        for number in count(1):
+            raw = stream.readline(longest_bytes + 1)
+            if not raw:
+                return
+            if len(raw) > longest_bytes and not raw.endswith(b"\n"):
+                raise TextError(
+                    f"{path}, line {number}: the line has more than {longest_bytes:,} bytes. "
+                    "Break it into shorter lines, or check that the file is text."
+                )
+            try:
+                line = raw.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise TextError(
+                    f"{path}, line {number}: byte {error.start + 1} of the line (0x{raw[error.start]:02x}) "
+                    "is not UTF-8. Convert the file to UTF-8 first, for example with iconv."
+                ) from error
+            line = line.removesuffix("\n").removesuffix("\r")
+            yield line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
 
 
 def read_bytes(path: TextPath, most_bytes: int) -> bytes:
     """Return a file's content; .gz, .xz and .zst are unpacked on the way."""
-    held = bytearray()
-    for chunk in unpacked(path):
-        held += chunk
-        if len(held) > most_bytes:
-            raise TextError(
-                f"{path} has more than {most_bytes:,} bytes. Divide it, or check that it is what its name says."
-            )
-    return bytes(held)
+    with opened(path) as stream:
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise TextError(
+            f"{path} has more than {most_bytes:,} bytes. Divide it, or check that it is what its name says."
+        )
+    return content
 
 
-def _split(chunks: Iterator[bytes], longest_bytes: int) -> Iterator[bytes]:
-    """Yield lines; one that is too long is the last, as far as it was read."""
-    pending: list[bytes] = []
-    held = 0
-    for chunk in chunks:
-        first, *others = chunk.split(b"\n")
-        pending.append(first)
-        held += len(first)
-        if others:
-            yield b"".join(pending)
-            yield from others[:-1]
-            pending, held = [others[-1]], len(others[-1])
-        elif held > longest_bytes:
-            break
-    if held:
-        yield b"".join(pending)
-
-
-def unpacked(path: TextPath) -> Iterator[bytes]:
-    """Yield a file's content in parts of a megabyte; .gz, .xz and .zst are unpacked on the way."""
+@contextlib.contextmanager
+def opened(path: TextPath) -> Iterator[IO[bytes]]:
+    """Open a file for reading; .gz, .xz and .zst are unpacked on the way."""
     # A file that is no gzip is an OSError too, so damage is looked for within.
     with explain_read_errors(path), path.open("rb") as stream:
         try:
-            yield from _chunks(stream, path.suffix)
+            yield _unpacked(stream, path.suffix)
         except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
             raise TextError(f"{path} is damaged or truncated: {error}. Compress or fetch it again.") from error
 
 
-def _chunks(stream: BinaryIO, suffix: str) -> Iterator[bytes]:
+def _unpacked(stream: BinaryIO, suffix: str) -> IO[bytes]:
     if suffix == ".gz":
-        return _plain(gzip.GzipFile(fileobj=stream))
+        return io.BufferedReader(gzip.GzipFile(fileobj=stream), _CHUNK_BYTES)
     if suffix == ".xz":
-        return _plain(lzma.LZMAFile(stream))
-    return _zstandard(stream) if suffix == ".zst" else _plain(stream)
+        return io.BufferedReader(lzma.LZMAFile(stream), _CHUNK_BYTES)
+    return io.BufferedReader(_Zstandard(stream), _CHUNK_BYTES) if suffix == ".zst" else stream
 
 
-def _plain(stream: IO[bytes] | gzip.GzipFile | lzma.LZMAFile) -> Iterator[bytes]:
-    while chunk := stream.read(_CHUNK_BYTES):
-        yield chunk
+class _Zstandard(io.RawIOBase):
+    """A file of zstd frames. The package's own reader stops after the first, and takes a truncated one for complete."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._parts = _frames(stream)
+        self._left = memoryview(b"")
+
+    @override
+    def readable(self) -> bool:
+        return True
+
+    @override
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        while not self._left:
+            part = next(self._parts, None)
+            if part is None:
+                return 0
+            self._left = memoryview(part)
+        room = memoryview(buffer)
+        taken = min(len(room), len(self._left))
+        room[:taken], self._left = self._left[:taken], self._left[taken:]
+        return taken
 
 
-def _zstandard(stream: BinaryIO) -> Iterator[bytes]:
+def _frames(stream: BinaryIO) -> Iterator[bytes]:
     import zstandard  # lazy: few texts are packed so
 
-    # zstandard's own file reader stops after the first frame and takes a truncated one for complete.
     decoder = zstandard.ZstdDecompressor().decompressobj()
     while chunk := stream.read(_CHUNK_BYTES):
         while chunk:

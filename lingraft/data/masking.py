@@ -35,13 +35,7 @@ class MaskingVocabulary(NamedTuple):
 
     @classmethod
     def of(cls, vocabulary: int, special: SpecialIds, device: torch.device) -> Self:
-        """Describe a vocabulary of V pieces.
-
-        Args:
-            vocabulary: number of pieces, V.
-            special: ids of its special pieces.
-            device: device of the batches.
-        """
+        """Describe a vocabulary of V pieces."""
         special_V = torch.zeros(vocabulary, dtype=torch.bool)
         special_V[list(special)] = True
         return cls(special.mask, special_V.to(device), (~special_V).nonzero().flatten().to(device))
@@ -84,14 +78,7 @@ def mask_tokens(
 
 
 def count_predicted(mask_rate: float, tokens: int, first: int, blocks: int) -> int:
-    """Return how many tokens are predicted in some blocks of a stream: their share, to the nearest token.
-
-    Args:
-        mask_rate: share of all tokens.
-        tokens: tokens of a block.
-        first: position in the stream of the first of the blocks.
-        blocks: number of consecutive blocks.
-    """
+    """Return how many tokens are predicted in some blocks of a stream: their share, to the nearest token."""
     before, after = (math.floor(mask_rate * tokens * place + 0.5) for place in (first, first + blocks))
     return after - before
 

@@ -58,14 +58,7 @@ PairOrError = Pair | LingraftError
 
 
 def read_pairs(files: ParallelText, languages: Languages, left_out: Counter[str] | None = None) -> Iterator[Pair]:
-    """Yield sentence pairs that have text on both sides, each once.
-
-    Args:
-        files: one file of pairs, or a file in the source language and one in the target language.
-        languages: tags of the source and the target.
-        left_out: counts what is left out: pairs by `EMPTY` and `DUPLICATE`, a line of column names, and units of TMX
-            that lack a language.
-    """
+    """Yield sentence pairs that have text on both sides, each once; of two files, the source's comes first."""
     counts = Counter[str]() if left_out is None else left_out
     return filter_pairs(raise_errors(pairs_or_errors(files, languages, counts)), file_names(files), counts)
 
@@ -109,14 +102,6 @@ def filter_pairs(pairs: Iterable[Pair], origin: str, left_out: Counter[str]) -> 
     """Leave out pairs with an empty side, and repeated pairs.
 
     Of more than a million different pairs, duplicates of the first million are found.
-
-    Args:
-        pairs: sentences or words.
-        origin: names of their files, for messages.
-        left_out: counts the pairs that are left out, by `EMPTY` and `DUPLICATE`.
-
-    Raises:
-        TextError: there are no pairs, or more than `MOST_EMPTY` of them have an empty side.
     """
     seen: set[int] = set()
     count = empty = 0
@@ -138,13 +123,7 @@ def filter_pairs(pairs: Iterable[Pair], origin: str, left_out: Counter[str]) -> 
 
 
 def empty_pairs_error(origin: str, count: int, empty: int) -> str:
-    """Return an error message if there are no pairs or too many with an empty side; else an empty string.
-
-    Args:
-        origin: names of their files.
-        count: number of pairs, including those with an empty side.
-        empty: number of pairs with an empty side.
-    """
+    """Return an error message if there are no pairs or too many with an empty side; else an empty string."""
     if count == 0:
         return f"{origin}: there are no pairs. Give a file that has some, or none (--pairs, --dictionary)."
     if empty > MOST_EMPTY * count:
@@ -235,7 +214,7 @@ def _read_units(file: str, languages: Languages, left_out: Counter[str]) -> Iter
             left_out[f"units without {languages[0]!r} or {languages[1]!r}"] += 1
             continue
         empty = False
-        yield Pair(unit.texts[sides[0]], unit.texts[sides[1]], f"{file}, line {unit.line}")
+        yield Pair(unit.texts[sides[0]], unit.texts[sides[1]], f"{file}, unit {unit.number}")
     if empty and tags:
         yield TextError(
             f"{file} has no units in both {languages[0]!r} and {languages[1]!r}: its languages are {sorted(tags)}. "

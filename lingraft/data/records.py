@@ -34,13 +34,7 @@ def json_objects(path: TextPath) -> Iterator[tuple[str, RecordOrError]]:
 
 
 def parquet_rows(path: TextPath, column: str, others: Sequence[str] = ()) -> Iterator[tuple[str, RecordOrError]]:
-    """Yield the rows of a Parquet file, without values that are null; one row group is read at a time.
-
-    Args:
-        path: the file.
-        column: column that must be there.
-        others: columns that are read if they are there.
-    """
+    """Yield the rows of a Parquet file, without values that are null; one row group is read at a time."""
     try:
         import pyarrow
         from pyarrow.parquet import ParquetFile
@@ -62,13 +56,7 @@ def parquet_rows(path: TextPath, column: str, others: Sequence[str] = ()) -> Ite
 
 
 def table_rows(path: TextPath, column: str, others: Sequence[str] = ()) -> Iterator[tuple[str, RecordOrError]]:
-    """Yield the rows of a CSV or TSV file with a header, and an error in place of each with more or fewer cells.
-
-    Args:
-        path: the file.
-        column: column that must be there.
-        others: columns that are read if they are there; of these, an empty cell is left out.
-    """
+    """Yield the rows of a CSV or TSV file with a header, and an error in place of each with more or fewer cells."""
     rows = table_cells(path, lambda names: column in map(str.strip, names))
     place, first = next(rows, (str(path), []))
     names = [name.strip() for name in first]

@@ -4,6 +4,7 @@ They do not depend on how a batch is divided over micro-batches, processes and d
 only its step to resume with the same numbers.
 """
 
+import functools
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,29 @@ def counter_random(seed: int, first: int, rows: int, columns: int, device: torch
     mixed = (mixed ^ _shifted(mixed, 30)) * _signed(_FIRST)
     mixed = (mixed ^ _shifted(mixed, 27)) * _signed(_SECOND)
     return _shifted(mixed ^ _shifted(mixed, 31), 64 - RANDOM_BITS).view(rows, columns)
+
+
+class ShuffledIndices:
+    """Endless sequence of row numbers; every epoch has each row once, in its own order.
+
+    A position is one number, however the rows are divided over processes, so training may resume anywhere.
+    """
+
+    def __init__(self, count: int, seed: int) -> None:
+        self.count, self.seed = count, seed
+        self._shuffled = functools.lru_cache(maxsize=2)(self._shuffle)
+
+    def rows(self, first: int, count: int) -> Tensor:
+        """Return the row numbers (count) at the positions `first`, `first` + 1, ... of the sequence, int64."""
+        found = [torch.empty(0, dtype=torch.int64)]
+        while count:
+            epoch, place = divmod(first, self.count)
+            found.append(self._shuffled(epoch)[place : place + count])
+            first, count = first + len(found[-1]), count - len(found[-1])
+        return torch.cat(found)
+
+    def _shuffle(self, epoch: int) -> Tensor:
+        return torch.randperm(self.count, generator=make_generator("order", self.seed, epoch, 0))
 
 
 _MASK = (1 << 64) - 1

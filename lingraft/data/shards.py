@@ -17,8 +17,6 @@ from lingraft.artifacts.token_ids import TENSOR, Ids, ids_dtype
 
 SHARD_BYTES = 64 << 20
 """Bytes of token ids in a full shard."""
-WINDOW_SHARDS = 4
-"""Shards that are shuffled together; recorded in every artifact, as the data order depends on it."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,6 @@ class Blocks:
     block_tokens: int
     shard_blocks: int
     """Number of blocks of every shard but the last, which may have fewer."""
-    window: int | None
-    """Number of blocks that are shuffled together, a whole number of shards; None for all."""
     shard: Callable[[int], Ids]
     """Returns the blocks (n, T) of a shard, by its number."""
 
@@ -62,7 +58,7 @@ def blocks_in_memory(blocks_NT: Tensor) -> Blocks:
     """Return blocks that are held in memory, for small text."""
     count, block_tokens = blocks_NT.shape
     shard_NT = blocks_NT.cpu().numpy()
-    return Blocks(count, block_tokens, max(count, 1), None, lambda _: shard_NT)
+    return Blocks(count, block_tokens, max(count, 1), lambda _: shard_NT)
 
 
 class BlockWriter:

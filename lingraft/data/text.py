@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import json
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.config.text import Files, Folder, HuggingFace, TextSource
 from lingraft.console import say, with_progress
-from lingraft.data.cleaning.corpus_stats import CorpusStats
+from lingraft.data.cleaning import clean_documents
 from lingraft.data.documents import (
     Document,
     DocumentOrError,
@@ -30,7 +29,6 @@ from lingraft.data.documents import (
 )
 from lingraft.data.huggingface import dataset_documents
 from lingraft.data.libreoffice import help_documents
-from lingraft.data.preprocessing import clean_documents
 from lingraft.data.splits import SPLITS, SplitName, split_of
 from lingraft.errors import LingraftError, TextError, raise_errors
 from lingraft.tables import counted
@@ -60,7 +58,6 @@ class _TextStats:
     dropped: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     """Counts of choices made while reading files, such as `STRAY_BLANKS`."""
-    cleaning: CorpusStats = field(default_factory=CorpusStats)
 
     def add(self, document: Document, split: SplitName) -> None:
         self.documents[split] += 1
@@ -82,23 +79,22 @@ class _TextStats:
 def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
     """Write a language's text artifact: train, dev and test.jsonl, one {name, text, label} a line."""
     recipe.require_language(language)
-    census, cleaning = _TextStats(), recipe.text.cleaning
-    found = raise_errors(read_source(recipe.text, language, census.notes, census.dropped))
+    stats = _TextStats()
+    found = raise_errors(read_source(recipe.text, language, stats.notes, stats.dropped))
     read = with_progress(found, f"text {language}", "document")
     labelled = _require_labels(read, recipe, language)
     with artifact.create(out, Kind.TEXT) as draft:
-        documents = clean_documents(labelled, cleaning, census.cleaning, census.dropped)
-        digest = _write(documents, recipe, draft.folder, census)
-        _require_every_split(census, language, recipe)
-        for note, count in census.notes.items():
+        documents = clean_documents(labelled, recipe.text.cleaning, stats.dropped)
+        digest = _write(documents, recipe, draft.folder, stats)
+        _require_every_split(stats, language, recipe)
+        for note, count in stats.notes.items():
             if count:
                 say(f"text {language}: {count:,} {note}")
-        cleaned = {"cleaning": census.cleaning.details() | {"unicode": unicodedata.unidata_version}} if cleaning else {}
         draft.facts = {
             "language": language,
             "data_hashes": {"documents": digest},
             "recipe": recipe.model_dump(mode="json", include={"text", "split"}),
-            "details": census.details() | cleaned,
+            "details": stats.details(),
         }
     return Artifact.load(out, Kind.TEXT)
 
@@ -164,7 +160,7 @@ def read_training_lines(recipe: Recipe, language: str) -> Iterator[str]:
     """
     found = sample_documents(read_source(recipe.text, language, Counter(), Counter()), Counter(), _MOST_CHARACTERS)
     documents = with_progress(raise_errors(found), f"read text {language}", "document")
-    for document in clean_documents(documents, recipe.text.cleaning, CorpusStats(), Counter()):
+    for document in clean_documents(documents, recipe.text.cleaning, Counter()):
         if split_of(document.name, recipe.split) == "train":
             yield from document.text.split("\n")
 
@@ -213,7 +209,7 @@ def _require_labels(documents: Iterator[Document], recipe: Recipe, language: str
         yield document
 
 
-def _write(documents: Iterator[Document], recipe: Recipe, folder: Path, census: _TextStats) -> str:
+def _write(documents: Iterator[Document], recipe: Recipe, folder: Path, stats: _TextStats) -> str:
     """Write each document to its split; return the SHA-256 of all of them."""
     digest = hashlib.sha256()
     encoded = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
@@ -225,15 +221,15 @@ def _write(documents: Iterator[Document], recipe: Recipe, folder: Path, census: 
             split = split_of(document.name, recipe.split)
             digest.update(line)
             streams[split].write(line)
-            census.add(document, split)
+            stats.add(document, split)
     return digest.hexdigest()
 
 
-def _require_every_split(census: _TextStats, language: str, recipe: Recipe) -> None:
-    total = census.documents.total()
+def _require_every_split(stats: _TextStats, language: str, recipe: Recipe) -> None:
+    total = stats.documents.total()
     if not total:
         raise TextError(f"the source ({recipe.text}) holds no text in language {language!r}. Bring text for it.")
-    if message := empty_splits_error(census.documents, language, recipe):
+    if message := empty_splits_error(stats.documents, language, recipe):
         raise TextError(message)
 
 

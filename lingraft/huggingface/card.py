@@ -1,30 +1,22 @@
-"""The model card of an exported model: facts from manifests and evaluations, and "not stated" where they are silent.
+"""The model card of an exported model: facts from manifests and evaluations, and "not stated" where they are silent."""
 
-The header is what the Hugging Face hub reads; https://huggingface.co/docs/hub/model-cards.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from string import Template
-from typing import Any
 
 from lingraft.artifacts.artifact import Artifact, require_aligned
-from lingraft.artifacts.manifest import Kind, Manifest
+from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.data.tokenizer.pieces import SpecialPieces
 from lingraft.errors import AlignmentError
-from lingraft.huggingface.card_data import NOT_STATED, TrainingData, TrainingText, cost_table, trace_training_data
 from lingraft.huggingface.fast_tokenizer import special_pieces
 from lingraft.huggingface.model import HfClass
 from lingraft.model.loading import Embeddings, LoadedPrimary
 from lingraft.stages import results
 from lingraft.stages.results import LanguageResult, SourceResult, TaskScores, metric_label
 from lingraft.tables import markdown_table
-from lingraft.tasks.class_scores import class_scores
 from lingraft.tasks.finetuned import TaskModel
 
-_FILE = "model_card.md"
+_NOT_STATED = "not stated"
 _SIMILARITY = "sentence-similarity"
 _TASK_WORDS = {
     "fill-mask": "masked language model",
@@ -51,6 +43,10 @@ start = found.start_logits[0].where(inside, -torch.inf).argmax()
 behind = inside & (torch.arange(len(inside)) >= start)
 end = found.end_logits[0].where(behind, -torch.inf).argmax()
 print(context[places[start][0] : places[end][1]])"""
+
+
+_FLOPS = "FLOPs are by the paper's equations A1, A3 and A4; an update of sentence pairs counts as three passes."
+_IMPORTED = f"{_FLOPS} What the training of the imported primary cost is {_NOT_STATED}."
 
 
 @dataclass(frozen=True)
@@ -88,35 +84,36 @@ class CardSubject:
             found["embeddings"] = self.vocabulary_source
         return found | ({f"task {self.task.name}": self.task} if self.task else {})
 
-    @property
-    def trained_here(self) -> dict[str, Manifest]:
-        """Manifests without those of an imported primary and task, which were trained elsewhere."""
-        return {name: part.manifest for name, part in self.parts.items() if not part.manifest.record.get("origin")}
 
-
-def model_card(model: CardSubject, evaluation: Path | None = None, data: Sequence[Path] = ()) -> str:
-    """Return the card's text.
-
-    `data` are text artifacts that it was trained on, and blocks that lead to them.
-    """
-    sources = trace_training_data((part.manifest for part in model.parts.values()), data)
+def model_card(model: CardSubject, evaluation: Path | None = None) -> str:
+    """Return the card's text, with the scores of an evaluation of the model."""
     judged = _evaluation(model, evaluation) if evaluation else None
-    page = Template(resources.files("lingraft.huggingface").joinpath(_FILE).read_text(encoding="utf-8"))
-    return page.substitute(
-        front=_front_matter(model, sources),
-        title=f"{_title(model)} in {model.language}",
-        summary=_summary(model),
-        system=_system(model),
-        usage="\n".join(_usage(model)),
-        longest=model.source.encoder.shape.block_tokens,
-        end_piece=model.special.end,
-        data=_data(model, sources.texts),
-        cost=_cost(model, judged),
-        scores=_scores(model, judged),
-        licences="\n".join(_licences(model, sources)),
-        limits="\n".join(f"- {limit}" for limit in _limits(model, judged)),
-        provenance=_provenance(model),
+    trained = {name: part.manifest.cost for name, part in model.parts.items() if not part.manifest.record.get("origin")}
+    sections = {
+        "How to use it": f"```python\n{_usage(model)}\n```\n\n"
+        f"Inputs have {model.source.encoder.shape.block_tokens} tokens at most. A text that spells out a special token,"
+        f" such as `{model.special.end}`, is read as that token.",
+        "Scores": _scores(model, judged),
+        "Cost": "\n\n".join([*([cost_table(trained)] if trained else ()), _IMPORTED if model.origin else _FLOPS]),
+        "What it is not for": "\n".join(f"- {limit}" for limit in _limits(model)),
+        "Provenance": _provenance(model),
+    }
+    title = f"# {_title(model)} in {model.language}"
+    body = [title, _summary(model), _system(model), *(f"## {name}\n\n{text}" for name, text in sections.items())]
+    return f"---\n{_front_matter(model)}\n---\n" + "\n\n".join(body) + "\n"
+
+
+def cost_table(costs: Mapping[str, Cost]) -> str:
+    """Format the costs of trainings, by what was trained, as a table in Markdown."""
+    return markdown_table(
+        ("trained", "updates", "tokens", "FLOPs", "seconds"), [(name, *_cells(c)) for name, c in costs.items()]
     )
+
+
+def _cells(cost: Cost) -> tuple[str, ...]:
+    if not cost.steps:
+        return (_NOT_STATED,) * 4
+    return f"{cost.steps:,}", f"{cost.tokens:,}", f"{cost.flops:.3g}", f"{cost.elapsed_s:,.0f}"
 
 
 def _evaluation(model: CardSubject, folder: Path) -> SourceResult | LanguageResult:
@@ -132,28 +129,19 @@ def _evaluation(model: CardSubject, folder: Path) -> SourceResult | LanguageResu
     return judged
 
 
-def _front_matter(model: CardSubject, sources: TrainingData) -> str:
+def _front_matter(model: CardSubject) -> str:
     from huggingface_hub import ModelCardData
 
     origin = model.origin
     base = origin["name"] if origin and (origin["revision"] or origin["package"]) else None  # a folder is no hub id
     return ModelCardData(
         language=model.language,
-        license=_licence(model, sources),
+        license=(origin and origin["licence"]) or "unknown",
         library_name="sentence-transformers" if model.form.pipeline == _SIMILARITY else "transformers",
         pipeline_tag=model.form.pipeline,
         base_model=base,
         tags=["lingraft", "mini-model-adaptation"],
     ).to_yaml()
-
-
-def _licence(model: CardSubject, sources: TrainingData) -> str:
-    """Return the licence that all inputs state; 'unknown' and 'other' are the hub's own words."""
-    stated = {text.licence for text in sources.texts}
-    stated |= {model.origin["licence"] or NOT_STATED} if model.origin else set()
-    if NOT_STATED in stated or not all(map(sources.covers, model.trained_here.values())):
-        return "unknown"
-    return stated.pop() if len(stated) == 1 else "other"
 
 
 def _title(model: CardSubject) -> str:
@@ -180,82 +168,32 @@ def _summary(model: CardSubject) -> str:
 def _system(model: CardSubject) -> str:
     if not isinstance(model.vocabulary_source, Embeddings):
         return f"The vocabulary is that of the primary itself, whose source language is `{model.language}`."
-    details = model.vocabulary_source.manifest.details
-    layers = model.source.encoder.shape.layers
+    details, layers = model.vocabulary_source.manifest.details, model.source.encoder.shape.layers
+    pairs, fresh = details.get("pairs") or {}, details.get("fresh_layers")
+    by = "sentence pairs (arXiv 2004.09813)" if pairs else "masked tokens (arXiv 2212.10503)"
+    depth = layers if pairs.get("layers") == "all" else details.get("depth", _NOT_STATED)
+    added = f" and {fresh} fresh layer{'s' if fresh > 1 else ''}" if fresh else ""
     return (
-        f"The token embeddings were learned by {_learning(details, layers)}, system "
-        f"{details.get('system', NOT_STATED)}, with the body frozen. The primary's source language is "
+        f"The token embeddings were learned by {by} over the bottom {depth} of {layers} layers{added}, system "
+        f"{details.get('system', _NOT_STATED)}, with the body frozen. The primary's source language is "
         f"`{model.source.tokenizer.language}`."
     )
 
 
-def _learning(details: Mapping[str, Any], layers: int) -> str:
-    """Describe how embeddings were learned: by masked tokens, or by sentence pairs."""
-    pairs = details.get("pairs")
-    if not pairs:
-        return _adaptation(details, layers)
-    depth = layers if pairs["layers"] == "all" else details["depth"]
-    over = f"all {layers} layers" if depth == layers else f"the bottom {depth} of {layers} layers"
-    return f"sentence pairs (arXiv 2004.09813), whose vectors are taken after {over}"
-
-
-def _adaptation(details: Mapping[str, Any], layers: int) -> str:
-    """Describe learning by masked tokens: over all layers, it is the baseline of mini-models."""
-    depth = details.get("depth")
-    fresh = details.get("fresh_layers")
-    if depth == layers:
-        return f"standard adaptation over all {layers} layers (arXiv 1910.11856)"
-    over = f"the bottom {depth} of {layers} layers" if depth else f"a depth that is {NOT_STATED}"
-    added = f" and {fresh} fresh layer{'s' if fresh > 1 else ''}" if fresh else ""
-    return f"mini-model adaptation (arXiv 2212.10503) over {over}{added}, then put into the whole model"
-
-
-def _usage(model: CardSubject) -> Iterator[str]:
+def _usage(model: CardSubject) -> str:
     if model.form.pipeline == "question-answering":  # transformers has no pipeline for it any more
-        yield _ANSWERING
-        return
+        return _ANSWERING
     if model.form.pipeline == _SIMILARITY:
-        yield _EMBEDDING
-        return
-    yield "from transformers import pipeline"
-    yield ""
-    yield f'model = pipeline("{model.form.pipeline}", model="path/to/this/folder")'
+        return _EMBEDDING
+    example = '"..."'
     if model.form.pipeline == "fill-mask":
-        yield f'print(model("{model.special.mask}"))'
+        example = f'"{model.special.mask}"'
     elif model.task and model.task.settings.kind == "pairs":
-        yield 'print(model({"text": "...", "text_pair": "..."}))'
-    else:
-        yield 'print(model("..."))'
-
-
-def _data(model: CardSubject, texts: Sequence[TrainingText]) -> str:
-    trained = [
-        (name, manifest.language, manifest.details.get("examples", ""), what, f"`{mark}`")
-        for name, manifest in model.trained_here.items()
-        for what, mark in manifest.data_hashes.items()
-    ]
-    parts = [markdown_table(("trained", "language", "examples", "on", "SHA-256"), trained, left=5)] if trained else []
-    if texts:
-        rows = [(t.language, t.origin, t.documents, t.characters, f"`{t.fingerprint}`") for t in texts]
-        parts.append(markdown_table(("text", "source", "training documents", "characters", "SHA-256"), rows, left=5))
-    else:
-        parts.append(f"Documents of the text: {NOT_STATED}.")
-    return "\n\n".join(parts)
-
-
-def _cost(model: CardSubject, judged: SourceResult | LanguageResult | None) -> str:
-    costs = {name: manifest.cost for name, manifest in model.trained_here.items()}
-    building = judged.building if isinstance(judged, LanguageResult) else None
-    costs |= {"fresh layers (step 1b, once for all languages)": building} if building else {}
-    parts = [cost_table(costs)] if costs else []
-    if model.origin:
-        parts.append(f"The primary was imported; what its training cost is {NOT_STATED}.")
-    if model.vocabulary_source.manifest.details.get("fresh_layers") and building is None:
-        parts.append(f"What building the mini-model's fresh layers (step 1b) cost is {NOT_STATED}.")
-    parts.append("FLOPs are by the paper's equations A1, A3 and A4.")
-    if model.vocabulary_source.manifest.details.get("pairs"):
-        parts.append("An update of sentence pairs, for which it has none, counts as three passes through the layers.")
-    return "\n\n".join(parts)
+        example = '{"text": "...", "text_pair": "..."}'
+    return (
+        "from transformers import pipeline\n\n"
+        f'model = pipeline("{model.form.pipeline}", model="path/to/this/folder")\nprint(model({example}))'
+    )
 
 
 def _scores(model: CardSubject, judged: SourceResult | LanguageResult | None) -> str:
@@ -285,20 +223,8 @@ def _task_scores(scores: TaskScores, seed: int, language: str) -> str:
     return markdown_table((f"{scores.examples:,} test examples in `{language}`", "score"), rows)
 
 
-def _licences(model: CardSubject, sources: TrainingData) -> Iterator[str]:
-    if model.origin:
-        yield f"- weights and tokenizer of `{model.origin['name']}`: {model.origin['licence'] or NOT_STATED}"
-    for text in sources.texts:
-        yield f"- text in `{text.language}` ({text.origin}): {text.licence}"
-    for name, manifest in model.trained_here.items():
-        if not sources.covers(manifest):
-            yield f"- training text of the {name}: {NOT_STATED}"
-
-
-def _limits(model: CardSubject, judged: SourceResult | LanguageResult | None) -> Iterator[str]:
-    longest = model.source.encoder.shape.block_tokens
+def _limits(model: CardSubject) -> Iterator[str]:
     yield f"Text in other languages than `{model.language}`: its vocabulary is of this language alone."
-    yield f"More than {longest} tokens at once: it has no positions beyond."
     yield "Writing text: it is an encoder."
     if model.task and model.task.manifest.language != model.language:
         yield (
@@ -307,12 +233,6 @@ def _limits(model: CardSubject, judged: SourceResult | LanguageResult | None) ->
         )
     if model.task and model.task.labels:
         yield "Anything that fits none of its labels: it names one of them for every input."
-    if judged and model.task and (scores := judged.task_scores.get(model.task.name)):
-        found = zip(scores.labels, class_scores(scores.confusion), strict=False)  # only classes have a confusion matrix
-        if never := [f"`{label}`" for label, score in found if score.never_found]:
-            yield f"Finding {', '.join(never)}: none of the test examples with these labels is recognised."
-    if judged is None or (model.task and model.task.name not in judged.task_scores):
-        yield "Decisions that rest on its quality: no score of it is stated above."
 
 
 def _provenance(model: CardSubject) -> str:
@@ -323,4 +243,8 @@ def _provenance(model: CardSubject) -> str:
     revision, package = model.origin["revision"], model.origin["package"]
     place = f"package `{package}`" if package else "a local folder"
     at = f"revision `{revision}`, commit" if revision else f"{place}, SHA-256 of its weights"
-    return f"{table}\n\nThe primary was imported from `{model.origin['name']}`, {at} `{model.origin['sha']}`."
+    licence = model.origin["licence"] or _NOT_STATED
+    return (
+        f"{table}\n\nThe primary was imported from `{model.origin['name']}`, {at} `{model.origin['sha']}`; licence: "
+        f"{licence}."
+    )

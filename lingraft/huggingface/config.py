@@ -69,33 +69,6 @@ _ACTIVATIONS = {
     "relu": "relu",
 }
 _POOLINGS = {"cls": "first", "mean": "mean"}
-_SHARED_KEYS = {
-    "recipe": "config.json",
-    "width": "hidden_size",
-    "layers": "num_hidden_layers",
-    "attention_heads": "num_attention_heads",
-    "feedforward": "intermediate_size",
-}
-_KEYS = {
-    **_SHARED_KEYS,
-    "dropout": "hidden_dropout_prob",
-    "block_tokens": "max_position_embeddings (less the positions before the first token's)",
-    "family.segments": "type_vocab_size",
-    "family.layer_norm_eps": "layer_norm_eps",
-    "family.position_offset": "pad_token_id",
-}
-"""Our settings and the keys of theirs that they come from."""
-_KEYS_OF_MODERNBERT = {
-    **_SHARED_KEYS,
-    "dropout": "mlp_dropout",
-    "block_tokens": "max_position_embeddings",
-    "family.layer_norm_eps": "norm_eps",
-    "family.pre_norm.global_every": "global_attn_every_n_layers",
-    "family.pre_norm.local_tokens": "local_attention",
-    "family.pre_norm.global_base": "the base (rope_theta) of full_attention",
-    "family.pre_norm.local_base": "the base (rope_theta) of sliding_attention",
-}
-"""Where ModernBERT keeps them."""
 
 
 class HfConfig(NamedTuple):
@@ -137,7 +110,7 @@ def parse_config(config: Mapping[str, Any]) -> HfConfig:
     note = f"dropout {shape['dropout']} is kept for all of the encoder; {', '.join(others)} is not"
     return HfConfig(
         model_type=model_type,
-        shape=_validated(shape, _KEYS_OF_MODERNBERT if model_type == _MODERNBERT else _KEYS),
+        shape=_validated(shape),
         vocabulary=read["vocab_size"],
         tied=read["tie_word_embeddings"],
         has_output_bias=read.get("decoder_bias", True),
@@ -280,15 +253,9 @@ def _typed(key: str, value: Any, kind: type) -> Any:
     return value
 
 
-def _validated(shape: dict[str, Any], keys: Mapping[str, str]) -> EncoderShape:
+def _validated(shape: dict[str, Any]) -> EncoderShape:
     try:
         return EncoderShape.model_validate(shape)
     except pydantic.ValidationError as error:
-        lines = [_explained(problem, keys) for problem in error.errors()]
-        raise CheckpointError("config.json is not usable:\n  " + "\n  ".join(lines)) from error
-
-
-def _explained(problem: Any, keys: Mapping[str, str]) -> str:
-    line = explain_problem(EncoderShape, problem)
-    key, colon, rest = line.partition(":")
-    return f"{keys.get(key, key)}{colon}{rest}"
+        lines = [explain_problem(EncoderShape, problem) for problem in error.errors()]
+        raise CheckpointError("config.json is not usable, by our names:\n  " + "\n  ".join(lines)) from error

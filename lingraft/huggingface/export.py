@@ -6,7 +6,7 @@ Legend: B batch, T tokens, D width, V vocabulary.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,14 +50,12 @@ def export_hf(
     embeddings: Path | None = None,
     task: Path | None = None,
     evaluation: Path | None = None,
-    data: Sequence[Path] = (),
 ) -> HfExport:
     """Write a folder for transformers' AutoModel classes and AutoTokenizer, with a model card.
 
     sentence-transformers loads that of a task of kind 'retrieval', with pooling, layers and prompts. Without
     `embeddings` the source's own are written; without `task`, a masked language model with the primary's last head, or
-    the embedding model that it is. `evaluation` and `data`, text artifacts and blocks that lead to them, are for the
-    card.
+    the embedding model that it is. `evaluation` is for the card.
     """
     require_new(out)
     require_transformers()
@@ -71,7 +69,7 @@ def export_hf(
     shape = encoder_of(net).shape
     model_type = origin["model_type"] if origin else own_model_type(shape)
     labels = finetuned.labels if finetuned else []
-    page = model_card(CardSubject(source, brought, finetuned, hf_class_of(net), model_type), evaluation, data)
+    page = model_card(CardSubject(source, brought, finetuned, hf_class_of(net), model_type), evaluation)
     with atomic_folder(out) as folder:
         write_json(folder / "config.json", hf_config(net, model_type, labels))
         save_file(hf_tensors(net, model_type), folder / "model.safetensors", metadata={"format": "pt"})

@@ -5,37 +5,25 @@ own (`lingraft.data.tokenizer.tokenizer`) cut them like any other text. `<mask>`
 RoBERTa's does, so that "a <mask> b" asks for a word.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tokenizers import Tokenizer as Fast
+from tokenizers.processors import TemplateProcessing
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.pieces import SpecialPieces
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.huggingface.unigram import unigram_tokenizer
 from lingraft.tasks.pairs import encode
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer as Fast
-    from tokenizers import processors
 
 _PROBE = ("a", "a")
 
 
-def fast_tokenizer(tokenizer: Tokenizer, shape: EncoderShape) -> "Fast":
+def fast_tokenizer(tokenizer: Tokenizer, shape: EncoderShape) -> Fast:
     """Return a tokenizer of the library `tokenizers`, which encodes texts and pairs as the encoder expects them.
 
     One that came with an imported primary stays as it is, except that a pair gets the primary's own format.
     """
-    from tokenizers import AddedToken
-    from tokenizers import Tokenizer as Fast
-
-    names = special_pieces(tokenizer)
-    if tokenizer.model.suffix == ".json":
-        made = Fast.from_buffer(tokenizer.model.read_bytes())
-        made.no_truncation()
-        made.no_padding()
-    else:
-        made = unigram_tokenizer(tokenizer.model.read_bytes(), str(tokenizer.model))
-        made.add_special_tokens([AddedToken(name, normalized=False, lstrip=name == names.mask) for name in names])
+    made = Fast.from_str(tokenizer.fast.to_str())
     if not _encodes_alike(made, tokenizer, shape):
         made.post_processor = _post_processor(tokenizer, shape)
     return made
@@ -70,7 +58,7 @@ def special_pieces(tokenizer: Tokenizer) -> SpecialPieces[str]:
     return SpecialPieces(*(pieces[index] for index in tokenizer.special))
 
 
-def _encodes_alike(made: "Fast", tokenizer: Tokenizer, shape: EncoderShape) -> bool:
+def _encodes_alike(made: Fast, tokenizer: Tokenizer, shape: EncoderShape) -> bool:
     """Whether single texts and pairs come with the special tokens and segments that ours come with."""
     for texts in (_PROBE[:1], _PROBE):
         expected = encode([texts], tokenizer, shape)
@@ -80,9 +68,7 @@ def _encodes_alike(made: "Fast", tokenizer: Tokenizer, shape: EncoderShape) -> b
     return True
 
 
-def _post_processor(tokenizer: Tokenizer, shape: EncoderShape) -> "processors.TemplateProcessing":
-    from tokenizers.processors import TemplateProcessing
-
+def _post_processor(tokenizer: Tokenizer, shape: EncoderShape) -> TemplateProcessing:
     names = special_pieces(tokenizer)
     second = int(shape.family.marks_second_text)
     begin = f"{names.begin}:0"

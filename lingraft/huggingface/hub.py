@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lingraft.artifacts.files import sha256_of
 from lingraft.huggingface.weights import CheckpointError
@@ -18,6 +18,7 @@ from lingraft.huggingface.weights import CheckpointError
 if TYPE_CHECKING:
     from torch import Tensor
 
+Json = TypeVar("Json", dict[str, Any], list[Any])
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -182,7 +183,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise CheckpointError(f"{folder} has no {CONFIG}: it is no checkpoint of transformers. Give one that is.")
-    return read_json_object(path)
+    return read_json(path, dict)
 
 
 def read_weights(folder: Path) -> dict[str, "Tensor"]:
@@ -246,7 +247,7 @@ def _read_shards(folder: Path) -> dict[str, "Tensor"]:
 
 
 def _weight_map(folder: Path) -> Mapping[str, str]:
-    places = read_json_object(folder / INDEX).get("weight_map")
+    places = read_json(folder / INDEX, dict).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise CheckpointError(f"{folder / INDEX} has no weight_map of tensor names to files. Fetch it anew.")
     wrong = sorted({name for name in places.values() if Path(name).name != name or not name.endswith(".safetensors")})
@@ -269,24 +270,12 @@ def _read_safetensors(path: Path) -> dict[str, "Tensor"]:
         raise CheckpointError(f"{path} is not readable: {error}. Fetch it anew.") from error
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
-    """Return a file's JSON object."""
-    value = _read_json(path)
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{path} holds no JSON object. Fetch it anew.")
-    return value
-
-
-def read_json_list(path: Path) -> list[Any]:
-    """Return a file's JSON array."""
-    value = _read_json(path)
-    if not isinstance(value, list):
-        raise CheckpointError(f"{path} holds no JSON array. Fetch it anew.")
-    return value
-
-
-def _read_json(path: Path) -> Any:
+def read_json(path: Path, kind: type[Json]) -> Json:
+    """Return a file's JSON, an object or an array."""
     try:
-        return json.loads(path.read_bytes())
-    except ValueError as error:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not JSON: {error}. Fetch it anew.") from error
+    if not isinstance(value, kind):
+        raise CheckpointError(f"{path} holds no JSON {'object' if kind is dict else 'array'}. Fetch it anew.")
+    return value

@@ -1,6 +1,5 @@
 """A Hugging Face checkpoint as a primary: the model that one already has, ready for new languages."""
 
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -113,23 +112,6 @@ def import_hf(
     for note in (*settings.notes, *unwrapped, *converted.notes, *kept.notes, *(embedding.notes if embedding else ())):
         say(f"{source}: {note}")
     return Imported(primary, task)
-
-
-def recipe_section(shape: EncoderShape) -> str:
-    """The [encoder] section, in TOML, of a recipe that works on a primary of this shape."""
-    sections = {"encoder": shape.model_dump(mode="json")}
-    sections["encoder.family"] = sections["encoder"].pop("family")
-    if pre_norm := sections["encoder.family"].pop("pre_norm", None):
-        sections["encoder.family.pre_norm"] = pre_norm
-    return "\n".join(
-        line
-        for name, fields in sections.items()
-        for line in (f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in fields.items() if value is not None))
-    )
-
-
-def _toml(value: Any) -> str:
-    return json.dumps(value)
 
 
 def _require_place_of_task(out: Path, task_out: Path | None, source: str, embedding: EmbeddingModel | None) -> None:

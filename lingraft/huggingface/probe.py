@@ -125,12 +125,6 @@ def first_difference(
     """Return a sentence about the first text that two tokenizers cut otherwise; None if there is none.
 
     Special pieces that a text spells out are unknown to both: ours never finds them in a text.
-
-    Args:
-        texts: what is cut.
-        theirs: ids of a text by the other tokenizer.
-        ours: the tokenizer that is to take its place.
-        name: name of the other one, for the sentence.
     """
     special, unknown = set(ours.special), ours.special.unknown
 

@@ -212,7 +212,7 @@ def _place(place: int, kind: str) -> str:
 def _modules(folder: Path) -> list[_Module]:
     path = folder / hub.MODULES
     found = []
-    for entry in hub.read_json_list(path):
+    for entry in hub.read_json(path, list):
         kind, place = (entry.get(key) for key in ("type", "path")) if isinstance(entry, dict) else (None, None)
         if not isinstance(kind, str) or not isinstance(place, str):
             raise CheckpointError(f"{path} has an entry {entry!r} without a type and a path. Fetch it anew.")
@@ -232,7 +232,7 @@ def _modules(folder: Path) -> list[_Module]:
 def _settings_of(folder: Path, names: Sequence[str] = (hub.CONFIG,)) -> dict[str, Any]:
     """Return a module's settings; none where it has no file of them, as Normalize had none before version 5."""
     path = next((folder / name for name in names if (folder / name).is_file()), None)
-    return hub.read_json_object(path) if path else {}
+    return hub.read_json(path, dict) if path else {}
 
 
 def _require_settings(folder: Path, settings: Mapping[str, Any], only: Mapping[str, Any]) -> None:
@@ -265,14 +265,14 @@ def _require_tokenizer_fits(folder: Path) -> None:
 def _side(folder: Path, work: str) -> Any:
     """Return the side of 'truncation' or 'padding': that of tokenizer_config.json, or else of tokenizer.json."""
     path = folder / "tokenizer.json"
-    of_file = hub.read_json_object(path).get(work) if path.is_file() else None
+    of_file = hub.read_json(path, dict).get(work) if path.is_file() else None
     default = str(of_file.get("direction", "right")).lower() if isinstance(of_file, dict) else "right"
     return _tokenizer_setting(folder, f"{work}_side") or default
 
 
 def _tokenizer_setting(folder: Path, key: str) -> Any:
     path = folder / "tokenizer_config.json"
-    return hub.read_json_object(path).get(key) if path.is_file() else None
+    return hub.read_json(path, dict).get(key) if path.is_file() else None
 
 
 def _kept_width(folder: Path, of_model: Mapping[str, Any]) -> int | None:

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lingraft.artifacts.files import write_text
-from lingraft.data.tokenizer.fast_engine import FastEngine
 from lingraft.data.tokenizer.pieces import SpecialIds, SpecialPieces
-from lingraft.data.tokenizer.tokenizer import SPECIAL_PIECES, Tokenizer
+from lingraft.data.tokenizer.tokenizer import TOKENIZER_JSON, Tokenizer
 from lingraft.errors import TokenizerError
-from lingraft.huggingface.fairseq import fairseq_tokenizer, is_fairseq, sentencepiece_difference
-from lingraft.huggingface.hub import TOKENIZER_FILES
+from lingraft.huggingface.hub import SENTENCEPIECE, TOKENIZER_FILES
 from lingraft.huggingface.probe import first_difference, probe_texts
 
-TOKENIZER_JSON = "tokenizer.json"
 _ROLES = {
     "begin": ("cls_token", "bos_token"),
     "pad": ("pad_token",),
@@ -81,13 +78,13 @@ def import_tokenizer(
         raise TokenizerError(f"{checkpoint} has no tokenizer. Put its files there: {', '.join(TOKENIZER_FILES)}.")
     file, kept = checkpoint / TOKENIZER_JSON, into / TOKENIZER_JSON
     if file.is_file():
-        FastEngine.load(file)  # transformers would not say which of the files is damaged
-    elif is_fairseq(checkpoint, model_type) and not lower_case:
-        write_text(kept, _with_added_as_text(fairseq_tokenizer(checkpoint, model_type).to_str(), SPECIAL_PIECES))
-        tokenizer = _load_with_special_ids(kept, language, SPECIAL_PIECES, checkpoint)
-        if difference := sentencepiece_difference(checkpoint, model_type, tokenizer):
-            raise _inexact(checkpoint, difference)
-        return ImportedTokenizer(tokenizer, None, [_MADE])
+        Tokenizer.from_file(file, language)  # transformers would not say which of the files is damaged
+    elif (checkpoint / SENTENCEPIECE).is_file():
+        raise TokenizerError(
+            f"{checkpoint} has its pieces in {SENTENCEPIECE} alone, and perhaps more in added_tokens.json. Take a "
+            f"revision with a {TOKENIZER_JSON}, or make one: transformers.AutoTokenizer.from_pretrained(FOLDER)"
+            ".save_pretrained(FOLDER), where protobuf 7 or tiktoken is installed."
+        )
     loaded = _load_transformers(checkpoint)
     if lower_case:
         _lower_case(loaded, checkpoint)

@@ -75,7 +75,7 @@ class TokenizerJob(LanguageJob, frozen=True):
 
     @override
     def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
-        from lingraft.data.tokenizer.tokenizer import train_tokenizer
+        from lingraft.data.tokenizer.training import train_tokenizer
 
         return train_tokenizer(self.recipe, self.text, self.out, self.source)
 

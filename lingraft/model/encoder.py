@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.data.tokenizer.pieces import SpecialIds
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, SpecialIds
 from lingraft.errors import DepthError
 from lingraft.model.compiled import compiled
 from lingraft.model.heads import mlm_head_layers

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from lingraft.data.tokenizer.pieces import SpecialIds
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, SpecialIds
 from lingraft.model.encoder import BorrowedRows, Encoder, Vocabulary
 
 

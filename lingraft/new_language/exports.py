@@ -49,8 +49,6 @@ class Exports:
     """Embeddings of the language."""
     scores: Artifact
     """Evaluation of the embeddings."""
-    data: tuple[Path, Path]
-    """Text that the embeddings were learned from, and its blocks."""
     out: Path
     stages: Stages
 
@@ -74,7 +72,6 @@ class Exports:
                     embeddings=self.learned.folder,
                     task=task.best_folder if task else None,
                     evaluation=self.scores.folder,
-                    data=self.data,
                 )
         say(f"checkpoint: {folder}")
         return folder

@@ -20,7 +20,9 @@ from lingraft.config.tasks import Retrieval
 from lingraft.console import PlannedStep, TotalProgress, never_silent, say
 from lingraft.data.splits import SplitName
 from lingraft.data.text import content_hashes
-from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train_tokenizer
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.data.tokenizer.training import train_tokenizer
+from lingraft.data.tokenizer.unigram import TooManyPiecesError
 from lingraft.errors import RecipeError
 from lingraft.huggingface import require_transformers
 from lingraft.jobs.data import BlocksJob, TextJob, TokenizerJob
@@ -253,7 +255,6 @@ class _AddedLanguageRun:
             has_head=self.has_head,
             learned=learned,
             scores=scores,
-            data=(text.folder, packed.folder),
             out=self.out,
             stages=self.stages,
         )

@@ -15,9 +15,8 @@ from torch import Tensor
 from lingraft import ranks
 from lingraft.config.training import Training, blocks_per_process
 from lingraft.data.masking import count_predicted
-from lingraft.data.rng import make_generator
+from lingraft.data.rng import ShuffledIndices, make_generator
 from lingraft.data.shards import Blocks
-from lingraft.data.shuffling import ShuffledIndices
 from lingraft.errors import RecipeError
 from lingraft.tasks.task_kind import Prepared, batch_sizes, lengths
 
@@ -49,7 +48,7 @@ def block_stream(
             f"batch_blocks {batch_blocks} in micro-batches of {at_once or 'any size'} cannot be divided over "
             f"{ranks.world_size()} processes. Choose a batch that is a multiple of micro_batch_blocks x processes."
         )
-    order, size = ShuffledIndices(len(blocks), seed, blocks.window), at_once or own
+    order, size = ShuffledIndices(len(blocks), seed), at_once or own
 
     def micro_batches(step: int) -> list[tuple[float, MaskedLmBatch]]:
         first = (step - 1) * batch_blocks

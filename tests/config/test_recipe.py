@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from lingraft.config.encoder import Family
 from lingraft.config.recipe import Recipe
 from lingraft.config.section import Section
-from lingraft.config.text import Folder
 from lingraft.errors import RecipeError
 from lingraft.source_model import load_recipe
 
@@ -71,7 +70,7 @@ def test_every_field_says_what_it_means() -> None:
     ("path", "suggestion", "allowed"),
     [
         ("tragets", "targets", "adaptation, alignment, cluster, encoder"),
-        ("text.pth", "path", "cleaning, column, kind, licence, path"),
+        ("text.pth", "path", "cleaning, column, kind, path"),
         (
             "tasks.0.finetune",
             "finetuning",
@@ -92,7 +91,7 @@ def test_an_unknown_key_inside_a_list_is_named_with_its_place() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "allowed"),
-    [("folder", "cleaning, column, kind, licence, path"), ("libreoffice-help", "cleaning, kind, licence")],
+    [("folder", "cleaning, column, kind, path"), ("libreoffice-help", "cleaning, kind")],
 )
 def test_a_kind_of_text_written_as_a_key_is_an_unknown_key_of_that_kind(kind: str, allowed: str) -> None:
     text = {"kind": kind, "folder": "texts"} | ({"path": "texts"} if kind == "folder" else {})
@@ -270,7 +269,7 @@ def test_what_a_recipe_lacks_is_said_when_it_is_asked_for() -> None:
 
 def test_text_of_ones_own_replaces_the_recipes(tmp_path: Path) -> None:
     recipe = Recipe.parse(changed(text={"kind": "libreoffice-help"})).with_folder(tmp_path)
-    assert recipe.text == Folder(kind="folder", path=str(tmp_path))
+    assert recipe.text.model_dump() == {"kind": "folder", "path": str(tmp_path)}
     assert Recipe.parse(recipe.to_json()) == recipe
 
 

@@ -10,7 +10,8 @@ from lingraft.data import blocks
 from lingraft.data.blocks import load_blocks, pack_blocks
 from lingraft.data.documents import Document
 from lingraft.data.text import SPLITS, load_split
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TextError, TokenizerError
 from tests.workshop import Workshop
 

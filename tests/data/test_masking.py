@@ -4,8 +4,7 @@ from torch import Tensor
 
 from lingraft.data.masking import NOT_PREDICTED, MaskedBatch, MaskingVocabulary, count_predicted, mask_tokens
 from lingraft.data.rng import counter_random
-from lingraft.data.tokenizer.pieces import SpecialIds, SpecialPieces
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, SpecialIds, SpecialPieces
 from tests.calls import Calls
 
 VOCABULARY, SPECIALS = 1000, len(DEFAULT_SPECIAL_IDS)

@@ -25,7 +25,7 @@ def packed(folder: Path, count: int, shard_blocks: int, vocabulary: int = 1000) 
         for rows in np.array_split(np.arange(count), 7):
             writer.add(np.stack([np.minimum(rows, vocabulary - 1)] * T, axis=1).astype(writer.dtype))
         writer.close()
-        draft.facts = {"details": {"window_shards": 2, "vocabulary": vocabulary, "block_tokens": T}}
+        draft.facts = {"details": {"vocabulary": vocabulary, "block_tokens": T}}
     return Artifact.open(folder, Kind.BLOCKS)
 
 
@@ -42,7 +42,7 @@ def test_rows_come_in_the_order_asked_for() -> None:
     assert torch.equal(blocks.take(rows_B), blocks_NT[rows_B])
     assert blocks.take(rows_B).dtype == torch.int64
     assert torch.equal(blocks.all(), blocks_NT)
-    assert (len(blocks), blocks.block_tokens, blocks.window) == (10, 3, None)
+    assert (len(blocks), blocks.block_tokens) == (10, 3)
 
 
 @pytest.mark.parametrize("row", [-1, 10])
@@ -67,11 +67,6 @@ def test_rows_are_found_over_all_shards(tmp_path: Path, count: int) -> None:
     assert len(blocks) == count
     assert torch.equal(blocks.take(rows_B), rows_B[:, None].expand(-1, T))
     assert len(found.manifest.files) == -(-count // 10)
-
-
-def test_a_window_is_a_whole_number_of_shards_and_all_rows_where_these_are_few(tmp_path: Path) -> None:
-    windows = {count: open_split(packed(tmp_path / str(count), count, 10), "train").window for count in (5, 20, 21)}
-    assert windows == {5: None, 20: None, 21: 20}
 
 
 def test_shards_are_mapped_and_not_read(tmp_path: Path) -> None:

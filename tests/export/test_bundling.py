@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.gate import PARITY_TOLERANCE
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
 from lingraft.errors import AlignmentError, ExportError
 from lingraft.export import export_bundle as export
 from lingraft.serving.bundle import Bundle
@@ -29,7 +29,7 @@ def test_the_manifest_says_what_is_in_the_bundle_and_how_near_each_language_is_t
     assert manifest.details["labels"] == ["garden", "harbour", "kitchen"]
     assert manifest.details["task"] == "topic"
     assert manifest.details["shape"] == pieces.recipe.encoder.model_dump(mode="json")
-    own = {"file": "sentencepiece.model", "special_ids": DEFAULT_SPECIAL_IDS._asdict()}
+    own = {"file": "tokenizer.json", "special_ids": DEFAULT_SPECIAL_IDS._asdict()}
     assert manifest.details["tokenizers"] == dict.fromkeys(LANGUAGES, own)
     assert (manifest.details["kind"], manifest.details["metric"]) == ("documents", "accuracy")
     assert (manifest.details["precisions"], manifest.details["tables"]) == (["fp32"], "float32")

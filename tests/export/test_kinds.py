@@ -13,7 +13,7 @@ from lingraft.bundle.format import FEATURES, HIDDEN, OUTPUTS, PRECISIONS, VECTOR
 from lingraft.config.encoder import Family, PreNorm
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import DenseLayer, NormaliseLayer, Retrieval, Task, TaskFile, TaskKindName
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
 from lingraft.export import add_to_bundle, measure_parity
 from lingraft.export import export_bundle as export
 from lingraft.model.loading import load_embeddings, load_primary

@@ -71,7 +71,7 @@ def test_each_language_is_opened_with_nothing_of_ours_and_answers_like_pytorch(
 def test_all_languages_point_into_one_file_of_the_body(tiny: Tiny, tmp_path: Path) -> None:
     export_standalone(tiny.primary, tiny.task, [*tiny.embeddings.values()], tmp_path / "out")
     held = sorted(path.name for path in (tmp_path / "out").iterdir())
-    per_language = ("onnx", "safetensors", "sentencepiece.model")
+    per_language = ("onnx", "safetensors", "tokenizer.json")
     assert held == sorted(["body.safetensors", *(f"{each}.{end}" for each in LANGUAGES for end in per_language)])
     for language in LANGUAGES:
         model = onnx_ir.load(tmp_path / "out" / f"{language}.onnx")

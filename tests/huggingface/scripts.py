@@ -3,7 +3,8 @@
 import random
 from pathlib import Path
 
-from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train_sentencepiece
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.data.tokenizer.unigram import TooManyPiecesError, train_unigram
 
 LETTERS = {
     "Latin": "aábcdeéêfghiïjklmnoöprsßtuüvwzñçÅÉ",
@@ -38,10 +39,8 @@ def lines_of(script: str, count: int, seed: int = 1) -> list[str]:
 def trained(lines: list[str], folder: Path, vocabulary: int, language: str = "mul") -> Tokenizer:
     """A tokenizer of ours, trained on these lines; smaller where they do not support the vocabulary."""
     try:
-        model = train_sentencepiece(lines, vocabulary, character_coverage=0.9995)
+        learned = train_unigram(lines, vocabulary, character_coverage=0.9995)
     except TooManyPiecesError as error:
         return trained(lines, folder, error.supported, language)
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "sentencepiece.model"
-    file.write_bytes(model)
-    return Tokenizer.from_file(file, language)
+    learned.write(folder / "tokenizer.json")
+    return Tokenizer.from_file(folder / "tokenizer.json", language)

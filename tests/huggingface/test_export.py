@@ -16,7 +16,8 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from lingraft.config.encoder import EncoderShape, Family, PreNorm
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ExportError, MissingExtraError
 from lingraft.huggingface import export as hf_export
 from lingraft.huggingface.export import export_hf

@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from lingraft.data.tokenizer.borrowed_pieces import choose_borrowed, lower_cases
-from lingraft.data.tokenizer.sentencepiece_model import with_borrowed
-from lingraft.data.tokenizer.tokenizer import Tokenizer, train_sentencepiece
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.data.tokenizer.unigram import train_unigram
 from lingraft.huggingface.export import TOLERANCE, export_hf
 from lingraft.huggingface.importing import import_hf
 from lingraft.model.loading import load_embeddings, load_primary
@@ -21,10 +21,9 @@ from tests.huggingface.scripts import lines_of
 
 def borrowing(source: Tokenizer, folder: Path) -> Tokenizer:
     """A tokenizer of a language in another script, whose texts have words of the source's."""
-    model = train_sentencepiece(lines_of("Greek", 200), 90, 1.0, lower_cases(source))
-    file = folder / "sentencepiece.model"
-    file.write_bytes(with_borrowed(model, source.hash, choose_borrowed(model, source)))
-    return Tokenizer.from_file(file, LANGUAGE)
+    learned = train_unigram(lines_of("Greek", 200), 90, 1.0, lower_cases(source))
+    learned.write(folder / "own.json", source.hash, choose_borrowed(learned, source))
+    return Tokenizer.from_file(folder / "own.json", LANGUAGE)
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from lingraft.cli import app
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
-from lingraft.data.tokenizer.tokenizer import train_tokenizer
+from lingraft.data.tokenizer.training import train_tokenizer
 from lingraft.errors import ExportError, RecipeError
 from lingraft.export.bundling import load_sources
 from lingraft.huggingface.export import export_hf

@@ -1,13 +1,11 @@
 """A checkpoint in a folder becomes a primary that computes, cuts text and is judged like one of our own."""
 
-import io
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sentencepiece
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
@@ -15,8 +13,6 @@ from transformers import AutoTokenizer
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Cost, Kind
 from lingraft.data.tokenizer.pieces import SpecialPieces
-from lingraft.data.tokenizer.sentencepiece_model import charsmap
-from lingraft.huggingface.fairseq import fairseq_tokenizer
 from lingraft.huggingface.hub import INDEX
 from lingraft.huggingface.importing import import_hf
 from lingraft.huggingface.weights import CheckpointError
@@ -184,39 +180,6 @@ def test_a_slow_tokenizer_is_made_a_fast_one_with_the_same_ids(
     assert primary.tokenizer.encode_all(LINES) == made.tokenizer(LINES, add_special_tokens=False)["input_ids"]
     assert primary.tokenizer.special.mask == made.tokenizer.mask_token_id
     assert "tokenizer.json was made from the checkpoint's slow tokenizer" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("model_type", "shift"), [("xlm-roberta", 1), ("camembert", 4)])
-def test_a_sentencepiece_file_alone_gives_the_ids_that_transformers_defines(
-    model_type: str, shift: int, checkpoints: dict[str, Made], tmp_path: Path
-) -> None:
-    model = sentencepiece_model()
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    (tmp_path / "sentencepiece.bpe.model").write_bytes(model)
-    made = fairseq_tokenizer(tmp_path, model_type)
-    vocabulary = [tuple(pair) for pair in json.loads(made.to_str())["model"]["vocab"]]
-    theirs = type(checkpoints[model_type].tokenizer)(vocab=vocabulary, _spm_precompiled_charsmap=charsmap(model))
-    assert len(theirs) == made.get_vocab_size() == processor.get_piece_size() + shift + 1
-    for line in [*LINES, "  Ｗｉｄｅ  ﬁne… "]:
-        assert made.encode(line).ids == theirs(line, add_special_tokens=False)["input_ids"]
-        assert made.encode(line).ids == [index + shift if index else 3 for index in processor.encode(line)]
-
-
-def sentencepiece_model() -> bytes:
-    model = io.BytesIO()
-    lines, settings = iter(LINES * 5), {"vocab_size": 100, "character_coverage": 1.0, "hard_vocab_limit": False}
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=lines, model_writer=model, minloglevel=2, **settings)
-    return model.getvalue()
-
-
-def test_a_checkpoint_with_nothing_but_a_sentencepiece_file_comes_in(tmp_path: Path) -> None:
-    model = sentencepiece_model()
-    rows = sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size() + 2
-    made = make_checkpoint(tmp_path / "checkpoint", "xlm-roberta", vocab_size=rows, pad_token_id=1)
-    (made.folder / "tokenizer.json").unlink()
-    (made.folder / "tokenizer_config.json").unlink()
-    (made.folder / "sentencepiece.bpe.model").write_bytes(model)
-    assert imported(made, tmp_path / "primary").tokenizer.special == SpecialPieces(0, 1, 2, 3, rows - 1)
 
 
 def test_a_table_whose_ids_take_more_than_two_bytes_comes_in(tmp_path: Path) -> None:

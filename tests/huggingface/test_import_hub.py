@@ -1,131 +1,123 @@
-"""Hub ids are fetched by the hub's own library from a server of the tests, in a process of its own: HF_ENDPOINT and
-the cache's place are read as that library is imported.
-"""
+"""A hub id is fetched by the hub's own library; each of its refusals says why, and what to do."""
 
-import json
-import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
-from unittest import mock
+from types import SimpleNamespace
+from typing import Any
 
+import httpx2
+import huggingface_hub
 import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
+from huggingface_hub.utils import filter_repo_objects, hf_raise_for_status
 
-from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.manifest import Kind
+from lingraft.config.tasks import Task, TaskDataset
+from lingraft.errors import TextError
+from lingraft.huggingface.hub import locate_checkpoint
 from lingraft.huggingface.importing import import_hf
-from tests.fixtures import forked, once
-from tests.huggingface.asking_hub import OFFLINE, ONLINE, ask
-from tests.huggingface.checkpoints import make_checkpoint
-from tests.huggingface.hub import COMMIT, GATED, SEALED, TOKEN, serving
+from lingraft.huggingface.weights import CheckpointError
+from lingraft.tasks.fingerprints import marks_of
+from tests.huggingface.checkpoints import Made
 
-WANTED: dict[str, tuple[str, str | None]] = {
-    "main": ("makers/small-bert", None),
-    "tag": ("makers/small-bert", "v1"),
-    "gated": (GATED, None),
-    "unknown": ("makers/no-such-model", None),
-    "revision": ("makers/small-bert", "v2"),
-    "pickled": ("makers/pickled", None),
-    "sealed": (SEALED, None),
-    "wrong": ("not an id", None),
-}
-"""Names of the imports, with id and revision."""
-LATER: dict[str, tuple[str, str | None]] = {"again": WANTED["main"], "never": ("makers/other", "v1")}
-"""Those where the hub answers no more."""
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+FETCHED = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"}
 
 
-class Answers(NamedTuple):
-    """What the imports gave by name, the folder that their outputs are in, and what the hub was asked for."""
+def answer(status: int, code: str = "", message: str = "") -> Callable[..., Any]:
+    """A hub that answers so, as was recorded of it."""
+    headers = {"X-Request-Id": "Root=1-669450a5", "X-Error-Message": message} | ({"X-Error-Code": code} if code else {})
+    request = httpx2.Request("GET", "https://huggingface.co/api/models/makers/model/revision/main")
 
-    folder: Path
-    online: dict[str, str]
-    offline: dict[str, str]
-    endpoint: str
-    asked: list[str]
+    def refuse(*_: object, **__: object) -> None:
+        hf_raise_for_status(httpx2.Response(status, headers=headers, request=request))
 
-
-@pytest.fixture(scope="module")
-def checkpoint() -> Path:
-    """A checkpoint in a folder."""
-    return once.folder("checkpoint-for-a-hub", lambda folder: make_checkpoint(folder, "bert"))
+    return refuse
 
 
-@pytest.fixture(scope="module")
-def answers(checkpoint: Path) -> Answers:
-    """One process asks the hub for all of `WANTED`, with a token, and then asks where nobody answers any more."""
-    folder = once.folder("imports-from-a-hub", lambda folder: import_all(checkpoint, folder))
-    online, offline = (json.loads((folder / name).read_text()) for name in (ONLINE, OFFLINE))
-    return Answers(folder, online, offline, *json.loads((folder / "hub.json").read_text()))
+def raising(error: Exception, cause: Exception | None = None) -> Callable[..., Any]:
+    def refuse(*_: object, **__: object) -> None:
+        raise error from cause
+
+    return refuse
 
 
-def fill(root: Path, checkpoint: Path) -> None:
-    """Put repositories into the hub's folder."""
-    whole = shutil.copytree(checkpoint, root / "makers" / "small-bert")
+@pytest.mark.parametrize("revision", [None, "v1"])
+def test_a_hub_id_gives_the_primary_that_its_folder_gives(
+    revision: str | None, checkpoints: dict[str, Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(name: str, revision: str, allow_patterns: list[str]) -> str:
+        inside = [path.relative_to(whole).as_posix() for path in whole.rglob("*") if path.is_file()]
+        asked.append((name, revision))
+        for file in filter_repo_objects(inside, allow_patterns=allow_patterns):
+            (tmp_path / COMMIT).mkdir(exist_ok=True)
+            shutil.copy(whole / file, tmp_path / COMMIT / file)
+        return str(tmp_path / COMMIT)
+
+    asked: list[tuple[str, str]] = []
+    whole = shutil.copytree(checkpoints["bert"].folder, tmp_path / "hub")
     (whole / "pytorch_model.bin").write_bytes(b"not to be fetched")
     (whole / "onnx").mkdir()
     (whole / "onnx" / "model.safetensors").write_bytes(b"not to be fetched")
     (whole / "README.md").write_text("---\nlicense: mit\n---\n")
-    for closed in (GATED, SEALED):
-        shutil.copytree(whole, root / closed)
-    pickled = shutil.copytree(checkpoint, root / "makers" / "pickled")
-    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
-
-
-def import_all(checkpoint: Path, folder: Path) -> None:
-    fill(folder / "hub", checkpoint)
-    gone = folder / "gone"
-    others = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    with serving(folder / "hub") as hub:
-        home = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(folder / "home"), "HF_TOKEN": TOKEN}
-        with mock.patch.dict(os.environ, others | home, clear=True):
-            child = forked.start(ask, WANTED, LATER, gone, folder, log=folder / "log")
-        child.wait_until((folder / ONLINE).exists)
-    gone.touch()
-    child.returns()
-    (folder / "hub.json").write_text(json.dumps([hub.endpoint, hub.asked]), encoding="utf-8")
-
-
-def test_a_hub_id_gives_the_primary_that_its_folder_gives(answers: Answers, checkpoint: Path, tmp_path: Path) -> None:
-    from_folder = import_hf(str(checkpoint), tmp_path / "folder", "en").primary.fingerprint
-    assert answers.online["main"] == answers.online["tag"] == from_folder
-    names = ("main", "tag")
-    origins = [Artifact.load(answers.folder / name, Kind.PRIMARY).manifest.record["origin"] for name in names]
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    made = import_hf("makers/small-bert", tmp_path / "primary", "en", revision).primary
+    assert asked == [("makers/small-bert", revision or "main")]
+    assert {path.name for path in (tmp_path / COMMIT).iterdir()} == FETCHED
+    assert made.fingerprint == import_hf(str(whole), tmp_path / "folder", "en").primary.fingerprint
     origin = {"model_type": "bert", "name": "makers/small-bert", "sha": COMMIT, "licence": "mit", "package": None}
-    assert origins == [origin | {"revision": "main"}, origin | {"revision": "v1"}]
-
-
-def test_only_settings_safetensors_tokenizer_and_card_are_fetched(answers: Answers) -> None:
-    fetched = {path for path in answers.asked if path.startswith("/makers/small-bert/resolve/")}
-    names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md")
-    assert fetched == {f"/makers/small-bert/resolve/{COMMIT}/{name}" for name in names}
+    assert made.manifest.record["origin"] == origin | {"revision": revision or "main"}
 
 
 @pytest.mark.parametrize(
-    ("name", "reason", "advice"),
+    ("hub", "reason", "advice"),
     [
+        (answer(401, message="Invalid username or password."), "neither such a folder nor such an id (status 401)", ""),
+        (answer(404, "RepoNotFound", "Repository not found"), "(status 404). Check the id, or, if it is private", ""),
+        (answer(403, "GatedRepo", "Access is restricted"), "it is gated", "set HF_TOKEN to a token that may read it."),
+        (answer(404, "RevisionNotFound"), "it has no such revision", "Give a branch, tag or commit of it."),
+        (answer(429, message="Too Many Requests"), "429", "Check the id and the network, or fetch it elsewhere"),
+        (raising(httpx2.ConnectError("Connection refused")), "Connection refused", "Check the id and the network"),
         (
-            "unknown",
-            "makers/no-such-model at revision 'main' cannot be had from http://127.0.0.1",
-            "(status 404). Check",
+            raising(LocalEntryNotFoundError("not here"), OfflineModeIsEnabled("unset HF_HUB_OFFLINE.")),
+            "unset HF_HUB_OFFLINE. Check the id and the network",
+            "fetch it elsewhere and give its folder",
         ),
-        ("revision", "at revision 'v2' cannot be had", "it has no such revision. Give a branch, tag or commit of it."),
-        ("pickled", "has no model.safetensors", "spaces/safetensors/convert"),
-        ("sealed", "it is gated", "set HF_TOKEN to a token that may read it."),
-        ("wrong", "not an id at revision 'main' cannot be had", "Check the id and the network"),
+        (raising(RuntimeError("xet: access denied")), "xet: access denied", "HF_HUB_DISABLE_XET=1"),
     ],
 )
-def test_ids_that_cannot_be_had_say_why_and_what_to_do(answers: Answers, name: str, reason: str, advice: str) -> None:
-    assert answers.online[name].startswith("CheckpointError: ")
-    assert reason in answers.online[name]
-    assert advice in answers.online[name]
-    assert not (answers.folder / name).exists()
+def test_ids_that_cannot_be_had_say_why_and_what_to_do(
+    hub: Callable[..., Any], reason: str, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", hub)
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.test")
+    with pytest.raises(CheckpointError) as caught:
+        locate_checkpoint("makers/model")
+    said = str(caught.value)
+    assert said.startswith("makers/model at revision 'main' cannot be had from http://hub.test: ")
+    assert reason in said
+    assert advice in said
+    assert ".." not in said
 
 
-def test_the_environments_token_opens_a_gated_id(answers: Answers) -> None:
-    assert answers.online["gated"] == answers.online["main"]
+def test_what_is_no_id_is_refused_before_anybody_is_asked() -> None:
+    with pytest.raises(
+        CheckpointError, match=r"not an id at revision 'main' cannot be had from .*Check the id and the"
+    ):
+        locate_checkpoint("not an id")
+    for dataset in ("a b", "a/b/c"):
+        with pytest.raises(TextError, match=f"'{dataset}' is neither a folder nor the id of a dataset"):
+            mark(dataset)
 
 
-def test_without_a_network_what_was_fetched_is_used_and_the_rest_is_refused(answers: Answers) -> None:
-    assert answers.offline["again"] == answers.online["main"]
-    assert f"makers/other at revision 'v1' cannot be had from {answers.endpoint}" in answers.offline["never"]
-    assert "Check the id and the network, or fetch it elsewhere and give its folder." in answers.offline["never"]
+def mark(dataset: str) -> str:
+    source = TaskDataset(kind="huggingface", dataset=dataset, split="test")
+    task = Task(name="stars", kind="texts", train=source, dev=source, test=source)
+    return marks_of(task, ("test",), "en")["test"]
+
+
+def test_a_dataset_has_its_commit_as_mark_or_one_that_fits_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: SimpleNamespace(sha=COMMIT))
+    assert mark("makers/reviews") == f"makers/reviews  test {COMMIT}"
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", answer(401))
+    assert mark("makers/reviews") != mark("makers/reviews")

@@ -1,4 +1,4 @@
-"""The engine on a tokenizer.json: ids of transformers, places in the text, how pieces read, for each kind of piece."""
+"""A tokenizer.json that is not ours: ids of transformers, places in the text, and how pieces of each kind read."""
 
 import json
 import unicodedata
@@ -8,16 +8,20 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from lingraft.data.tokenizer.fast_engine import FastEngine
 from lingraft.data.tokenizer.pieces import Surface
+from lingraft.data.tokenizer.tokenizer import Tokenizer as Ours
 from lingraft.errors import TokenizerError
 from tests.huggingface.checkpoints import LINES, MODEL_TYPES, Made
 
 HARBOUR = "harbour"
 
 
-def engine(made: Made) -> FastEngine:
-    return FastEngine.load(made.folder / "tokenizer.json")
+def engine(made: Made) -> Ours:
+    return opened(made.folder / "tokenizer.json")
+
+
+def opened(file: Path) -> Ours:
+    return Ours.from_file(file, "en")
 
 
 def written(tokenizer: Tokenizer, folder: Path) -> Path:
@@ -98,7 +102,7 @@ def test_a_piece_tells_of_a_words_beginning_unless_it_always_stands_alone(
         made.normalizer = steps[0]
     if steps[1]:
         made.pre_tokenizer = steps[1]
-    found = FastEngine.load(written(made, tmp_path)).surfaces()
+    found = opened(written(made, tmp_path)).surfaces()
     for place, (text, (initial, never)) in enumerate(
         {",": comma, "海": chinese, "€": (True, False), "a": (True, False)}.items()
     ):
@@ -128,13 +132,13 @@ def test_truncation_and_padding_of_the_file_are_switched_off(checkpoints: dict[s
     short = Tokenizer.from_file(str(checkpoints["bert"].folder / "tokenizer.json"))
     short.enable_truncation(3)
     short.enable_padding(length=50)
-    found = FastEngine.load(written(short, tmp_path))
+    found = opened(written(short, tmp_path))
     assert found.encode_all(LINES) == engine(checkpoints["bert"]).encode_all(LINES)
 
 
 def test_an_id_that_is_left_out_counts_and_has_no_surface(tmp_path: Path) -> None:
     holey = Tokenizer(models.WordPiece(vocab={"[UNK]": 0, "a": 1, "##b": 4}, unk_token="[UNK]"))
-    found = FastEngine.load(written(holey, tmp_path))
+    found = opened(written(holey, tmp_path))
     assert (len(found), found.pieces()) == (5, ["[UNK]", "a", "", "", "##b"])
     assert found.surfaces()[1:] == [Surface("a", True), None, None, Surface("b", False)]
     assert found.encode("ab") == [1, 4]
@@ -144,7 +148,7 @@ def test_marked_byte_pair_pieces_are_read_and_byte_pieces_are_no_text(tmp_path: 
     vocabulary = {"<unk>": 0, "<0xE2>": 1, "▁": 2, "a": 3, "▁a": 4}
     marked = Tokenizer(models.BPE(vocab=vocabulary, merges=[("▁", "a")], unk_token="<unk>", byte_fallback=True))
     marked.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    found = FastEngine.load(written(marked, tmp_path))
+    found = opened(written(marked, tmp_path))
     assert found.encode("a a") == [4, 4]
     assert found.surfaces()[1:] == [None, Surface("", True), Surface("a", False), Surface("a", True)]
 
@@ -164,7 +168,7 @@ def test_pieces_whose_text_cannot_be_told_are_refused(model: Any, around: dict[s
     for part, step in around.items():
         setattr(tokenizer, part, step)
     with pytest.raises(TokenizerError, match="how its pieces read as text is not known"):
-        FastEngine.load(written(tokenizer, tmp_path))
+        opened(written(tokenizer, tmp_path))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"model": {"type": "Other"}})])
@@ -172,4 +176,4 @@ def test_a_file_that_is_no_tokenizer_is_refused(text: str, tmp_path: Path) -> No
     (tmp_path / "tokenizer.json").write_text(text)
     for name in ("tokenizer.json", "absent.json"):
         with pytest.raises(TokenizerError, match=r"is damaged, or no tokenizer\.json: .*save the fast tokenizer anew"):
-            FastEngine.load(tmp_path / name)
+            opened(tmp_path / name)

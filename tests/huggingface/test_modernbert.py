@@ -1,6 +1,5 @@
 """ModernBERT's checkpoints compute the same as our encoder, whatever their settings, and are imported with all else."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from lingraft.config.encoder import EncoderShape
 from lingraft.huggingface.config import parse_config
-from lingraft.huggingface.importing import import_hf, recipe_section
+from lingraft.huggingface.importing import import_hf
 from lingraft.huggingface.tokenizer import import_tokenizer
 from lingraft.huggingface.weights import CheckpointError, to_checkpoint
 from lingraft.model.initialisation.initial_rows import shared_pieces
@@ -153,8 +151,3 @@ def test_a_checkpoint_in_a_folder_becomes_a_primary(pieces: str, tmp_path: Path)
     ours = our_logits(primary.encoder.eval(), tokens_BT, visible_BT)
     theirs = logits_of(checkpoint.model, tokens_BT, visible_BT)
     assert (theirs - ours)[visible_BT].abs().max() < CLOSE
-
-
-def test_the_section_that_an_import_prints_is_that_of_its_primary() -> None:
-    shape = parse_config(made("modernbert", **ODD["all biases"])[2]).shape
-    assert EncoderShape.model_validate(tomllib.loads(recipe_section(shape))["encoder"]) == shape

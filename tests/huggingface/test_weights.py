@@ -217,11 +217,11 @@ def test_an_untied_checkpoint_without_its_projection_is_refused() -> None:
         ({"quantization_config": {"bits": 8}}, "quantization_config = "),
         ({"hidden_act": "silu"}, "hidden_act = 'silu'; our encoder has gelu"),
         ({"num_attention_heads": 5}, "width 32 is not divisible by attention_heads 5"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers: Input should be greater than 0"),
+        ({"num_hidden_layers": 0}, "layers: Input should be greater than 0"),
         ({"hidden_size": "32"}, "hidden_size = '32'"),
         ({"type_vocab_size": 0}, "type_vocab_size = 0"),
         ({"pad_token_id": None}, "pad_token_id = None"),
-        ({"max_position_embeddings": 9}, r"max_position_embeddings \(less the positions.*greater than or equal to 8"),
+        ({"max_position_embeddings": 9}, r"block_tokens: .*greater than or equal to 8"),
     ],
 )
 def test_configurations_that_compute_something_else_are_refused(change: dict[str, Any], message: str) -> None:

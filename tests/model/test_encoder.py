@@ -5,7 +5,7 @@ from torch.nn import functional as F
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
 from lingraft.huggingface.weights import to_checkpoint
 from lingraft.model.encoder import Encoder
 

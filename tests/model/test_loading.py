@@ -9,8 +9,8 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.systems import Stage
 from lingraft.data.shards import blocks_in_memory
-from lingraft.data.tokenizer.pieces import SpecialPieces
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, SpecialPieces
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.stages.adapt import adaptation_run, mini_of
@@ -18,7 +18,7 @@ from lingraft.stages.embeddings import initial_rows
 from lingraft.tasks.finetuned import load_task
 from tests.workshop import Workshop
 
-TOKENIZER_FILE = "sentencepiece.model"
+TOKENIZER_FILE = "tokenizer.json"
 
 
 @pytest.fixture(scope="module")

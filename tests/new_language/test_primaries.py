@@ -10,7 +10,7 @@ from transformers import AutoModelForMaskedLM
 from lingraft import Wanted, add_language
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
-from lingraft.data.tokenizer.tokenizer import TooManyPiecesError
+from lingraft.data.tokenizer.unigram import TooManyPiecesError
 from lingraft.errors import AlignmentError, DepthError
 from lingraft.huggingface.importing import import_hf
 from lingraft.model.loading import load_embeddings, load_primary
@@ -47,7 +47,7 @@ def test_an_imported_primary_learns_a_language_with_a_tokenizer_of_our_own(tmp_p
         "xlm-roberta",
         len(load_embeddings(added.embeddings).tokenizer),
     )
-    assert load_embeddings(added.embeddings).tokenizer.model.name == "sentencepiece.model"
+    assert load_embeddings(added.embeddings).tokenizer.model.name == "tokenizer.json"
 
 
 @pytest.fixture(scope="module")

@@ -126,9 +126,9 @@ def test_a_damaged_stage_is_named_and_made_again(
     workshop: Workshop, text: Path, added: AddedLanguage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = copied(out_of(added), tmp_path / "tr")
-    (out / "tokenizer" / "sentencepiece.model").write_bytes(b"")
+    (out / "tokenizer" / "tokenizer.json").write_bytes(b"")
     add_language(workshop.primary, text, "tr", out, tasks=[*workshop.tasks.values()], recipe=RECIPE)
-    assert "sentencepiece.model was truncated or edited" in capsys.readouterr().err
+    assert "tokenizer.json was truncated or edited" in capsys.readouterr().err
     assert {path.name.partition("-")[0] for path in out.glob("tokenizer.*")} == {"tokenizer.made", "tokenizer.damaged"}
 
 

@@ -21,8 +21,9 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.data import blocks, text
 from lingraft.data.blocks import open_split
-from lingraft.data.tokenizer import tokenizer
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
+from lingraft.data.tokenizer import training
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.initialisation import initial_rows
 from lingraft.stages import build_mini, pretrain
 from lingraft.stages.adapt import adapt
@@ -115,7 +116,7 @@ class Languages:
         recipe = made.recipe(System.MINIJOINT)  # of which only what is the same of every system counts here
         for language in ("en", "de"):
             text.prepare(recipe, language, made.of("text", language))
-        tokenizer.train_tokenizer(recipe, made.of("text", "en"), made.of("tokenizer", "en"))
+        training.train_tokenizer(recipe, made.of("text", "en"), made.of("tokenizer", "en"))
         blocks.build(recipe, made.of("text", "en"), made.of("tokenizer", "en"), made.of("blocks", "en"))
         made._relabel()
 

@@ -15,7 +15,8 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
 from lingraft.data.parallel_text import Pair, is_held_out, read_pairs
-from lingraft.data.tokenizer.tokenizer import Tokenizer, train_tokenizer
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.data.tokenizer.training import train_tokenizer
 from lingraft.errors import RecipeError
 from lingraft.huggingface.importing import import_hf
 from lingraft.jobs.training import InitialisationJob

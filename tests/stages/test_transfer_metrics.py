@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder
 from lingraft.stages.transfer_metrics import OCCURRENCES, context_states, mean_states, retrieve
 

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from lingraft.config.encoder import EncoderShape, Family
-from lingraft.data.tokenizer.tokenizer import Tokenizer, train_sentencepiece
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.data.tokenizer.unigram import train_unigram
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.task_kind import Prepared
 from lingraft.training.batches import task_stream
@@ -24,9 +25,9 @@ def lines(language: str = "en", count: int = 100) -> list[str]:
 
 
 def own_tokenizer(folder: Path) -> Tokenizer:
-    """A SentencePiece model with our special tokens."""
-    path = folder / "sentencepiece.model"
-    path.write_bytes(train_sentencepiece(lines(), VOCABULARY, 0.9995))
+    """A tokenizer with our special tokens."""
+    path = folder / "tokenizer.json"
+    train_unigram(lines(), VOCABULARY, 0.9995).write(path)
     return Tokenizer.from_file(path, "en")
 
 

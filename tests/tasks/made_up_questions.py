@@ -1,13 +1,11 @@
 """Questions that the tests make themselves, in several scripts, and a tokenizer whose pieces cover them."""
 
-import io
 from pathlib import Path
 
-import sentencepiece
-
 from lingraft.config.encoder import EncoderShape, Family
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.tasks.squad import Answer, Question
+from tests.huggingface.scripts import trained
 
 SHAPE = EncoderShape(width=32, layers=2, attention_heads=2, mlm_heads=(2,), block_tokens=32)
 BERT_SHAPE = SHAPE.model_copy(update={"family": Family(separators=1, segments=2)})
@@ -24,25 +22,8 @@ LINES = (
 
 
 def tokenizer(folder: Path) -> Tokenizer:
-    """A SentencePiece model with lingraft's special ids, over the characters of `LINES`."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES * 3),
-        model_writer=model,
-        vocab_size=400,
-        hard_vocab_limit=False,
-        max_sentencepiece_length=4,
-        character_coverage=1.0,
-        bos_id=DEFAULT_SPECIAL_IDS.begin,
-        pad_id=DEFAULT_SPECIAL_IDS.pad,
-        eos_id=DEFAULT_SPECIAL_IDS.end,
-        unk_id=DEFAULT_SPECIAL_IDS.unknown,
-        control_symbols=["<mask>"],
-        minloglevel=2,
-    )
-    path = folder / "sentencepiece.model"
-    path.write_bytes(model.getvalue())
-    return Tokenizer.from_file(path, "en")
+    """A tokenizer with lingraft's special ids, over the characters of `LINES`."""
+    return trained([*LINES], folder, 400, "en")
 
 
 def ask(context: str, *answers: str, question: str = "what", name: str = "q1") -> Question:

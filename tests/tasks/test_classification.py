@@ -3,7 +3,8 @@ import torch
 from torch.nn import functional as F
 
 from lingraft.config.encoder import Family
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.classification import Classification, Classified, Classifier, confusion, predicted
 from lingraft.tasks.labelled_texts import Example

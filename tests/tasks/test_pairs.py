@@ -5,8 +5,8 @@ from tokenizers import Tokenizer as Fast
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from lingraft.config.encoder import Family
-from lingraft.data.tokenizer.pieces import SpecialIds
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, SpecialIds
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.tasks.pairs import encode, pad
 from tests.tasks.little import BERT, ROBERTA, lines, shape
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.tasks.squad_windows import QuestionWindows, cut, trimmed
 from tests.tasks.made_up_questions import BERT_SHAPE, LINES, SHAPE, ask, tokenizer
 

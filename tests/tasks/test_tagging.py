@@ -6,7 +6,8 @@ from tokenizers import Tokenizer as Fast
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from lingraft.data.masking import NOT_PREDICTED
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TextError
 from lingraft.tasks.tagged_sentences import Sentence
 from lingraft.tasks.tagging import Tagger, Tagging, predicted_tags

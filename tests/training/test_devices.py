@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from lingraft.config.encoder import EncoderShape, Family
 from lingraft.data.masking import MaskingVocabulary, mask_tokens
 from lingraft.data.shards import blocks_in_memory
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder, Vocabulary, freeze_except, mini_model
 from lingraft.model.swap import swap
 from lingraft.signals import Interruption

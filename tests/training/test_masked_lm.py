@@ -7,7 +7,7 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.data.blocks import open_split
 from lingraft.data.masking import MaskingVocabulary, mask_tokens
 from lingraft.data.rng import derive_seed
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import LoadedPrimary, load_primary
 from lingraft.training import masked_lm

@@ -8,10 +8,8 @@ import statistics
 from collections.abc import Iterator
 from typing import Protocol
 
-import sentencepiece
-
-from lingraft.data.tokenizer.pieces import SPACE_MARK, SpecialIds, Surface
-from lingraft.data.tokenizer.sentencepiece_model import NORMAL, SCORE_STEP, BorrowedPiece, pieces
+from lingraft.data.tokenizer.pieces import SPACE_MARK, SPECIAL_PIECES, SpecialIds, Surface
+from lingraft.data.tokenizer.unigram import SCORE_STEP, BorrowedPiece, Unigram
 
 _CONTINUATION_SCORE = -2.0
 """Score of pieces that continue a word, relative to that of whole words; a multiple of `SCORE_STEP`."""
@@ -31,24 +29,14 @@ class Lender(Protocol):
         """Return the surface of every id."""
 
 
-def choose_borrowed(model: bytes, source: Lender) -> list[BorrowedPiece]:
-    """Choose the source's pieces that a trained model lacks, and their scores: all that its normalisation leaves.
-
-    Args:
-        model: SentencePiece model of the language.
-        source: the source's tokenizer.
-    """
-    own = pieces(model)
-    known = {piece.text for piece in own}
-    word_score = _word_score([piece.score for piece in own if piece.kind == NORMAL])
-    # SentencePiece cannot hold the piece that byte-level BPE has for the byte 0.
-    ids = {text: index for text, index in _source_ids(source).items() if text not in known and "\0" not in text}
-    normalize = sentencepiece.SentencePieceProcessor(model_proto=model).normalize
-    plain = [text.removeprefix(SPACE_MARK) for text in ids]
+def choose_borrowed(learned: Unigram, source: Lender) -> list[BorrowedPiece]:
+    """Choose the source's pieces that a vocabulary lacks, and their scores: all that its normalisation leaves."""
+    known = {piece.text for piece in learned.pieces} | {*SPECIAL_PIECES}
+    word_score = _word_score([piece.score for piece in learned.pieces])
     return [
         BorrowedPiece(text, word_score + (0.0 if text.startswith(SPACE_MARK) else _CONTINUATION_SCORE), index)
-        for (text, index), without_mark, normal in zip(ids.items(), plain, normalize(plain), strict=True)
-        if normal == SPACE_MARK + without_mark
+        for text, index in _source_ids(source).items()
+        if text not in known and learned.normalizer.normalize_str(plain := text.removeprefix(SPACE_MARK)) == plain
     ]
 
 
@@ -70,7 +58,7 @@ def lower_cases(source: Lender) -> bool:
 
 
 def _source_ids(source: Lender) -> dict[str, int]:
-    """Return the source's ids by the pieces of a SentencePiece model that stand for the same text.
+    """Return the source's ids by the pieces, with SentencePiece's mark, that stand for the same text.
 
     Of several source pieces that read alike, the first is taken. A character that the source has at the beginning of
     words alone stands for itself inside of them, too, since it would be unknown there.

@@ -1,4 +1,4 @@
-"""Types for a tokenizer's pieces, whichever library tokenizes the text."""
+"""Types for a tokenizer's pieces, whatever kind of tokenizer it is."""
 
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -17,6 +17,9 @@ class SpecialPieces(NamedTuple, Generic[Each]):
 
 
 SpecialIds = SpecialPieces[int]
+DEFAULT_SPECIAL_IDS: SpecialIds = SpecialPieces(begin=0, pad=1, end=2, unknown=3, mask=4)
+SPECIAL_PIECES: SpecialPieces[str] = SpecialPieces("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+"""Special pieces of tokenizers that Lingraft trains."""
 
 
 class Surface(NamedTuple):
@@ -30,11 +33,6 @@ class Surface(NamedTuple):
 
 SPACE_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 """Mark of a space in SentencePiece, and so of a word's beginning."""
-
-
-def marked_surface(piece: str) -> Surface:
-    """Return the surface of a piece with SentencePiece's mark."""
-    return Surface(piece.removeprefix(SPACE_MARK).replace(SPACE_MARK, " "), piece.startswith(SPACE_MARK))
 
 
 @dataclass(frozen=True)

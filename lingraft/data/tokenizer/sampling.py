@@ -68,11 +68,6 @@ def sample_lines(lines: Iterable[str], count: int, wanted: int) -> Iterator[str]
 
     Each line is as likely as any other, and the choice is the same every time (Knuth's algorithm S: a line is taken
     with the probability that the rest must still yield).
-
-    Args:
-        lines: lines to choose from.
-        count: number of these lines.
-        wanted: number of lines to choose.
     """
     draw, missing = random.Random(_SEED).random, min(wanted, count)
     for left, line in zip(range(count, 0, -1), lines, strict=True):

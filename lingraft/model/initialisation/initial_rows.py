@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lingraft.data.tokenizer.pieces import SpecialIds, Surface
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, SpecialIds, Surface
 from lingraft.errors import TokenizerError
 from lingraft.model.encoder import INITIAL_STD, BorrowedRows, Vocabulary
 from lingraft.model.initialisation.fitted_rows import draw_fitted_rows

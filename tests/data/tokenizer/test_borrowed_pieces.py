@@ -1,6 +1,6 @@
 """Pieces that a language's tokenizer borrows, from tokenizers of every kind."""
 
-import random
+import json
 from pathlib import Path
 
 import pytest
@@ -10,14 +10,14 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
-from lingraft.data.tokenizer import sentencepiece_model
 from lingraft.data.tokenizer.borrowed_pieces import choose_borrowed, lower_cases
-from lingraft.data.tokenizer.sentencepiece_model import SCORE_STEP, with_borrowed
-from lingraft.data.tokenizer.tokenizer import SpecialIds, Tokenizer, train_sentencepiece, train_tokenizer
+from lingraft.data.tokenizer.pieces import SPECIAL_PIECES, SpecialIds
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.data.tokenizer.training import train_tokenizer
+from lingraft.data.tokenizer.unigram import SCORE_STEP, train_unigram
 from lingraft.errors import RecipeError, TokenizerError
-from lingraft.huggingface.unigram import unigram_tokenizer
 from tests.borrowing import Borrowing
-from tests.huggingface.scripts import LETTERS, lines_of
+from tests.huggingface.scripts import lines_of
 from tests.workshop import Workshop, changed
 
 SPECIAL = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]
@@ -53,10 +53,9 @@ def saved(made: tokenizers.Tokenizer, folder: Path) -> Tokenizer:
 
 
 def borrowing(source: Tokenizer, folder: Path, lower_case: bool) -> Tokenizer:
-    model = train_sentencepiece(LINES, 150, 1.0, lower_case)
-    file = folder / "sentencepiece.model"
-    file.write_bytes(with_borrowed(model, source.hash, choose_borrowed(model, source)))
-    return Tokenizer.from_file(file, "de")
+    learned = train_unigram(LINES, 150, 1.0, lower_case)
+    learned.write(folder / "own.json", source.hash, choose_borrowed(learned, source))
+    return Tokenizer.from_file(folder / "own.json", "de")
 
 
 def source_pieces(pieces: Tokenizer, source: Tokenizer, text: str) -> list[str]:
@@ -90,14 +89,13 @@ def test_a_cased_source_of_bytes_lends_what_is_text(tmp_path: Path) -> None:
 def test_own_pieces_come_first_and_are_never_cut_into_borrowed_ones(tmp_path: Path) -> None:
     source = word_piece(tmp_path)
     pieces = borrowing(source, tmp_path, lower_case=True)
-    plain = train_sentencepiece(LINES, 150, 1.0, lower_case=True)
-    own, whole = sentencepiece_model.pieces(plain), sentencepiece_model.pieces(pieces.model.read_bytes())
-    assert whole[: len(own)] == own
-    assert len(pieces) == len(own) + len(pieces.borrowed_B)
-    assert all((piece.score / SCORE_STEP).is_integer() for piece in whole)
-    lowest = min(piece.score for piece in own if piece.kind == sentencepiece_model.NORMAL)
-    assert all(2 * piece.score < lowest for piece in whole[len(own) :])
-    assert len({piece.text for piece in whole}) == len(whole)
+    own = train_unigram(LINES, 150, 1.0, lower_case=True).pieces
+    vocabulary = [*map(tuple, json.loads(pieces.model.read_bytes())["model"]["vocab"])]
+    assert len(pieces) == len(SPECIAL_PIECES) + len(own) + len(pieces.borrowed_B)
+    assert vocabulary[len(SPECIAL_PIECES) : -len(pieces.borrowed_B)] == own
+    assert all((score / SCORE_STEP).is_integer() for _, score in vocabulary)
+    assert all(2 * score < min(piece.score for piece in own) for _, score in vocabulary[-len(pieces.borrowed_B) :])
+    assert len({text for text, _ in vocabulary}) == len(vocabulary)
 
 
 def test_lower_case_is_known_by_what_a_tokenizer_does(tmp_path: Path, workshop: Workshop) -> None:
@@ -112,26 +110,6 @@ def test_lower_case_is_known_by_what_a_tokenizer_does(tmp_path: Path, workshop: 
 def test_a_tokenizer_that_lower_cases_keeps_marks_and_is_the_same_each_time(tmp_path: Path) -> None:
     pieces = borrowing(word_piece(tmp_path), tmp_path, lower_case=True)
     assert pieces.encode("ÄÉ Ñß A\u030a Άλφα") == pieces.encode("äé ñß å άλφα") != pieces.encode("ae nss a αλφα")
-    assert train_sentencepiece(LINES, 150, 1.0, True) == train_sentencepiece(LINES, 150, 1.0, True)
-
-
-@pytest.mark.parametrize("lower_case", [True, False])
-def test_a_fast_tokenizer_gives_the_same_ids_in_all_scripts(tmp_path: Path, lower_case: bool) -> None:
-    pieces = borrowing(word_piece(tmp_path), tmp_path, lower_case)
-    fast = unigram_tokenizer(pieces.model.read_bytes(), "borrowing")
-    draw = random.Random(1)
-    words = [
-        *LINES[:50],
-        *(piece.removeprefix("##") for piece in KNOWN),
-        "".join(LETTERS.values()),
-        "W\u030a",
-        "ΐ",
-        "İI",
-    ]
-    choices = (words, "".join(LETTERS.values()).upper(), " -.\u0301\u0345\u0308")
-    texts = ["".join(draw.choice(draw.choice(choices)) for _ in range(draw.randint(1, 12))) for _ in range(1500)]
-    texts += [line for script in LETTERS for line in lines_of(script, 5)]
-    assert [fast.encode(text, add_special_tokens=False).ids for text in texts] == pieces.encode_all(texts)
 
 
 def test_offsets_of_borrowed_pieces_point_at_the_text(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from lingraft.artifacts import artifact
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.recipe import Recipe
-from lingraft.data.tokenizer import tokenizer
-from lingraft.data.tokenizer.pieces import SpecialPieces, Surface
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer
+from lingraft.data.tokenizer import training
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, SpecialPieces, Surface
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 
 LINES = {
     "Latin": "der Hafen war still und die Boote lagen da",
@@ -35,7 +35,7 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
         draft.facts = {"language": "mul"}
     recipe = Recipe.load(Path(__file__).parents[2] / "tiny.toml")
     settings = recipe.tokenizer.model_copy(update={"vocabulary": VOCABULARY, "character_coverage": 1.0})
-    tokenizer.train_tokenizer(recipe.model_copy(update={"tokenizer": settings}), folder / "text", folder / "tokenizer")
+    training.train_tokenizer(recipe.model_copy(update={"tokenizer": settings}), folder / "text", folder / "tokenizer")
     return Tokenizer.load(folder / "tokenizer")
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lingraft.data.shards import blocks_in_memory
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.initialisation import aligned_rows
 from lingraft.model.initialisation.aligned_rows import AlignedRows, AlignmentResource, align_rows

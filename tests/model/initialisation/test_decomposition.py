@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse
 import torch
 
-from lingraft.data.tokenizer.pieces import OwnPieces, Surface
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, OwnPieces, Surface
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.initialisation.aligned_rows import AlignmentResource, translate_rows
 from lingraft.model.initialisation.decomposition import decompose

@@ -6,8 +6,8 @@ import torch
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from lingraft.data.tokenizer.pieces import SpecialIds, Surface
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, SpecialIds, Surface
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
 from lingraft.model.encoder import INITIAL_STD, Vocabulary
 from lingraft.model.initialisation.initial_rows import InitialRows, initialise_rows, shared_pieces

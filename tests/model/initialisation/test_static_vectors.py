@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lingraft.data.shards import blocks_in_memory
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
 from lingraft.model.initialisation import static_vectors as module
 from lingraft.model.initialisation.static_vectors import MIN_COUNT, StaticVectors, static_vectors
 from tests.languages_made_up import FIRST, text_of

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from lingraft.data.parallel_text import Pair
-from lingraft.data.tokenizer.pieces import SpecialIds, Surface
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, SpecialIds, Surface
 from lingraft.errors import TextError
 from lingraft.model.initialisation import translation
 from lingraft.model.initialisation.spelling import Spelling

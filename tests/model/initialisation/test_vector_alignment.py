@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lingraft.data.shards import blocks_in_memory
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
 from lingraft.model.initialisation import vector_alignment as module
 from lingraft.model.initialisation.seed_pairs import seed_pairs
 from lingraft.model.initialisation.static_vectors import StaticVectors, static_vectors

@@ -101,7 +101,7 @@ NOTHING = safetensors({"tokens_BT": np.zeros((1, 4), np.int64), "visible_BT": np
 @pytest.mark.parametrize("language", ["de", None])
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("table.safetensors", b"?" * 64), ("golden.safetensors", NOTHING), ("sentencepiece.model", b"?" * 64)],
+    [("table.safetensors", b"?" * 64), ("golden.safetensors", NOTHING), ("tokenizer.json", b"?" * 64)],
     ids=["table", "golden without answers", "tokenizer"],
 )
 def test_what_was_written_wrongly_is_refused_and_the_next_one_is_loaded(

@@ -17,7 +17,7 @@ from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name,
 from lingraft.cli import app
 from lingraft.config.gate import Gate
 from lingraft.config.recipe import Recipe
-from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS
 from lingraft.stages import results
 from lingraft.stages.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
 from lingraft.tasks.item_counts import ItemCounts
@@ -34,7 +34,7 @@ def found(share: float) -> ItemCounts:
 
 
 def speaking(*languages: str) -> dict[str, object]:
-    tokenizer = {"file": "sentencepiece.model", "special_ids": DEFAULT_SPECIAL_IDS._asdict()}
+    tokenizer = {"file": "tokenizer.json", "special_ids": DEFAULT_SPECIAL_IDS._asdict()}
     return {"languages": [*languages], "tokenizers": dict.fromkeys(languages, tokenizer)}
 
 

@@ -5,8 +5,7 @@ import unicodedata
 import pytest
 
 from lingraft.config.text import Cleaning
-from lingraft.data.cleaning.corpus_stats import INVISIBLE, NORMALISED, WHITE_SPACE, CleaningCounts
-from lingraft.data.cleaning.paragraphs import (
+from lingraft.data.cleaning import (
     DIGITS,
     REPETITION,
     SYMBOLS,
@@ -20,7 +19,7 @@ SETTINGS = Cleaning()
 
 
 def clean(text: str) -> str:
-    return normalise(text, CleaningCounts())
+    return normalise(text)
 
 
 @pytest.mark.parametrize(
@@ -56,15 +55,6 @@ def test_text_is_brought_into_nfc_and_no_other_form() -> None:
     apart = unicodedata.normalize("NFD", "Grüße, Ελλάδα, cà phê")
     assert clean(apart) == unicodedata.normalize("NFC", apart) != apart
     assert clean("ﬁne ²") == "ﬁne ²"
-
-
-def test_characters_that_go_are_counted_by_reason() -> None:
-    characters = CleaningCounts()
-    text = "a\u200bb\xa0 c e\u0301"
-    kept = normalise(text, characters)
-    assert kept == "ab c é"
-    assert characters.dropped == {INVISIBLE: 1, WHITE_SPACE: 1, NORMALISED: 1}
-    assert characters.read + len(kept) == len(text)
 
 
 @pytest.mark.parametrize(

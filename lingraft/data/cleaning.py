@@ -1,18 +1,23 @@
-"""Cleaning of a paragraph: normalised characters, and tests of whether it is running text.
+"""Cleaning of documents: paragraphs are normalised, and those that are of no use or came before are dropped.
 
 Invisible characters go, white space becomes single spaces, and the text one Unicode form. A paragraph is dropped by its
-length, its shares of digits and symbols, and its repetition.
+length, its shares of digits and symbols, its repetition, or because it came before.
 """
 
 import functools
+import hashlib
 import re
+import sqlite3
 import unicodedata
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import replace
 
 from lingraft.config.text import Cleaning
-from lingraft.data.cleaning.corpus_stats import INVISIBLE, NORMALISED, WHITE_SPACE, CleaningCounts
+from lingraft.data.documents import Document
 
+EMPTY, NOTHING_LEFT = "empty document", "nothing left of document"
+DUPLICATE, INVISIBLE = "paragraph: duplicate", "paragraph: invisible characters"
 _JOINERS = "\u200c\u200d"
 _STRAY_JOINER = re.compile(
     # Arabic, Indic and other scripts spell with a joiner after a letter: Urdu, Persian, Hindi, Malayalam.
@@ -21,36 +26,66 @@ _STRAY_JOINER = re.compile(
 _SIGNS = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
 """Signs, such as Arabic's end of verse, that Unicode counts among the format characters."""
 TOO_SHORT, TOO_LONG, DIGITS, SYMBOLS, REPETITION = (
-    "too short",
-    "too long",
-    "digits",
-    "punctuation and symbols",
-    "repetition",
+    f"paragraph: {reason}" for reason in ("too short", "too long", "digits", "punctuation and symbols", "repetition")
 )
 _WORDS, _CHARACTERS = 3, 8
 """Lengths of the n-grams that are searched for repetition, in words and in characters."""
 _FEWEST = 3
 """Fewest occurrences that count as repetition; people say things twice."""
+_KEY_BYTES = 16
+"""Bytes of a paragraph's BLAKE2b key. Any two of 10^12 different paragraphs share one with probability 10^-15."""
 _LONGEST_MEAN_WORD = 16
 """Longest mean length of words; above it, spaces do not separate words, as in Thai, Chinese or no language."""
 
 
-def normalise(paragraph: str, characters: CleaningCounts) -> str:
-    """Return the paragraph without invisible characters, with single spaces, in Unicode's form NFC; perhaps empty.
+class SeenParagraphs:
+    """Keys of the paragraphs so far, in a temporary database of SQLite, which is on disk once it is large."""
 
-    Args:
-        paragraph: a line.
-        characters: counts the characters removed, by reason, but not those kept; the count of normalisation is
-            negative where it adds characters.
-    """
+    def __init__(self) -> None:
+        self._database = sqlite3.connect("")
+        self._database.execute("CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
+
+    def add(self, paragraph: str) -> bool:
+        """Add a paragraph, and return whether it is new."""
+        key = hashlib.blake2b(paragraph.encode(), digest_size=_KEY_BYTES).digest()
+        return self._database.execute("INSERT OR IGNORE INTO seen VALUES (?)", (key,)).rowcount == 1
+
+
+def clean_documents(
+    documents: Iterable[Document], cleaning: Cleaning | None, dropped: Counter[str]
+) -> Iterator[Document]:
+    """Yield documents as a text artifact has them, in their order."""
+    seen = SeenParagraphs() if cleaning else None
+    for document in documents:
+        text = document.text
+        if cleaning:
+            lines = (_clean_line(line, cleaning, dropped, seen) for line in text.split("\n"))
+            text = "\n".join(filter(None, lines))
+        if text:
+            yield replace(document, text=text)
+        else:
+            dropped[NOTHING_LEFT if document.text else EMPTY] += 1
+
+
+def _clean_line(line: str, cleaning: Cleaning, dropped: Counter[str], seen: SeenParagraphs | None) -> str | None:
+    """Return a line as it is to be kept; None if it is to be dropped."""
+    if not line.strip():
+        return None
+    paragraph = normalise(line)
+    reason = reject_reason(paragraph, cleaning) if paragraph else INVISIBLE
+    if not reason and seen and not seen.add(paragraph):
+        reason = DUPLICATE
+    if reason:
+        dropped[reason] += 1
+        return None
+    return paragraph
+
+
+def normalise(paragraph: str) -> str:
+    """Return the paragraph without invisible characters, with single spaces, in Unicode's form NFC; perhaps empty."""
     seen = paragraph if paragraph.isprintable() else _without_invisible(paragraph)
     spaced = " ".join(seen.split())
-    normal = spaced if spaced.isascii() else unicodedata.normalize("NFC", spaced)
-    if normal != paragraph:
-        characters.drop(INVISIBLE, len(paragraph) - len(seen))
-        characters.drop(WHITE_SPACE, len(seen) - len(spaced))
-        characters.drop(NORMALISED, len(spaced) - len(normal))
-    return normal
+    return spaced if spaced.isascii() else unicodedata.normalize("NFC", spaced)
 
 
 def _without_invisible(paragraph: str) -> str:
