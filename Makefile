@@ -48,7 +48,7 @@ ifeq ($(filter $(accelerator),cpu gpu),)
 $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
 endif
 
-.PHONY: help install demo demo-check demo-scratch demo-scratch-check demo-compare demo-record demo-is-compared serve ui test \
+.PHONY: help install demo demo-check demo-scratch demo-scratch-check demo-compare serve ui test \
 	test-integration test-nightly nightly test-all coverage gpu-check mutants soak lint format types golden reference docs picture demo-picture images-check pin-images \
 	system-deps lock clean
 
@@ -108,15 +108,9 @@ demo-scratch: install ## the same from raw text: a primary of its own, pretraine
 demo-scratch-check: install ## fail where the results of demo-scratch are worse than they must be
 	$(bin)/python -m benchmarks.scratch_check --out $(scratch_dir) --recipe $(scratch_recipe)
 
-demo-compare: install ## demo-scratch, and beside it standard adaptation, overlap, and halves that share no page
+demo-compare: install ## demo-scratch with standard adaptation beside it; fail where the mini-model is behind that
 	$(scratch) --compare
-	$(bin)/python -m benchmarks.demo_compare --out $(scratch_dir) --recipe $(scratch_recipe)
-
-demo-record: install ## after demo-compare, write down what it found and by what recipe and code
-	$(bin)/python -m benchmarks.scratch_check --out $(scratch_dir) --recipe $(scratch_recipe) --record
-
-demo-is-compared: install ## fail unless demo-record was made by the recipe and code that there are
-	$(bin)/python -m benchmarks.demo_record --recipe $(scratch_recipe)
+	$(bin)/python -m benchmarks.scratch_check --out $(scratch_dir) --recipe $(scratch_recipe)
 
 serve: install ## serve the demo's bundles until stopped
 	@mapfile -d '' -t bundles < <(find $(demo_dir)/bundle -maxdepth 2 -name manifest.json -printf '%h\0' 2>/dev/null); \
@@ -137,7 +131,7 @@ test-integration: install ## the tests that need what system-deps installs, or m
 test-nightly: install ## soaks, grids of parameters, every fault at every place: before an issue that touches them ends
 	$(pytest) --dist=loadfile -m nightly $(PYTEST_ARGS)
 
-nightly: test-nightly demo-compare demo-scratch-check mutants ## test-nightly, demo-scratch beside standard adaptation, mutants
+nightly: test-nightly demo-compare mutants ## test-nightly, demo-scratch beside standard adaptation, mutants
 
 test-all: test test-integration test-nightly ## every test
 

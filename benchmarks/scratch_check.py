@@ -1,19 +1,16 @@
 """`python -m benchmarks.scratch_check --out .demo-scratch`: does demo-scratch show what mini-model adaptation promises?
 
 Judged are zero-shot scores at the recipe's fixed depth, on test pages that no training saw, and the endpoint's answers.
-The time is shown, and fails nothing: machines differ. After `make demo-compare` the mini-model is also held against
-standard adaptation over all layers; after `make demo-scratch` alone, the record of such a comparison
-(`benchmarks.demo_record`) is shown where it is of the recipe and the code as they are.
+The time is shown, and fails nothing: machines differ. By `make demo-compare` the mini-model is also held against
+standard adaptation over all layers.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 
-from benchmarks import demo_record
 from benchmarks.demo_check import Check, time_line
 from lingraft.config.recipe import Recipe
 from lingraft.errors import LingraftError
@@ -27,8 +24,6 @@ POINTS_BELOW_STANDARD = 0.02
 """Mean over languages. Seeds of adaptation differ by two to four points a language (decision 5)."""
 RIGHT_ANSWER = "Calc (spreadsheets) [scalc]"
 """Label of the recipe's question, which is about spreadsheets in every language."""
-TABLE_FILE = "compare.json"
-"""Results of `benchmarks.demo_compare`, in the demo's folder."""
 TIMES_INITIAL_MASKED, SHARE_OF_STANDARD_MASKED, SHARE_OF_STANDARD_FLOPS = 1.3, 0.88, 0.70
 """Two of four layers save a third: the head over the vocabulary costs the same in both."""
 
@@ -123,48 +118,24 @@ def only_task(recipe: Recipe) -> str:
     return names[0]
 
 
-def _earlier_comparison(recipe: Path) -> list[str]:
-    """Checks beside standard adaptation that held before, by the same recipe and code, or what is missing for them."""
-    try:
-        record = demo_record.require_current(recipe)
-    except LingraftError as error:
-        return [f"not compared with standard adaptation: {error}"]
-    return ["compared before, by the same recipe and code:", *(each for each in record.checks if "standard" in each)]
-
-
-def _table(out: Path) -> dict[str, dict[str, dict[str, float | None]]]:
-    """Read the results of `benchmarks.demo_compare`."""
-    if not (file := out / TABLE_FILE).is_file():
-        raise LingraftError(f"there is no {file}. Run `make demo-compare` first.")
-    found: dict[str, dict[str, dict[str, float | None]]] = json.loads(file.read_text(encoding="utf-8"))
-    return found
-
-
 def main() -> None:
     """Print every check, and fail if one does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(".demo-scratch"), help="folder of the demo's results")
     parser.add_argument("--recipe", type=Path, default=Path("recipes/demo-scratch.toml"), help="the demo's recipe")
-    parser.add_argument("--record", action="store_true", help="write down what the comparison found, where all holds")
     arguments = parser.parse_args()
     try:
         recipe = Recipe.load(arguments.recipe)
         records, task = RunRecords.load(arguments.out / "report"), only_task(recipe)
         rows = records.languages
-        compared = arguments.record or is_compared(rows, recipe.targets)
+        compared = is_compared(rows, recipe.targets)
         found = list(checks(rows, recipe.targets, recipe.adaptation.depth, task, compared))
         found += answer_checks(records.answers, recipe.languages, task)
-        table = _table(arguments.out) if arguments.record else {}
     except LingraftError as error:
         sys.exit(f"error: {error}")
     print(*found, time_line(arguments.out, "demo-scratch"), sep="\n")
-    if not compared:
-        print(*_earlier_comparison(arguments.recipe), sep="\n")
     if failed := sum(not check.holds for check in found):
         sys.exit(f"{failed} of {len(found)} checks failed")
-    if arguments.record:
-        told = [str(check) for check in found]
-        demo_record.Record(demo_record.fingerprint(arguments.recipe), told, table).write()
 
 
 if __name__ == "__main__":

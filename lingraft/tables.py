@@ -1,14 +1,8 @@
 """Tables as aligned text and as Markdown, and numbers with their nouns and units."""
 
-import math
 from collections.abc import Iterable, Sequence
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
-
-
-def capital(words: str) -> str:
-    """Return words as a title begins: with a capital letter, the others as they are."""
-    return words[:1].upper() + words[1:]
 
 
 def counted(count: int, noun: str) -> str:
@@ -19,13 +13,6 @@ def counted(count: int, noun: str) -> str:
 def percent(share: float) -> str:
     """Return a share as a percentage with one decimal."""
     return f"{share:.1%}"
-
-
-def megabytes(size: int) -> str:
-    """Return bytes in MB, without the unit: one decimal, and two significant digits for less than 1."""
-    number = size / 1e6
-    decimals = 1 if number >= 1 or size == 0 else 1 - math.floor(math.log10(number))
-    return f"{number:,.{decimals}f}"
 
 
 def format_flops(flops: float) -> str:

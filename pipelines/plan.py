@@ -11,7 +11,7 @@ from kfp.dsl import base_component
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.console import PlannedStep
-from lingraft.reports.cost import bills, searched
+from lingraft.model.flops import training_flops
 
 _ITERATIONS_AT_ONCE = 2
 """Iterations of a loop that `kfp.local` runs in parallel."""
@@ -21,12 +21,11 @@ _CHECK = "check-inputs"
 _FINETUNE = "finetune"
 _JUDGE_SOURCE = "evaluate-source"
 _JUDGE_LANGUAGE = "evaluate-language"
+_COMPARE = "compare"
 _LANGUAGE_BY_SOURCE = 2.0
 """Time to evaluate a language relative to the source: it is evaluated twice, with initial and with learned embeddings.
 The demo's languages took 1.5 to 2.5 times as long."""
-_OF_SYSTEMS = ("adapt-over-mini", "judge-source", "judge-language")
-"""Trainings and evaluations of the pipeline `paper`, by the names of their steps."""
-ONE_TRAINING = {*_STAGES, _FINETUNE, "adapt-over-mini"}
+ONE_TRAINING = {*_STAGES, _FINETUNE}
 """Steps that consist of one training and print how long it still takes."""
 
 
@@ -47,10 +46,7 @@ def planned_steps(pipeline: base_component.BaseComponent, arguments: Mapping[str
     compares = recipe and values.get("compare") and recipe.adaptation.depth != recipe.encoder.layers
     flops = _flops(recipe) if recipe else {}
     steps = [*_steps(spec, root, values, 1, 2 if compares else 1)]
-    # Trainings over several depths, or of several systems, share a name and take different times.
-    if any(name in _OF_SYSTEMS for name, _ in steps):
-        flops |= dict.fromkeys((*_STAGES, *_OF_SYSTEMS), None)
-    elif compares:
+    if compares:  # trainings over several depths share a name and take different times
         flops["adapt"] = None
     like = {_JUDGE_LANGUAGE: (_JUDGE_SOURCE, _LANGUAGE_BY_SOURCE)}
     return [PlannedStep(name, flops.get(name, 0.0), at_once, like.get(name)) for name, at_once in steps]
@@ -107,10 +103,13 @@ def _items(items: Mapping[str, Any], values: Mapping[str, Any]) -> list[Any] | N
 
 def _flops(recipe: Recipe) -> dict[str, float | None]:
     """Return the FLOPs of each training, by the name of its step."""
-    [bill], _ = bills(recipe, [recipe.system], [recipe.adaptation.depth])
+    by_stage = training_flops(recipe, recipe.system, recipe.adaptation.depth)
     # The number of examples is known only when the text is read.
-    found: dict[str, float | None] = dict.fromkeys((_FINETUNE, _JUDGE_SOURCE, _JUDGE_LANGUAGE))
-    found |= {name: sum(run.flops for run in bill.runs if run.step.stage is stage) for name, stage in _STAGES.items()}
-    if search := searched(recipe):
-        found["try-depths"] = search.flops * search.trials / (recipe.search.workers if recipe.search else 1)
+    found: dict[str, float | None] = dict.fromkeys((_FINETUNE, _JUDGE_SOURCE, _JUDGE_LANGUAGE, _COMPARE))
+    found |= {name: by_stage.get(stage, 0.0) for name, stage in _STAGES.items()}
+    if search := recipe.search:
+        trials = search.trials or len(recipe.searched_depths) * max(1, len(search.initialisations))
+        per_update = by_stage[Stage.ADAPT] / recipe.adaptation.steps
+        whole = search.flop_budget or (search.steps_at_depth or 0) * per_update
+        found["try-depths"] = whole * trials / search.workers
     return found

@@ -1,8 +1,6 @@
 """Aligned and Markdown tables, and numbers with their units."""
 
-import pytest
-
-from lingraft.tables import aligned, counted, format_flops, markdown_table, megabytes, text_table
+from lingraft.tables import aligned, counted, format_flops, markdown_table, text_table
 
 
 def test_columns_align_texts_to_the_left_and_numbers_to_the_right() -> None:
@@ -25,18 +23,3 @@ def test_numbers_have_the_noun_and_the_unit_that_fit() -> None:
         "54.1 EFLOP",
         "10000.0 ZFLOP",
     ]
-
-
-@pytest.mark.parametrize(
-    ("size", "written"),
-    [
-        (0, "0.0"),
-        (12, "0.000012"),
-        (34_000, "0.034"),
-        (500_000, "0.50"),
-        (1_000_000, "1.0"),
-        (12_345_678_900, "12,345.7"),
-    ],
-)
-def test_a_small_size_has_two_digits_too(size: int, written: str) -> None:
-    assert megabytes(size) == written

@@ -1,7 +1,7 @@
 """A language that is added to an index of vectors: what it takes, against embedding the index anew.
 
 The added language is the first one in other letters, with equal rows, so that it is known which passage a query is a
-translation of. How well a language is learned is measured elsewhere (`benchmarks.page_search`).
+translation of.
 
 Legend: N texts, E width of a vector.
 """
@@ -15,21 +15,25 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from benchmarks.embedding_model.made import ADDED, TASK, Models, added_text
-from benchmarks.page_search import ask, write_index
 from benchmarks.serving import words
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import sha256_of
 from lingraft.artifacts.manifest import Kind
 from lingraft.bundle.format import VECTORS
 from lingraft.console import with_progress
+from lingraft.errors import MissingExtraError
 from lingraft.serving.bundle import Bundle, open_language
 from lingraft.serving.handlers.handler import TEXT, TRUNCATE, TaskInput, encode_rows, run_batch
 from lingraft.serving.served_bundles import ServedBundles
+from lingraft.tasks.ranking import DEPTH
 
 SHORTEST, LONGEST = 8, 16
 """Tokens of a passage, all lengths between them alike."""
+LINKS, SEARCHED = 32, 64
+"""Neighbours of a vector in the index's graph, and those that a search looks at."""
 _BATCH = 32
 
 
@@ -107,3 +111,36 @@ def embed(bundle: Bundle, texts: Sequence[str], language: str) -> Tensor:
         chosen = order[start : start + _BATCH]
         vectors_NE[chosen] = [each[VECTORS] for each in run_batch(bundle, [rows[place] for place in chosen])]
     return torch.from_numpy(vectors_NE)
+
+
+def write_index(vectors_PE: Tensor, file: Path) -> None:
+    """Store vectors in an index of FAISS: a graph of neighbours (HNSW) by cosine."""
+    faiss = _faiss()
+    index = faiss.IndexHNSWFlat(vectors_PE.shape[1], LINKS, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efSearch = SEARCHED
+    index.add(_unit(vectors_PE))
+    faiss.write_index(index, str(file))
+
+
+def ask(file: Path, questions_NE: Tensor, count: int = DEPTH) -> Tensor:
+    """Return the numbers (N, K) of the pages that an index finds for questions, the nearest first; -1 behind the last.
+
+    Args:
+        file: index that `write_index` wrote.
+        questions_NE: vectors of the questions.
+        count: pages for each question.
+    """
+    _, found_NK = _faiss().read_index(str(file)).search(_unit(questions_NE), count)
+    return torch.from_numpy(found_NK)
+
+
+def _unit(vectors_NE: Tensor) -> Any:
+    return F.normalize(vectors_NE).numpy()
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("faiss-cpu", "dev") from error
+    return faiss

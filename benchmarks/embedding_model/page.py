@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmarks.embedding_model import memory, speed
 from lingraft.bundle.format import TABLE_FORMATS
-from lingraft.tables import markdown_table, megabytes, percent
+from lingraft.tables import markdown_table, percent
 
 _FLOAT32, _INT8 = (speed.OURS[precision] for precision in ("fp32", "int8"))
 _BATCHES, _PEERS = (speed.MIXED, speed.SINGLE), (speed.ONNX, speed.TORCH)
@@ -42,7 +42,7 @@ def _adding(one: Mapping[str, Any]) -> list[str]:
         ["vectors embedded", "0", f"{count:,}"],
         ["seconds", f"{one['adding']['elapsed_s']:.2f}", f"{anew['elapsed_s']:,.0f}"],
         ["seconds of a processor", f"{one['adding']['cpu_s']:.2f}", f"{anew['cpu_s']:,.0f}"],
-        ["megabytes written or loaded", megabytes(one["table_bytes"]), megabytes(one["index_bytes"])],
+        ["megabytes written or loaded", _mb(one["table_bytes"]), _mb(one["index_bytes"])],
         [
             "for 1 million vectors, extrapolated",
             "none embedded",
@@ -105,11 +105,11 @@ def _memory(one: Mapping[str, Any]) -> list[str]:
         "1 model of sentence-transformers": one[memory.SEPARATE][1],
         **{f"endpoint, {count} languages, {tables} tables": one["served"][tables] for tables in TABLE_FORMATS},
     }
-    rows = [[name, megabytes(size), f"{separate / size:.2f}"] for name, size in sizes.items()]
+    rows = [[name, _mb(size), f"{separate / size:.2f}"] for name, size in sizes.items()]
     return [
         "## Memory",
         "Resident memory of a process of its own, once every weight has been read. Without a model, the endpoint "
-        f"takes {megabytes(one['server'])} MB, and sentence-transformers {megabytes(one[memory.SEPARATE][0])} MB. One "
+        f"takes {_mb(one['server'])} MB, and sentence-transformers {_mb(one[memory.SEPARATE][0])} MB. One "
         "body for many models is what the [guide](../guides/import-a-model.md#export) makes of exported folders.",
         markdown_table(["", "MB", f"{count} models / this"], rows),
     ]
@@ -120,3 +120,7 @@ _SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "speed": _speed,
     "memory": _memory,
 }
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.1f}"

@@ -65,15 +65,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "search-depth": language.search_depth,
     "evaluate": language.evaluate,
     "add-language": add_language,
-    "paper": project.paper,
+    "compare": project.compare,
     "report": handover.report,
-    "cost": project.cost,
     "verify": verifying.verify,
 }
 TRAINING = {"pretrain", "mini", "adapt", "finetune"}
 SLOW_TO_START = TRAINING | {
     *("import", "blocks", "vectors", "initialise", "evaluate", "evaluate-source", "search-depth", "add-language"),
-    "paper",
+    "compare",
 }
 """Commands that import PyTorch."""
 for command, function in COMMANDS.items():

@@ -1,13 +1,11 @@
-"""Commands for a whole recipe: writing one, its cost, and the paper's comparison."""
+"""Commands for a whole recipe: writing one, and comparing its systems."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lingraft.cli.options import RecipeOption, load_recipe, print_artifact
-from lingraft.config.systems import System
-from lingraft.model.flops import V100_FLOPS_PER_S
+from lingraft.cli.options import load_recipe, print_artifact
 
 # Commands import what they need, so that --help does not wait for PyTorch and MLflow.
 
@@ -45,52 +43,28 @@ def init(
     print(f"{out} is written. Read it, then run\n  {demo}")
 
 
-def cost(
-    recipe: Annotated[Path, typer.Option("--recipe", help="TOML recipe; the ones we ship are in recipes/.")],
-    tflops: Annotated[
-        float, typer.Option(min=1e-3, help="TFLOP/s that training reaches; 30 is what the paper takes a V100 to reach.")
-    ] = V100_FLOPS_PER_S / 1e12,
-    languages: Annotated[int | None, typer.Option(min=1, help="Target languages; the recipe's if absent.")] = None,
-    system: Annotated[
-        list[System] | None,
-        typer.Option(metavar="SYSTEM", help=f"{', '.join(System)}, once each; all that the recipe allows if absent."),
-    ] = None,
-    depth: Annotated[
-        list[int] | None, typer.Option(help="Layers of the mini-model, once each; adaptation.depth if absent.")
-    ] = None,
-) -> None:
-    """Compute FLOPs and hours of each system and step of a recipe before training, by the paper's equations A1, A3, A4.
-
-    Try: lingraft cost --recipe recipes/base.toml --tflops 250
-    """
-    from lingraft.reports.cost import as_text, bills
-
-    settings = load_recipe(recipe)
-    found, omitted = bills(settings, system or (), depth or ())
-    print(as_text(settings, found, omitted, languages or len(settings.targets), tflops))
-
-
-def paper(
-    recipe: RecipeOption,
+def compare(
+    recipe: Annotated[Path, typer.Argument(help="Recipe with a section [paper].")],
     out: Annotated[Path, typer.Option("--out", help="Folder of all results; a run that was stopped goes on there.")],
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Begin although some text or examples are missing or wrong.")
     ] = False,
 ) -> None:
-    """Compare the systems that the recipe's [paper] names in all languages and tasks, and write tables and figures.
+    """Compare the systems that the recipe's [paper] names in all languages and tasks, and write a page of results.
 
     All text and task examples are checked first, and everything that is wrong with them is listed at once. Where a job
-    fails later, its cells are missing from the tables, which give the reason. Run the same command to try it again.
+    fails later, its scores are missing from the page, which gives the reason. Run the same command to try it again.
     """
     from lingraft import preflight
-    from lingraft.comparison import runner as comparison
-    from lingraft.reports.paper.report import PAGE_FILE
+    from lingraft.comparison import runner
+    from lingraft.comparison.page import HTML_FILE
 
     settings = load_recipe(recipe)
-    if allow_missing:
-        preflight.require_some_ready(settings, settings.targets, out, source=True)
-    else:
-        preflight.require_ready(settings, out)
-    made = comparison.run(settings, out)
+    for start in settings.by_start().values():
+        if allow_missing:
+            preflight.require_some_ready(start, start.targets, out, source=True)
+        else:
+            preflight.require_ready(start, out)
+    made = runner.run(settings, out)
     print_artifact(made)
-    print((made.folder / PAGE_FILE).resolve())
+    print((made.folder / HTML_FILE).resolve())

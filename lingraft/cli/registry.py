@@ -27,6 +27,15 @@ ChosenArgument = Annotated[int | None, typer.Argument(help="Its version, a numbe
 ByOption = Annotated[
     str | None, typer.Option("--by", help="Name for the verdict of who asks; this user on this machine if absent.")
 ]
+DropOption = Annotated[
+    list[str] | None, typer.Option(help="Language that a bundle may take out of production; repeatable.")
+]
+NewPrimaryOption = Annotated[
+    bool, typer.Option("--new-primary", help="A bundle may be made for another primary than the champion.")
+]
+NewLabelsOption = Annotated[
+    bool, typer.Option("--new-labels", help="A bundle may have another kind of task or labels than the champion.")
+]
 
 
 def show(
@@ -88,15 +97,9 @@ def promote(
     ] = None,
     by: ByOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")] = False,
-    drop_language: Annotated[
-        list[str] | None, typer.Option(help="Language that a bundle may take out of production; repeatable.")
-    ] = None,
-    new_primary: Annotated[
-        bool, typer.Option("--new-primary", help="A bundle may be made for another primary than the champion.")
-    ] = False,
-    new_labels: Annotated[
-        bool, typer.Option("--new-labels", help="A bundle may have another kind of task or labels than the champion.")
-    ] = False,
+    drop_language: DropOption = None,
+    new_primary: NewPrimaryOption = False,
+    new_labels: NewLabelsOption = False,
 ) -> None:
     """Make a version champion if it passes the gate, or roll back to the previous champion; the verdict is kept.
 

@@ -277,6 +277,20 @@ class Recipe(Section):
         one_system = {"system": system, "search": self.search if system is self.system else None, "paper": None}
         return self.model_copy(update=one_system | {"encoder": shape, "adaptation": bottom})
 
+    def by_start(self) -> dict[str, Self]:
+        """Return the recipe with the changes of each start of [paper.starts], by name; itself where there is none.
+
+        Raises:
+            RecipeError: a change does not fit.
+        """
+        found = {}
+        raw = self.model_dump(mode="json")
+        for name, changes in (self.paper.starts if self.paper else {}).items():
+            sections = {section: raw.get(section, {}) | values for section, values in changes.items()}
+            start = type(self).parse(raw | sections | {"paper": None}, f"the recipe from paper.starts.{name}")
+            found[name] = start.model_copy(update={"paper": self.paper})
+        return found or {"": self}
+
     @property
     def languages(self) -> tuple[str, ...]:
         """Source first, then targets."""

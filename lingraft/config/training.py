@@ -1,12 +1,12 @@
 """Training in a recipe: the stages, and the paper's comparison."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import pydantic
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from lingraft.config.initialisation import Initialisation
-from lingraft.config.section import Section, Share
+from lingraft.config.section import Name, Section, Share
 from lingraft.config.systems import System
 
 Pooling = Literal["mean", "first", "last"]
@@ -128,6 +128,14 @@ class Paper(Section):
     )
     checkpoint_every_steps: dict[System, PositiveInt] = Field(
         {}, description="Updates between checkpoints by system, in place of adaptation.checkpoint_every_steps."
+    )
+    starts: dict[Name, dict[Literal["tokenizer", "adaptation", "alignment"], dict[str, Any]]] = Field(
+        {},
+        description="Starts that are compared, by name: what each changes in the recipe's sections, such as "
+        "{ overlap = { adaptation = { initialisation = 'overlap' } } }. Empty: the recipe's own is the only one.",
+    )
+    without_curves: tuple[str, ...] = Field(
+        (), description="Tasks that are evaluated before and after adaptation only; 'masked' and 'translations', too."
     )
 
     @pydantic.model_validator(mode="after")

@@ -102,9 +102,9 @@ class BlocksJob(LanguageJob, frozen=True):
         return build(self.recipe, self.text, self.tokenizer, self.out)
 
 
-def language_jobs(recipe: Recipe, language: str, folders: LanguageDirs, records_failure: bool = False) -> list[Job]:
+def language_jobs(recipe: Recipe, language: str, folders: LanguageDirs) -> list[Job]:
     """Return the jobs that prepare a language: its text, its tokenizer, and its blocks."""
-    common: dict[str, Any] = {"recipe": recipe, "language": language, "records_failure": records_failure}
+    common: dict[str, Any] = {"recipe": recipe, "language": language}
     return [
         TextJob(out=folders.text, **common),
         TokenizerJob(text=folders.text, out=folders.tokenizer, **common),

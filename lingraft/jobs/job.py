@@ -30,8 +30,6 @@ class Job(Launchable, frozen=True):
     kind: ClassVar[Kind]
     sections: ClassVar[tuple[str, ...]] = ()
     """Sections and values of the recipe that the artifact depends on."""
-    bears_failed_inputs: ClassVar[bool] = False
-    """Whether the job has a result even if inputs failed."""
     name_format: ClassVar[str]
     title_format: ClassVar[str]
     failed_result: ClassVar[Any] = {}
@@ -73,11 +71,6 @@ class Job(Launchable, frozen=True):
     def part(self) -> str:
         """Folder of the artifact within the output; empty if the output is the artifact."""
         return ""
-
-    @property
-    def work(self) -> float:
-        """Amount of computation, comparable with jobs of the same kind."""
-        return 1.0
 
     def outside(self) -> Mapping[str, Any]:
         """Return hashes of data that no input has, such as files of examples."""

@@ -5,7 +5,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from typing_extensions import override
 
@@ -14,16 +14,12 @@ from lingraft.artifacts.cache import RESULTS_VARIABLE
 from lingraft.artifacts.manifest import Kind
 from lingraft.artifacts.names import mini_name
 from lingraft.config.recipe import Recipe
-from lingraft.config.systems import Stage
 from lingraft.data.bilingual_dictionary import pair_hashes, translation_hashes
 from lingraft.data.text import content_hashes
 from lingraft.jobs.job import OF_TRAINING, Job, LanguageJob
 from lingraft.jobs.launchable import Input, OptionalInput
 from lingraft.tasks.fingerprints import marks_of
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
-
-if TYPE_CHECKING:
-    from lingraft.config.training import Training
 
 CHECKPOINTS = "checkpoints"
 EMBEDDINGS = "embeddings"
@@ -56,11 +52,6 @@ class PretrainingJob(Job, frozen=True):
     blocks: Input
     tokenizer: Input
 
-    @property
-    @override
-    def work(self) -> float:
-        return _work(self.recipe.primary_shape.layers, self.recipe.require_pretraining())
-
     @override
     def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
         from lingraft.stages import pretrain
@@ -88,12 +79,6 @@ class MiniBuildingJob(Job, frozen=True):
     @override
     def settings(self) -> Mapping[str, Any]:
         return {"depth": self.recipe.adaptation.depth, **super().settings}
-
-    @property
-    @override
-    def work(self) -> float:
-        step = self.recipe.steps_over(self.recipe.adaptation.depth)[Stage.BUILD_MINI]
-        return _work(step.layers, self.recipe.require_mini())
 
     @override
     def make(self, watch: MetricsCallback = ignore_metrics) -> Artifact:
@@ -143,11 +128,6 @@ class FinetuningJob(Job, frozen=True):
         """The primary, and the text if the task's examples are documents of it."""
         given = super().inputs
         return given if self.recipe.task(self.task).reads_text else {"primary": self.primary}
-
-    @property
-    @override
-    def work(self) -> float:
-        return (self.layers or self.recipe.primary_shape.layers) * self.recipe.task(self.task).finetuning.epochs
 
     @override
     def outside(self) -> Mapping[str, Any]:
@@ -205,11 +185,6 @@ class InitialisationJob(LanguageJob, frozen=True):
         given = super().inputs
         needed = given if self.recipe.adaptation.initialisation.needs_text else ("primary", "tokenizer")
         return {name: given[name] for name in needed}
-
-    @property
-    @override
-    def work(self) -> float:
-        return 0.0
 
     @override
     def outside(self) -> Mapping[str, Any]:
@@ -275,11 +250,6 @@ class AdaptationJob(LanguageJob, frozen=True):
     def settings(self) -> Mapping[str, Any]:
         return {"depth": self.depth, **super().settings}
 
-    @property
-    @override
-    def work(self) -> float:
-        return _work(self.recipe.steps_over(self.depth)[Stage.ADAPT].layers, self.recipe.adaptation)
-
     @override
     def outside(self) -> Mapping[str, Any]:
         return pair_hashes(self.recipe, self.tag)
@@ -300,8 +270,3 @@ class AdaptationJob(LanguageJob, frozen=True):
             checkpoints=self.out / CHECKPOINTS if self.has_curve else self.checkpoints,
             initial=self.initial,
         )
-
-
-def _work(layers: int, settings: "Training") -> float:
-    """Number that is proportional to computation, apart from that of the head."""
-    return layers * settings.steps * settings.batch_blocks

@@ -3,11 +3,10 @@
 The paper has no pre-norm layers. Theirs follow its way of counting: matrix products, at two operations a weight.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from lingraft.config.systems import Step, TrainedPart
+from lingraft.config.systems import Stage, Step, System, TrainedPart
 from lingraft.config.training import Adaptation
 from lingraft.errors import LingraftError
 
@@ -17,15 +16,10 @@ if TYPE_CHECKING:
     from lingraft.config.tasks import Finetuning
     from lingraft.config.training import Training
 
-EXA = 1e18
 V100_FLOPS_PER_S = 30e12
 """FLOPs a second that the paper takes a V100 to reach in training (appendix A.1)."""
 LOCAL_BLOCKS = 3
 """Blocks of keys, each as long as local attention reaches, that a token meets: its own and their neighbours."""
-
-
-class CostError(LingraftError):
-    """A cost was asked for of work that cannot be."""
 
 
 @dataclass(frozen=True)
@@ -96,42 +90,29 @@ class UpdateShape:
     def graft_flops(self, trained_layers: int) -> float:
         """One update of the top layers alone, all else frozen: step 1b (equation A4)."""
         if not 1 <= trained_layers <= self.layers:
-            raise CostError(f"trained_layers {trained_layers} must be from 1 to the {self.layers} layers of the model.")
+            raise LingraftError(
+                f"trained_layers {trained_layers} must be from 1 to the {self.layers} layers of the model."
+            )
         lowest = self.layers - trained_layers  # nothing below it needs its gradient
         layers = self._pass() + 2 * self._pass(lowest) - self._layer(lowest)
         return self.batch_blocks * (layers + 2 * self._head)
 
 
-def counted_otherwise(shape: "EncoderShape") -> str | None:
-    """Say how a shape's layers differ from those that the paper's equations count; None if they do not."""
-    if shape.family.pre_norm:
-        return "The paper has no pre-norm layers: theirs are counted by their own widths and windows of attention."
-    if shape.feedforward_width != 4 * shape.width:
-        return f"The equations take feed-forward layers of 4 x width; the recipe's have {shape.feedforward}."
-    return None
-
-
-class Formula(NamedTuple):
-    """FLOPs of one update, for one choice of what is trained."""
-
-    name: str
-    flops: Callable[[UpdateShape, Step], float]
-
-
-FORMULAS = {
-    TrainedPart.EVERYTHING: Formula("A1", lambda work, _: work.pretraining_flops()),
-    TrainedPart.EMBEDDINGS: Formula("A3", lambda work, _: work.adaptation_flops()),
-    TrainedPart.FRESH_LAYERS: Formula("A4", lambda work, step: work.graft_flops(step.fresh_layers)),
-    TrainedPart.BODY: Formula("A1", lambda work, _: work.pretraining_flops()),
-    TrainedPart.HEAD: Formula("A1", lambda work, _: work.forward_flops()),
-}
-"""The paper has no formula for finetuning; without MLM heads, A1 is three passes through the layers, of which a task's
-head needs the first."""
-
-
 def flops_per_update(step: Step, work: UpdateShape) -> float:
-    """One update of a step, by the equation that what it trains asks for."""
-    return FORMULAS[step.trained].flops(work, step)
+    """One update of a step, by the equation that what it trains asks for.
+
+    The paper has none for finetuning; without MLM heads, A1 is three passes through the layers, of which a task's head
+    needs the first.
+    """
+    match step.trained:
+        case TrainedPart.EMBEDDINGS:
+            return work.adaptation_flops()
+        case TrainedPart.FRESH_LAYERS:
+            return work.graft_flops(step.fresh_layers)
+        case TrainedPart.HEAD:
+            return work.forward_flops()
+        case TrainedPart.EVERYTHING | TrainedPart.BODY:
+            return work.pretraining_flops()
 
 
 def mlm_update_shape(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int) -> UpdateShape:
@@ -150,6 +131,18 @@ def finetuning_update_shape(recipe: "Recipe", step: Step, settings: "Finetuning"
     """Shape of an update of a task's finetuning, every example as long as a block; no MLM head is passed."""
     batch = settings.batch_examples
     return UpdateShape.of(recipe.encoder, layers=step.layers, vocabulary=0, batch_blocks=batch, mask_rate=0.0, heads=0)
+
+
+def training_flops(recipe: "Recipe", system: System, depth: int) -> dict[Stage, float]:
+    """FLOPs of each training on masked tokens that a system needs, of one seed and one language."""
+    settings = {Stage.PRETRAIN: recipe.pretraining, Stage.BUILD_MINI: recipe.mini, Stage.ADAPT: recipe.adaptation}
+    trained = {step.stage: (step, settings.get(step.stage)) for step in recipe.steps_over(depth, system).values()}
+    return {
+        stage: training.steps
+        * flops_per_update(step, mlm_update_shape(recipe, step, training, recipe.tokenizer.vocabulary))
+        for stage, (step, training) in trained.items()
+        if training  # an imported primary was trained by somebody else
+    }
 
 
 def step_flops(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int) -> float:

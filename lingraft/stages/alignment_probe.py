@@ -96,7 +96,6 @@ def reference_tensors(
     text: Artifact,
     blocks: Artifact,
     depths: Sequence[int],
-    splits: Sequence[SplitName] = JUDGED,
     most_tokens: int = MOST_TOKENS,
 ) -> dict[str, Tensor]:
     """Compute a reference: the primary's hidden states of its own language.
@@ -106,12 +105,11 @@ def reference_tensors(
         text: text of the source language.
         blocks: blocks of the source language.
         depths: layers after which states are taken, rising; the last is the top.
-        splits: splits that languages are to be compared on.
         most_tokens: tokens of paragraphs, and tokens of blocks, of a split.
     """
     tensors = {_DEPTHS: torch.tensor(depths)}
     encoder = primary.encoder.to(precision.device())
-    for split in splits:
+    for split in JUDGED:
         chosen, sequences = chosen_paragraphs(text, split, primary.tokenizer)
         fitting = sum(total <= most_tokens for total in accumulate(map(len, sequences)))
         chosen, sequences = chosen[:fitting], sequences[:fitting]

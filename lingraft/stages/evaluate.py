@@ -95,7 +95,7 @@ def evaluate_source(
     )
     compared = sorted({recipe.adaptation.depth, source.encoder.shape.layers})
     most_tokens = recipe.test_blocks * recipe.encoder.block_tokens if recipe.test_blocks else MOST_TOKENS
-    reference = reference_tensors(source, documents, data, compared, most_tokens=most_tokens)
+    reference = reference_tensors(source, documents, data, compared, most_tokens)
     parts = {alignment_probe.PART: reference}
     if passages:
         parts[source_passages.PART] = {

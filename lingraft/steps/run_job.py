@@ -1,13 +1,12 @@
 """Run a job as a step, under a tracking run of its own; scores and promotions that steps share."""
 
-import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.failures import failure_reason, record_failure, require_inputs_made
+from lingraft.artifacts.failures import require_inputs_made
 from lingraft.artifacts.manifest import Kind
 from lingraft.config.gate import Gate
 from lingraft.console import say
@@ -33,28 +32,21 @@ def run_job(job: Job, run: Path) -> Scores:
         run: file with the id of the pipeline's tracking run.
 
     Returns:
-        The cost and scores of the artifact; nothing if the job failed and records that.
-
-    Raises:
-        LingraftError: the job failed, and does not record that.
+        The cost and scores of the artifact.
     """
-    shown: Scores = {}
-    with record_failure(job.made, job.title) if job.records_failure else contextlib.nullcontext():
-        if not job.bears_failed_inputs:
-            require_inputs_made(job.inputs.values())
-        with tracking.stage(run.read_text(), job.name) as stage:
-            watch = expose_metrics(job.name, stage.watch) if job.kind in _TRAINED else stage.watch
-            with job.shared(watch) as missing:  # as get_or_make does, without its frame below optimizer.step()
-                if missing:
-                    missing.make(watch)
-            made = Artifact.load(job.made, job.kind)
-            scores = job.scores_of(made)
-            stage.record(made, scores)
-            if job.registered_as:
-                facts = {"recipe": job.recipe.digest()}
-                tracking.register(job.registered_as, made.folder, made.manifest.kind, stage, facts)
-        shown = cost_of(made) | scores
-    return {} if failure_reason(job.made) else shown
+    require_inputs_made(job.inputs.values())
+    with tracking.stage(run.read_text(), job.name) as stage:
+        watch = expose_metrics(job.name, stage.watch) if job.kind in _TRAINED else stage.watch
+        with job.shared(watch) as missing:  # as get_or_make does, without its frame below optimizer.step()
+            if missing:
+                missing.make(watch)
+        made = Artifact.load(job.made, job.kind)
+        scores = job.scores_of(made)
+        stage.record(made, scores)
+        if job.registered_as:
+            facts = {"recipe": job.recipe.digest()}
+            tracking.register(job.registered_as, made.folder, made.manifest.kind, stage, facts)
+    return cost_of(made) | scores
 
 
 def cost_of(made: Artifact) -> Scores:

@@ -14,7 +14,7 @@ from lingraft.jobs.training import (
     PretrainingJob,
     VectorsJob,
 )
-from lingraft.steps import data, language, paper, search, source
+from lingraft.steps import compare, data, language, search, source
 from lingraft.steps.run_job import run_job
 
 StepFunction = Callable[[Any, Any], Any]
@@ -36,7 +36,5 @@ STEPS: dict[type[Launchable], StepFunction] = {
     language.BundleExport: language.export_bundle,
     search.DepthTrials: search.try_depths,
     search.DepthSearch: search.search_depth,
-    paper.LanguagePreparation: paper.prepare_language,
-    paper.SourceJudging: paper.judge_source,
-    paper.LanguageJudging: paper.judge_language,
+    compare.SystemComparison: compare.compare,
 }

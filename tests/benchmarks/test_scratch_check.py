@@ -1,13 +1,11 @@
 """The demo's check passes good results, and fails each kind of bad one."""
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import scratch_check
-from benchmarks.pages import RECORD_SUFFIX
 from benchmarks.scratch_check import RIGHT_ANSWER, answer_checks, checks, only_task
 from lingraft.artifacts import artifact
 from lingraft.artifacts.manifest import Cost, Kind
@@ -128,46 +126,16 @@ def test_a_wrong_answer_and_a_missing_one_fail() -> None:
     }
 
 
-def test_a_demo_is_checked_without_a_comparison_of_any_kind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made_up_report: Path
+def test_a_demo_is_checked_by_itself_and_beside_standard_adaptation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def no_record(recipe: Path) -> None:
-        raise LingraftError("the demo's recipe has changed")
-
-    monkeypatch.setattr(scratch_check.demo_record, "require_current", no_record)
-    monkeypatch.setattr(sys, "argv", ["scratch_check", "--out", str(made_up_report)])
-    scratch_check.main()
-    said = capsys.readouterr().out
-    assert "mean zero-shot accuracy" in said
-    assert said.splitlines()[-1] == "not compared with standard adaptation: the demo's recipe has changed"
-
-
-def test_what_a_comparison_found_is_recorded_with_its_checks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_up_comparison: Path
-) -> None:
-    record = tmp_path / f"record{RECORD_SUFFIX}"
-    monkeypatch.setattr(scratch_check.demo_record.Record.write, "__defaults__", (record,))
-    monkeypatch.setattr(sys, "argv", ["scratch_check", "--out", str(made_up_comparison), "--record"])
-    with pytest.raises(SystemExit, match=r"there is no .*compare\.json\. Run `make demo-compare` first"):
+    for depths in ([2], [2, 6]):
+        out = _reported(tmp_path / str(len(depths)), depths)
+        monkeypatch.setattr(sys, "argv", ["scratch_check", "--out", str(out)])
         scratch_check.main()
-    table = {"aligned, MINIJOINT": {"de": {"topic": 0.61}}}
-    (made_up_comparison / scratch_check.TABLE_FILE).write_text(json.dumps(table), encoding="utf-8")
-    scratch_check.main()
-    written = scratch_check.demo_record.Record.load(record)
-    assert written.table == table
-    assert any("beside standard adaptation" in check for check in written.checks)
-
-
-@pytest.fixture
-def made_up_report(tmp_path: Path) -> Path:
-    """Results of a demo that passes, without standard adaptation."""
-    return _reported(tmp_path, [2])
-
-
-@pytest.fixture
-def made_up_comparison(tmp_path: Path) -> Path:
-    """Results of a demo that passes, beside standard adaptation."""
-    return _reported(tmp_path, [2, 6])
+        said = capsys.readouterr().out
+        assert "mean zero-shot accuracy" in said
+        assert ("beside standard adaptation" in said) == (depths == [2, 6])
 
 
 def _reported(out: Path, depths: list[int]) -> Path:

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import Kind
-from lingraft.comparison import runner as comparison
+from lingraft.comparison import runner
+from lingraft.comparison.records import RECORDS_FILE, Cell, Records
 from lingraft.config.recipe import Recipe
-from lingraft.reports.paper.records import Cell, PaperRecords
 from tests.comparison.project import RECIPE, recipe, recipe_on
 from tests.fixtures import once
 from tests.workshop import copied
@@ -29,12 +29,12 @@ class Compared:
 
     def __init__(self, recipe: Recipe, out: Path, report: Artifact) -> None:
         self.recipe, self.out, self.report = recipe, out, report
-        self.records = PaperRecords.load(report.folder)
+        self.records = Records.load(report.folder / RECORDS_FILE)
 
     @classmethod
     def run(cls, recipe: Recipe, out: Path) -> Self:
         """Run it, or what is missing of it."""
-        return cls(recipe, out, comparison.run(recipe, out))
+        return cls(recipe, out, runner.run(recipe, out))
 
     @classmethod
     def shared(cls, **changes: Any) -> Self:
@@ -42,7 +42,7 @@ class Compared:
 
         def make(folder: Path) -> None:
             with (folder / SAID_FILE).open("w", encoding="utf-8") as said, contextlib.redirect_stderr(said):
-                comparison.run(recipe(folder, **changes), folder / "out")
+                runner.run(recipe(folder, **changes), folder / "out")
 
         folder = once.folder("comparison", make, json.dumps(RECIPE | changes))
         return cls(recipe_on(folder, **changes), folder / "out", Artifact.load(folder / "out" / "report", Kind.REPORT))
@@ -51,6 +51,11 @@ class Compared:
         """Copy all of its results, so that they can be gone on with."""
         out = copied(self.out, folder / "out")
         return type(self)(self.recipe, out, Artifact.load(out / "report", Kind.REPORT))
+
+    @property
+    def learned(self) -> list[Cell]:
+        """Cells of target languages."""
+        return [cell for cell in self.records.cells if cell.language != self.records.source]
 
     def cell(self, system: str, depth: int, language: str, task: str) -> Cell:
         [found] = [

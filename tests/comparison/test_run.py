@@ -4,34 +4,28 @@ import contextlib
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.cache import ProvenanceMismatchError
 from lingraft.artifacts.manifest import Kind
-from lingraft.comparison import runner as comparison
-from lingraft.comparison.evaluate import ReferenceJob, evaluate_language, evaluate_source
-from lingraft.comparison.finetuned_models import FinetunedModels
-from lingraft.comparison.plan import ALIGNMENT, plan_comparison
-from lingraft.comparison.records import eval_item, load_eval_result
+from lingraft.cli import app
+from lingraft.comparison import runner
+from lingraft.comparison.jobs import comparison_jobs
+from lingraft.comparison.page import HTML_FILE
+from lingraft.comparison.plan import TRANSLATIONS, plan_comparison
+from lingraft.comparison.records import RECORDS_FILE, Evaluation, Records
 from lingraft.data.blocks import open_split
-from lingraft.jobs.data import LanguageDirs
-from lingraft.reports.paper.records import PaperRecords
-from lingraft.reports.paper.report import MARKDOWN_FILE, PAGE_FILE
 from lingraft.stages import adapt, build_mini, finetune, pretrain
-from lingraft.stages.results import ITEMS_FILE
-from lingraft.tasks import item_counts
-from lingraft.tasks.item_counts import ItemCounts
 from lingraft.training import masked_lm
 from tests.comparison.compared import SAID_FILE, SMALL, Compared, closing_line
 from tests.comparison.project import ARMS, CHECKPOINTS, RECIPE, recipe
-from tests.workshop import changed
 
 SEEDS = {"topic": {1, 2}, "paws-x": {3}, "masked": {1}}
 JUDGED = {"de": {"topic", "paws-x", "masked"}, "sw": {"topic", "masked"}}
@@ -43,12 +37,11 @@ def compared() -> Compared:
     return Compared.shared(targets=[*JUDGED])
 
 
-def without_clock(records: PaperRecords) -> dict[str, Any]:
+def without_clock(records: Records) -> dict[str, Any]:
     """All that two runs of the same recipe must agree in."""
     found = records.model_dump(mode="json")
     for cell in found["cells"]:
-        for point in cell["points"]:
-            del point["elapsed_s"]
+        del cell["elapsed_s"], cell["start_s"]
     return found
 
 
@@ -58,25 +51,26 @@ def test_there_is_a_cell_for_every_arm_language_and_task(compared: Compared) -> 
         for (system, depth), (language, tasks) in itertools.product(ARMS, JUDGED.items())
         for task in tasks
     }
-    assert {(c.system, c.depth, c.language, c.task) for c in compared.records.cells} == wanted
-    assert len(compared.records.cells) == len(wanted)
+    assert {(c.system, c.depth, c.language, c.task) for c in compared.learned} == wanted
+    assert len(compared.learned) == len(wanted)
 
 
 def test_curves_go_from_the_initial_embeddings_to_the_end_with_every_seed(compared: Compared) -> None:
-    found = [cell for cell in compared.records.cells if cell.language == "de"]
+    found = [cell for cell in compared.learned if cell.language == "de"]
     assert found
     for cell in found:
         assert cell.failed is None
-        assert [point.step for point in cell.points] == CHECKPOINTS
-        assert (cell.points[0].flops, cell.points[0].elapsed_s) == (0, 0)
-        assert all(before.flops < after.flops for before, after in itertools.pairwise(cell.points))
-        assert all(set(point.scores.by_seed) == SEEDS[cell.task] for point in cell.points)
+        assert list(cell.steps) == CHECKPOINTS
+        assert (cell.flops[0], cell.elapsed_s[0]) == (0, 0)
+        assert all(before < after for before, after in itertools.pairwise(cell.flops))
+        assert {*cell.scores} == SEEDS[cell.task]
+        assert all(len(scores) == len(CHECKPOINTS) for scores in cell.scores.values())
     folder = compared.out / "adaptation/minijoint-1-seed-1/de/checkpoints/step-00000001"
     cost = Artifact.load(folder, Kind.EMBEDDINGS).manifest.cost
-    point = compared.cell("MINIJOINT", 1, "de", "topic").points[1]
-    assert (point.flops, point.elapsed_s) == (cost.flops, cost.elapsed_s)
+    cell = compared.cell("MINIJOINT", 1, "de", "topic")
+    assert (cell.flops[1], cell.elapsed_s[1]) == (cost.flops, cost.elapsed_s)
     shallow, base, post = (
-        compared.cell(system, depth, "de", "masked").points[-1].flops
+        compared.cell(system, depth, "de", "masked").flops[-1]
         for system, depth in (("MINIJOINT", 1), ("BL_BASE", 2), ("MINIPOST", 1))
     )
     assert shallow < base == post
@@ -89,118 +83,73 @@ def test_a_language_without_text_is_a_hole_that_says_so_everywhere(compared: Com
     for cell in holes:
         assert "text of 'sw': " in cell.failed
         assert "holds no text for language 'sw'" in cell.failed
-        assert cell.points == ()
+        assert cell.steps == ()
     said = (compared.out.parent / SAID_FILE).read_text(encoding="utf-8")
     assert "failed: text of 'sw': " in said
     for job in ("tokenizer of 'sw'", "blocks of 'sw'", "adaptation of 'sw'"):
         assert f"left out: {job}" in said
-    planned = len(compared.records.cells) + len(compared.records.source_cells)
-    tables = compared.out / MARKDOWN_FILE
-    assert closing_line(said).startswith(f"{len(holes)} of {planned} cells are missing; {tables} says why.")
-    assert "holds no text for language 'sw'" in tables.read_text(encoding="utf-8")
+    page = compared.report.folder / HTML_FILE
+    planned = len(compared.records.cells)
+    assert closing_line(said).startswith(f"{len(holes)} of {planned} cells are missing; {page} says why.")
+    assert "holds no text for language" in page.read_text(encoding="utf-8")
 
 
-def test_trivial_baselines_are_those_of_the_judged_examples(compared: Compared) -> None:
-    by_task = {task.name: task.baselines for task in compared.records.tasks}
-    assert by_task["paws-x"] == {"de": 0.5}
-    assert by_task["topic"].keys() == by_task["masked"].keys() == {"de"}
+def test_trivial_answers_are_those_to_the_judged_examples(compared: Compared) -> None:
+    trivial = {cell.task: cell.trivial for cell in compared.learned if cell.language == "de"}
+    assert trivial["paws-x"] == 0.5
     blocks = open_split(Artifact.load(compared.out / "blocks/de", Kind.BLOCKS), "test").all()
     ordinary = blocks[blocks >= 5]
-    assert by_task["masked"]["de"] == pytest.approx(float(torch.bincount(ordinary).max() / len(ordinary)))
+    assert trivial["masked"] == pytest.approx(float(torch.bincount(ordinary).max() / len(ordinary)))
 
 
 def test_the_source_language_is_scored_by_every_model_that_learned_tasks(compared: Compared) -> None:
     models = {("BL_BASE", 2), ("MINIPOST", 2), ("BL_SMALL", 1), ("MINIJOINT", 2), ("MINIJOINT", 1)}
-    found = {(c.system, c.depth, c.task): c.scores for c in compared.records.source_cells}
+    source = [cell for cell in compared.records.cells if cell.language == "en"]
+    found = {(c.system, c.depth, c.task): c.scores for c in source}
     assert found.keys() == {(*model, task) for model in models for task in SEEDS}
-    assert all(scores and set(scores.by_seed) == SEEDS[task] for (_, _, task), scores in found.items())
+    assert all({*scores} == SEEDS[task] for (_, _, task), scores in found.items())
     for task in SEEDS:
         assert found["BL_BASE", 2, task] == found["MINIPOST", 2, task]
 
 
-def test_a_finetuned_mini_model_is_the_bottom_of_its_primary(compared: Compared) -> None:
-    primary = Artifact.load(compared.out / "primary/2-layers-heads-1-2-seed-1", Kind.PRIMARY)
-    for layers in (1, 2):
-        folder = compared.out / f"task/2-layers-heads-1-2-seed-1/topic/{layers}-layers/seed-1"
-        manifest = Artifact.load(folder, Kind.TASK).manifest
-        assert manifest.aligned_with == primary.fingerprint
-        assert manifest.details["shape"]["layers"] == layers
-        assert any(name.startswith("layers.1.") for name in manifest.shapes["body"]) == (layers == 2)
-
-
-def test_records_and_report_say_what_is_known_of_tasks_and_languages(compared: Compared) -> None:
-    facts = {task.name: (task.title, task.metric, task.appendix) for task in compared.records.tasks}
-    assert facts == {
-        "topic": ("topic", "accuracy", False),
-        "paws-x": ("PAWS-X", "accuracy", False),
-        "masked": ("masked tokens", "accuracy", True),  # left out of means over tasks
-    }
-    languages = {one.language: one for one in compared.records.languages}
-    lines = (compared.out / "text/de/train.jsonl").read_text(encoding="utf-8").splitlines()
-    assert languages["de"].text_bytes == sum(len(json.loads(line)["text"].encode()) for line in lines)
-    assert (languages["sw"].text_bytes, languages["sw"].word_order) == (None, "SVO")
-    assert (compared.report.folder / PAGE_FILE).is_file()
-    so_far = PaperRecords.model_validate_json((compared.out / "records.json").read_text(encoding="utf-8"))
+def test_the_records_so_far_are_those_of_the_end(compared: Compared) -> None:
+    so_far = Records.load(compared.out / RECORDS_FILE)
     assert so_far == compared.records
-
-
-def test_the_last_scores_are_kept_item_by_item(compared: Compared) -> None:
-    folders = sorted(path.parent for path in (compared.out / "judged").rglob(ITEMS_FILE))
-    assert folders
-    for folder in folders:
-        for cell in load_eval_result(folder).cells:
-            by_seed = cell.points[-1].scores.by_seed
-            items = item_counts.load(folder / ITEMS_FILE)
-            kept = {seed: items[eval_item(cell.task, seed)].score for seed in by_seed}
-            assert kept == pytest.approx(by_seed)
+    assert so_far.metrics == {"topic": "accuracy", "paws-x": "accuracy", "masked": "accuracy"}
 
 
 @pytest.mark.parametrize(("precision", "reduced"), [("auto", False), ("bf16", True)])
-def test_judging_is_in_bf16_only_where_the_recipe_asks_for_it(
-    compared: Compared, monkeypatch: pytest.MonkeyPatch, precision: str, reduced: bool
+def test_evaluation_is_in_bf16_only_where_the_recipe_asks_for_it(
+    compared: Compared, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, precision: str, reduced: bool
 ) -> None:
-    seen, counts = [], masked_lm.accuracy_counts
+    seen, accuracy = [], masked_lm.accuracy
 
-    def watched(*arguments: Any) -> dict[int, ItemCounts]:
+    def watched(*arguments: Any) -> dict[int, float]:
         seen.append(torch.is_autocast_enabled("cpu"))
-        return counts(*arguments)
+        return accuracy(*arguments)
 
-    monkeypatch.setattr(masked_lm, "accuracy_counts", watched)
+    monkeypatch.setattr(masked_lm, "accuracy", watched)
     planned = plan_comparison(compared.recipe.model_copy(update={"precision": precision}))
-    arm, out = planned.arms[0], compared.out
-    bodies = FinetunedModels(
-        planned.primary(arm.primary), out / "primary" / arm.primary, out / "task" / arm.primary
-    ).restricted_to("masked")
-    evaluate_source(bodies, LanguageDirs.under(out, "en"))
-    evaluate_language(arm, bodies, LanguageDirs.under(out, "de"), out / "adaptation" / arm.name / "de", "de")
+    wanted = {"evaluate-source-masked-1-layers-heads-1-seed-1", "evaluate-de-masked-bl-small-1-seed-1"}
+    jobs = [job for job in comparison_jobs(planned, compared.out) if job.name in wanted]
+    for number, job in enumerate(jobs):
+        job.model_copy(update={"out": tmp_path / str(number)}).make()
     assert seen == [reduced] * (1 + len(CHECKPOINTS))
 
 
-def test_alignment_is_measured_over_lines_where_there_are_enough(compared: Compared, tmp_path: Path) -> None:
-    planned, out = plan_comparison(compared.recipe), compared.out
-    arm = planned.arms[0]
-    bodies = FinetunedModels(
-        planned.primary(arm.primary), out / "primary" / arm.primary, out / "task" / arm.primary
-    ).restricted_to(ALIGNMENT)
-    english = LanguageDirs.under(out, "en")
-    job = ReferenceJob(recipe=arm.recipe, models=bodies, dirs=english, language="en", out=tmp_path / "reference")
-    trivial = []
+def test_translations_are_found_among_lines_that_nothing_was_learned_from(compared: Compared, tmp_path: Path) -> None:
+    lines = tmp_path / "lines.tsv"
+    judged = compared.recipe.alignment.model_copy(update={"judged": {"de": str(lines)}})
+    planned = plan_comparison(compared.recipe.model_copy(update={"alignment": judged}))
+    job = next(job for job in comparison_jobs(planned, compared.out) if job.made.name == TRANSLATIONS)
+    cells = []
     for count in (10, 120):
-        lines = tmp_path / f"{count}.tsv"
         lines.write_text("".join(f"ba de ki {n}\tmu na pe {n}\n" for n in range(count)), encoding="utf-8")
-        recipe = changed(arm.recipe, "alignment", judged={"de": str(lines)})
-        judged, _ = evaluate_language(
-            arm=replace(arm, recipe=recipe),
-            models=bodies,
-            target=LanguageDirs.under(out, "de"),
-            curve=out / "adaptation" / arm.name / "de",
-            language="de",
-            reference=job.get_or_make().folder if count == 10 else tmp_path / "reference",
-        )
-        assert judged.is_complete, judged
-        trivial.append(judged.baselines[ALIGNMENT])
-    assert trivial[1] == pytest.approx(1 / 60)
-    assert trivial[0] != trivial[1]
+        out = tmp_path / str(count)
+        job.model_copy(update={"out": out}).make()
+        cells += Evaluation.load(out).cells
+    assert "too few lines" in cells[0].failed
+    assert (cells[1].failed, cells[1].trivial) == (None, pytest.approx(1 / 60))
 
 
 @contextlib.contextmanager
@@ -239,22 +188,18 @@ def test_a_comparison_that_was_stopped_goes_on_to_the_same_records(
 ) -> None:
     settings = recipe(tmp_path, **SMALL)
     with monkeypatch.context() as patch, counted(patch, stop_after=3) as before, pytest.raises(KeyboardInterrupt):
-        comparison.run(settings, tmp_path / "out")
+        runner.run(settings, tmp_path / "out")
     with monkeypatch.context() as patch, counted(patch) as after:
         again = Compared.run(settings, tmp_path / "out")
     assert [*before, *after] == JOBS
     assert without_clock(again.records) == without_clock(small.records)
 
 
-def test_what_is_finished_is_not_run_again_nor_told_judgement_by_judgement(
-    small: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard: list[PaperRecords] = []
+def test_what_is_finished_is_not_run_again(small: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, counted(patch) as done:
-        report = comparison.run(small.recipe, small.copied(tmp_path).out, heard.append)
+        again = Compared.run(small.recipe, small.copied(tmp_path).out)
     assert done == []
-    assert heard == [small.records, small.records]
-    assert PaperRecords.load(report.folder) == small.records
+    assert again.records == small.records
 
 
 def test_a_language_that_is_added_later_is_all_that_is_run(
@@ -264,23 +209,41 @@ def test_a_language_that_is_added_later_is_all_that_is_run(
     with monkeypatch.context() as patch, counted(patch) as done:
         records = Compared.run(more, small.copied(tmp_path).out).records
     assert done == ["adapt", "adapt"]
-    assert {cell.language for cell in records.cells if cell.failed is None} == {"de", "tr"}
+    assert {cell.language for cell in records.cells if cell.failed is None} == {"en", "de", "tr"}
 
 
 def test_results_of_other_settings_stop_the_run_with_what_differs(small: Compared, tmp_path: Path) -> None:
     changed = small.recipe.adaptation.model_copy(update={"steps": 7})
     with pytest.raises(ProvenanceMismatchError, match=r"adaptation\.steps was 4, is 7"):
-        comparison.run(small.recipe.model_copy(update={"adaptation": changed}), small.copied(tmp_path).out)
+        runner.run(small.recipe.model_copy(update={"adaptation": changed}), small.copied(tmp_path).out)
 
 
-def test_a_comparison_of_aligned_rows_starts_every_system_from_the_same(tmp_path: Path) -> None:
-    aligned = {"adaptation": RECIPE["adaptation"] | {"initialisation": "aligned"}}
-    found = Compared.run(recipe(tmp_path, **SMALL | aligned), tmp_path / "out")
-    learned = [*found.out.glob("adaptation/*/de/**/manifest.json")]
-    starts = {
-        Artifact.load(each.parent, Kind.EMBEDDINGS).manifest.data_hashes["initial"]
-        for each in learned
-        if each.parent.name == "embeddings"
-    }
-    assert len(starts) == 1
-    assert all(cell.failed is None for cell in found.records.cells)
+def as_toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{json.dumps(key)} = {as_toml(each)}' for key, each in value.items())} }}"
+    return f"[{', '.join(map(as_toml, value))}]" if isinstance(value, list) else json.dumps(value)
+
+
+def test_the_command_compares_starts_side_by_side_and_writes_a_page(tmp_path: Path) -> None:
+    adaptation = RECIPE["adaptation"] | {"initialisation": "aligned"}
+    starts = {"overlap": {"adaptation": {"initialisation": "overlap"}}, "aligned": {}}
+    paper = SMALL["paper"] | {"starts": starts, "without_curves": ["masked"]}
+    made = recipe(tmp_path, **SMALL | {"adaptation": adaptation, "paper": paper})
+    raw = made.model_dump(mode="json", exclude_none=True)
+    lines = [f"{key} = {as_toml(value)}" for key, value in raw.items()]
+    (tmp_path / "recipe.toml").write_text("\n".join(lines), encoding="utf-8")
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    page = tmp_path / "out" / "report" / HTML_FILE
+    assert str(page) in done.output
+    assert all(f"from {start}" in page.read_text(encoding="utf-8") for start in starts)
+    cells = Records.load(tmp_path / "out" / RECORDS_FILE).cells
+    assert {cell.start for cell in cells if cell.language == "de"} == {*starts}
+    for cell in cells:
+        assert cell.failed is None
+        assert (cell.start_s > 0) == (cell.start == "aligned")
+        if cell.language == "de":
+            assert len(cell.steps) == (2 if cell.task == "masked" else len(CHECKPOINTS))
+    learned = [*(tmp_path / "out/adaptation").glob("*-aligned/de/embeddings")]
+    marks = {Artifact.load(each, Kind.EMBEDDINGS).manifest.data_hashes["initial"] for each in learned}
+    assert (len(learned), len(marks)) == (2, 1)  # both systems start from the same rows

@@ -6,7 +6,6 @@ from typing import Any, get_args
 import pytest
 
 from lingraft.bundle.format import OUTPUTS
-from lingraft.comparison import records
 from lingraft.config.tasks import INPUTS, PRIMARY, TaskKindName
 from lingraft.serving.served_models import TASK_HANDLERS
 
@@ -15,8 +14,8 @@ KINDS = {*get_args(TaskKindName)}
 
 @pytest.mark.parametrize(
     ("table", "more"),
-    [(INPUTS, set()), (OUTPUTS, {PRIMARY}), (TASK_HANDLERS, set()), (records._TRIVIAL, set())],
-    ids=["INPUTS", "OUTPUTS", "TASK_HANDLERS", "_TRIVIAL"],
+    [(INPUTS, set()), (OUTPUTS, {PRIMARY}), (TASK_HANDLERS, set())],
+    ids=["INPUTS", "OUTPUTS", "TASK_HANDLERS"],
 )
 def test_a_table_has_every_kind(table: Mapping[Any, Any], more: set[str]) -> None:
     assert {*table} == KINDS | more

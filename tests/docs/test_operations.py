@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ TEXT = (ROOT / "docs" / "operations" / "README.md").read_text(encoding="utf-8")
 PLATFORM = (ROOT / "docs" / "operations" / "platform.md").read_text(encoding="utf-8")
 BLOCKS = [block.strip().splitlines() for block in re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)]
 COMMANDS = [command for block in BLOCKS for command in block]
-KUBECTL, SUBMIT, COST = "kubectl ", "python -m pipelines submit ", "lingraft cost "
+KUBECTL, SUBMIT = "kubectl ", "python -m pipelines submit "
 FOLDERS, SECRETS = re.compile(r"^kubectl (apply|delete|diff) -k (\S+)$"), " create secret generic "
 
 
@@ -33,7 +32,7 @@ def _starting(prefix: str) -> list[str]:
 
 def test_it_installs_in_nine_commands_and_every_command_is_tried_here() -> None:
     assert len(BLOCKS[0]) == 9
-    assert all(command.startswith((KUBECTL, SUBMIT, COST)) for command in COMMANDS)
+    assert all(command.startswith((KUBECTL, SUBMIT)) for command in COMMANDS)
 
 
 @pytest.mark.parametrize("command", sorted({*_starting(KUBECTL)}))
@@ -70,15 +69,6 @@ def test_a_pipeline_is_submitted(command: str, monkeypatch: pytest.MonkeyPatch) 
         done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert bool(server.runs) != ("--cron" in command)
-
-
-@pytest.mark.parametrize("command", _starting(COST))
-def test_the_cost_is_told(command: str) -> None:
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=True
-    )
-    assert "EFLOP" in done.stdout
 
 
 def test_every_alert_is_named() -> None:

@@ -1,40 +1,24 @@
-"""Pages of results are whole, and the README agrees with the records."""
+"""Pages of results are what their records say, and whole."""
 
 import lzma
 import re
+import shutil
 from pathlib import Path
-from statistics import mean
 
-from benchmarks.demo_record import Record
+import pytest
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "docs" / "results"
+from lingraft.comparison.__main__ import write_pages
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+RECORDS = sorted(RESULTS.glob("*.json.xz"))
 
 
-def test_the_readmes_table_is_what_the_demo_was_recorded_with() -> None:
-    readme, table = (ROOT / "README.md").read_text(encoding="utf-8"), Record.load().table
-    rows = [
-        [re.sub("[*`]", "", cell).strip() for cell in line.split("|")[1:-1]]
-        for line in readme.splitlines()
-        if "|" in line
-    ]
-    shown = {(start, system): numbers for start, system, _, *numbers, _ in rows if len(numbers) == 5}
-    expected = {
-        ("overlap (the paper's)", "MINIJOINT"): ("overlap, MINIJOINT", "topic"),
-        ("aligned", "as initialised"): ("aligned, MINIJOINT", "topic_initial"),
-        ("aligned", "MINIJOINT"): ("aligned, MINIJOINT", "topic"),
-        ("aligned", "BL_BASE"): ("aligned, BL_BASE", "topic"),
-        ("aligned from halves that share no page", "as initialised"): (
-            "aligned from halves that share no page",
-            "topic_initial",
-        ),
-    }
-    assert {*expected} < {*shown}
-    base = mean(scores["topic"] for scores in table["aligned, BL_BASE"].values())
-    for place, (title, kind) in expected.items():
-        scores = [table[title][language][kind] for language in ("de", "tr", "el")]
-        told = [f"{100 * score:.1f}" for score in (*scores, mean(scores))]
-        assert shown[place] == [*told, f"{mean(scores) / base:.0%}"], place
+@pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.name)
+def test_a_page_is_what_the_comparison_makes_of_its_record(record: Path, tmp_path: Path) -> None:
+    write_pages([Path(shutil.copy(record, tmp_path))])
+    page = tmp_path / f"{record.name.partition('.')[0]}.md"
+    assert (RESULTS / page.name).read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
+    assert page.with_suffix(".png").is_file()
 
 
 def test_every_picture_is_there_and_nothing_names_a_folder_of_a_machine() -> None:

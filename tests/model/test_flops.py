@@ -1,14 +1,20 @@
 """The paper's figures (appendix A.1) for its settings: RoBERTa-base, 125,000 updates of 2,048 blocks of 512 tokens."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lingraft.config.systems import Stage, Step, TrainedPart
-from lingraft.model.flops import EXA, CostError, UpdateShape, flops_per_update
+from lingraft.config.encoder import Family
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage, Step, System, TrainedPart
+from lingraft.errors import LingraftError
+from lingraft.model.flops import UpdateShape, flops_per_update, training_flops
 
+BASE = Recipe.load(Path(__file__).parents[2] / "recipes" / "base.toml")
 UPDATES = 125_000
+EXA = 1e18
 PAPER = UpdateShape(layers=12, width=768, vocabulary=50_000, block_tokens=512, batch_blocks=2048, mask_rate=0.15)
 
 
@@ -46,7 +52,7 @@ def test_a_tiny_update_costs_what_a_hand_computes() -> None:
 
 @pytest.mark.parametrize("trained_layers", [0, 7])
 def test_only_layers_that_there_are_can_be_trained(trained_layers: int) -> None:
-    with pytest.raises(CostError, match=f"trained_layers {trained_layers} .* 1 to the 6"):
+    with pytest.raises(LingraftError, match=f"trained_layers {trained_layers} .* 1 to the 6"):
         paper(layers=6).graft_flops(trained_layers)
 
 
@@ -66,3 +72,27 @@ def test_what_a_step_trains_decides_the_equation(trained: TrainedPart, expected:
 def test_finetuning_is_three_passes_through_the_layers() -> None:
     tiny = UpdateShape(layers=4, width=3, vocabulary=0, block_tokens=2, batch_blocks=7, mask_rate=0.0, heads=0)
     assert flops_per_update(Step(Stage.FINETUNE, TrainedPart.BODY, layers=4), tiny) == 3 * 7 * 4 * 480
+
+
+def test_the_four_systems_cost_what_the_paper_says() -> None:
+    found = {
+        system: {stage: round(flops / EXA, 2) for stage, flops in training_flops(BASE, system, 4).items()}
+        for system in System
+    }
+    pretrain, mini, adapt = Stage.PRETRAIN, Stage.BUILD_MINI, Stage.ADAPT
+    assert found == {
+        System.BL_BASE: {pretrain: 78.82, adapt: 54.05},
+        System.BL_SMALL: {pretrain: 29.34, adapt: 21.07},
+        System.MINIJOINT: {pretrain: 83.42, adapt: 21.07},
+        System.MINIPOST: {pretrain: 78.82, mini: 21.62, adapt: 29.32},
+    }
+
+
+def test_pre_norm_layers_cost_each_system_what_their_widths_and_windows_do() -> None:
+    """GeGLU of 2,048 has the weights of a plain layer of 3,072; two of three layers see 192 keys, not 512."""
+    shape = BASE.encoder.model_copy(update={"family": Family.model_validate("modern")})
+    modern = BASE.model_copy(update={"encoder": shape})
+    for system, layers in ((System.BL_BASE, 12), (System.MINIJOINT, 4)):
+        plain, gated = (training_flops(recipe, system, 4)[Stage.ADAPT] for recipe in (BASE, modern))
+        local = sum(number % 3 > 0 for number in range(layers))
+        assert plain - gated == pytest.approx(2 * local * 512 * 4 * 768 * (512 - 192) * 2048 * UPDATES)

@@ -38,7 +38,7 @@ LISTED.append(("base", "paper"))
 _PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['pipelinechannel--(\w+)'\]\}\}")
 TRAINING_STEPS = {
     *("pretrain", "build-mini", "finetune", "evaluate-source", "try-depths", "search-depth", "adapt"),
-    *("evaluate-language", "adapt-over-mini", "judge-source", "judge-language"),
+    *("evaluate-language", "compare"),
 }
 DATA_STEPS = {
     "import-model",
@@ -47,7 +47,6 @@ DATA_STEPS = {
     "build-blocks",
     "build-vectors",
     "initialise",
-    "prepare-language",
 }
 """Steps that read all text of a language."""
 

@@ -56,7 +56,7 @@ def test_the_papers_comparison_begins_only_if_all_is_there_or_holes_are_allowed(
 
     monkeypatch.setattr(runner, "run", stop)
     monkeypatch.setattr(Recipe, "load", lambda *_: settings)
-    command = ["lingraft", "paper", "--recipe", "recipe.toml", "--out", str(tmp_path / "out")]
+    command = ["lingraft", "compare", "recipe.toml", "--out", str(tmp_path / "out")]
     for arguments, words in ((command, "1. sw: "), ([*command, "--allow-missing"], "error: far enough")):
         monkeypatch.setattr(sys, "argv", arguments)
         with pytest.raises(SystemExit):

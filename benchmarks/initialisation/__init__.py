@@ -1,1 +1,0 @@
-"""Comparison of initialisations: how soon each system is near its final score."""
