@@ -41,10 +41,6 @@ class ArtifactError(LingraftError):
     """An artifact folder is missing, of the wrong kind, truncated, edited or cannot be written."""
 
 
-class DiskFullError(ArtifactError):
-    """An artifact cannot be written because a disk or a quota has no room for it."""
-
-
 class InUseError(ArtifactError):
     """Another process writes the same folder; it may end later."""
 

@@ -16,7 +16,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from lingraft.artifacts.storage import TextPath
-from lingraft.errors import ArtifactError, DiskFullError
+from lingraft.errors import ArtifactError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO}
@@ -47,8 +47,7 @@ def explain_write_errors(path: Path) -> Iterator[None]:
     The body may read inputs too: one that is absent stays a FileNotFoundError.
 
     Raises:
-        DiskFullError: the disk is full.
-        ArtifactError: the disk is read-only, or not ours to write to, or something is in the way.
+        ArtifactError: the disk is full, read-only, or not ours to write to, or something is in the way.
     """
     with _explain_errors(path, _REFUSALS):
         yield
@@ -74,8 +73,7 @@ def _explain_errors(path: Path, refusals: Set[int]) -> Iterator[None]:
             raise
         full = number in _FULL
         remedy = "Free space there, or choose" if full else "Choose"
-        kind = DiskFullError if full else ArtifactError
-        raise kind(f"cannot write {path}: {error}. {remedy} another output that you may write to.") from error
+        raise ArtifactError(f"cannot write {path}: {error}. {remedy} another output that you may write to.") from error
 
 
 def _errno_of(error: OSError | SafetensorError) -> int | None:

@@ -40,9 +40,9 @@ _DASHES = ("-", "--", ":", "-.")
 """Lines of a system at one depth after another."""
 _LEGEND = (
     "A cell has the mean score in percent over the languages and seeds that count, ± the standard deviation over "
-    "seeds; its share of BL_BASE's; the speed-up, that is how many times less compute than BL_BASE is spent until 95% of "
-    "its final score, and in how many cases (a language with a seed) there is such a number; and the score when every "
-    "system has spent what the cheapest spends in all. Compute is that of a whole adaptation by equation A3, its share "
+    "seeds; its share of BL_BASE's; the speed-up, that is how many times less compute than BL_BASE is spent until 95% "
+    "of its final score, and in how many cases (a language with a seed) there is such a number; and the score when "
+    "every system has spent what the cheapest spends in all. Compute is that of a whole adaptation by equation A3, its share "
     "of BL_BASE's, and its seconds; those of aligning rows are included. Pretraining and step 1b are left out, as in "
     "the paper."
 )

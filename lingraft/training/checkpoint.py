@@ -3,14 +3,12 @@
 import itertools
 import json
 import math
-import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -23,8 +21,7 @@ from lingraft.artifacts.cache import list_differences
 from lingraft.artifacts.files import make_folder, write_json
 from lingraft.artifacts.manifest import Kind
 from lingraft.console import say
-from lingraft.errors import ArtifactError, DiskFullError, LingraftError, TrainingError
-from lingraft.retry import retry
+from lingraft.errors import ArtifactError, LingraftError, TrainingError
 from lingraft.training.distributed import process_group
 from lingraft.training.training_state import TrainingState
 
@@ -32,13 +29,8 @@ _FORMAT = 1
 """Format of the files; a checkpoint of another format is not used."""
 _KEPT = 2
 _PART, _FACTS_FILE = "state", "state.json"
-_NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NOT_WRITTEN = (LingraftError, OSError, SafetensorError)
 """Errors of a disk that cannot be written; safetensors reports some of them by an error of its own."""
-_RETRY_S = 4.0
-"""Seconds for which reading is tried again, since network drives that are lost for a moment come back."""
-
-Content = TypeVar("Content")
 
 
 class CheckpointManager:
@@ -69,11 +61,9 @@ class CheckpointManager:
 
         Raises:
             ArtifactError: not all processes find the same.
-            TrainingError: the disk cannot be read, also when tried again; nothing is renamed for it.
+            TrainingError: the disk cannot be read; nothing is renamed for it.
         """
         if ranks.is_rank_zero():
-            for torn in _list_folder(self.folder, ".step-"):
-                shutil.rmtree(torn, ignore_errors=True)
             found = self._load_newest()
             process_group.barrier()
         else:
@@ -88,15 +78,24 @@ class CheckpointManager:
         return found
 
     def _load_newest(self) -> TrainingState | None:
-        for place in reversed(_list_folder(self.folder, "step-")):
-            try:
-                state, self.notes = _read_with_retries(self._read, place)
-                self._on_disk = state.step
-                return state
-            except ArtifactError as error:
-                if not ranks.is_rank_zero():
-                    raise
-                _set_aside(place, error)
+        place = self.folder
+        try:
+            for torn in self._places(".step-") if ranks.is_rank_zero() else ():
+                shutil.rmtree(torn, ignore_errors=True)
+            for place in reversed(self._places()):
+                try:
+                    state, self.notes = self._read(place)
+                    self._on_disk = state.step
+                    return state
+                except (ArtifactError, FileNotFoundError) as error:
+                    if not ranks.is_rank_zero():
+                        raise
+                    _set_aside(place, error)
+        except OSError as error:
+            raise TrainingError(
+                f"{place} cannot be read: {error}. It may be whole, and stays where it is. Run the same again when "
+                "the disk can be read, or rename it to do without."
+            ) from error
         return None
 
     def _read(self, place: Path) -> tuple[TrainingState, dict[str, Any]]:
@@ -137,29 +136,6 @@ class CheckpointManager:
         self._saved_at = time.monotonic()
         self._written = self._writer.submit(self._write, state.step, last, tensors, facts)
 
-    def save_batch(self, step: int, learning_rate: float, micro_batches: Sequence[tuple[float, Any]]) -> str:
-        """Write this process's batch of a step for people to look into, and return a sentence that says where.
-
-        The tensors of micro-batch n are named `000n.<field>`, those of a record within it `000n.<record>.<field>`; its
-        other fields, such as the place in the stream by which it is masked, are in the manifest's details, and so are
-        step, learning rate and shares.
-        """
-        place = self.folder / f"not-finite-step-{step:08d}-process-{ranks.rank()}"
-        fields: dict[str, Any] = {}
-        for number, (_, batch) in enumerate(micro_batches):
-            fields |= _named_fields(f"{number:04d}", batch)
-        tensors = {name: value for name, value in fields.items() if isinstance(value, Tensor)}
-        details = {"step": step, "learning_rate": learning_rate, "shares": [share for share, _ in micro_batches]}
-        details |= {name: value for name, value in fields.items() if name not in tensors}
-        try:
-            if not place.exists():
-                with artifact.create(place, Kind.TRAINING) as draft:
-                    draft.tensors("batch", tensors)
-                    draft.facts = {"details": details}
-        except _NOT_WRITTEN as error:
-            return f"Its batch is not kept: {error}"
-        return f"Its batch is kept in {place}."
-
     def wait(self) -> bool:
         """Wait for the checkpoint being written; return whether there was one, and it is on disk."""
         written, self._written = self._written, None
@@ -196,26 +172,12 @@ class CheckpointManager:
             self.save(ended, last=True)
         self.wait()
 
-    def write_with_room(self, write: Callable[[], None]) -> None:
-        """Write something; if the disk is full, remove all checkpoints but the newest one, and write once more.
-
-        Raises:
-            DiskFullError: the disk is full all the same.
-        """
+    def _places(self, prefix: str = "step-") -> list[Path]:
+        """Return the folders of all checkpoints, the oldest first; unlike a glob, not none where the disk is lost."""
         try:
-            write()
-        except DiskFullError as error:
-            older = self._places()[:-1]
-            if not older:
-                raise
-            say(f"{error} To make room, {', '.join(place.name for place in older)} is given up.")
-            for place in older:
-                _discard(place)
-            write()
-
-    def _places(self) -> list[Path]:
-        """Return the folders of all checkpoints, the oldest first."""
-        return sorted(self.folder.glob("step-*"))
+            return sorted(place for place in self.folder.iterdir() if place.name.startswith(prefix))
+        except FileNotFoundError:
+            return []
 
     def _write(self, step: int, last: bool, tensors: dict[str, Tensor], facts: dict[str, Any]) -> bool:
         """Write a checkpoint and return whether it is on disk; where it is not, nothing else has changed."""
@@ -230,7 +192,7 @@ class CheckpointManager:
             _require_finite(tensors, step)
             make_folder(self.folder)
             if not place.exists():
-                self.write_with_room(write)
+                write()
         except _NOT_WRITTEN as error:
             say(f"no checkpoint after step {step}: {error}{'' if last else ' Training goes on.'}")
             return False
@@ -241,45 +203,6 @@ class CheckpointManager:
         except OSError as error:
             say(f"the checkpoints before the newest {_KEPT} in {self.folder} cannot be removed: {error}")
         return True
-
-
-def _named_fields(name: str, value: Any) -> dict[str, Any]:
-    """Return the fields of a batch, a named tuple that may hold others, by name."""
-    if not hasattr(value, "_asdict"):
-        return {name: value}
-    inner = (_named_fields(f"{name}.{field}", each) for field, each in value._asdict().items())
-    return {field: each for fields in inner for field, each in fields.items()}
-
-
-def _list_folder(folder: Path, prefix: str) -> list[Path]:
-    """List entries with a prefix in their order; unlike a glob, not empty where the disk is lost for a moment."""
-    try:
-        return sorted(folder / name for name in _read_with_retries(os.listdir, folder) if name.startswith(prefix))
-    except ArtifactError:
-        return []
-
-
-def _read_with_retries(read: Callable[[Path], Content], place: Path) -> Content:
-    """Read something, with further attempts while the disk cannot be read.
-
-    Raises:
-        ArtifactError: there is nothing.
-        TrainingError: the disk cannot be read, so nothing can be said of it.
-    """
-    try:
-        return retry(
-            partial(read, place),
-            is_transient=lambda error: isinstance(error, OSError) and not isinstance(error, _NO_FILE),
-            within_s=_RETRY_S,
-            before_pause=lambda error, _: say(f"{place} cannot be read yet: {error}. It is tried again."),
-        )
-    except _NO_FILE as error:
-        raise ArtifactError(f"{place} is not whole: {error}.") from error
-    except OSError as error:
-        raise TrainingError(
-            f"{place} cannot be read: {error}. It may be whole, and stays where it is. Run the same again when "
-            "the disk can be read, or rename it to do without."
-        ) from error
 
 
 def _discard(place: Path) -> None:

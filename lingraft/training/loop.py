@@ -169,12 +169,10 @@ class TrainingLoop:
             raise self._not_finite(schedule, self.state.step, ", with which training ended.")
 
     def _not_finite(self, schedule: Schedule, step: int, what: str) -> TrainingError:
-        """Return the error, after keeping the batch of the step for the user to look into."""
         rate = schedule.learning_rate_at(step)
-        kept = f" {self.checkpointer.save_batch(step, rate, self.stream(step))}" if self.checkpointer else ""
         return TrainingError(
             f"the loss or a gradient is not finite at step {step} of {schedule.steps} (learning rate {rate:.2e})"
-            f"{what}{kept} {_REMEDY}"
+            f"{what} {_REMEDY}"
         )
 
 

@@ -92,16 +92,12 @@ def save_result(out: Path, kind: Kind, fill: Callable[[Draft], None], checkpoint
     """Write the result of a training, once however many processes there are, and remove its checkpoints.
 
     Raises:
-        ArtifactError: it cannot be written; the newest checkpoint stays, and the others unless the disk is full.
+        ArtifactError: it cannot be written; the checkpoints stay.
     """
-
-    def write() -> None:
+    if ranks.is_rank_zero():
+        checkpointer.wait()
         with artifact.create(out, kind) as draft:
             fill(draft)
-
-    if ranks.is_rank_zero():
-        checkpointer.wait()  # whoever makes room must be alone with the checkpoints
-        checkpointer.write_with_room(write)
     process_group.barrier()
     made = Artifact.load(out, kind)
     checkpointer.remove()

@@ -43,7 +43,7 @@ def test_every_writer_names_a_full_disk_with_the_way_out_and_leaves_no_litter(at
         (name, attempt)
         for name, tried in attempts.items()
         for attempt in tried
-        if attempt.error != "DiskFullError" or not told.search(attempt.message)
+        if attempt.error != "ArtifactError" or not told.search(attempt.message)
     ]
     assert wrong == []
     left = [

@@ -10,7 +10,6 @@ from tests.interrupted.project import (
     Project,
     checkpoints,
     recipe,
-    training,
 )
 
 pytestmark = pytest.mark.integration
@@ -30,7 +29,6 @@ def test_a_training_that_runs_away_ends_in_an_error_with_step_rate_and_batch(
     assert found, command.said
     assert re.search(r"learning rate \S*e\+", command.said), command.said
     assert "Traceback" not in command.said
-    assert [*training(out).glob("not-finite-step-*")], sorted(training(out).iterdir())
     assert not out.exists()
     for place in checkpoints(out):
         for file in place.glob("*.safetensors"):

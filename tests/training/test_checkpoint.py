@@ -18,10 +18,8 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import MANIFEST, Kind
 from lingraft.errors import TrainingError
-from lingraft.tasks.retrieval import PaddedTexts, RetrievalBatch
 from lingraft.training.checkpoint import CheckpointManager
 from lingraft.training.schedule import TrainingMetrics
-from lingraft.training.stage_output import save_result
 from lingraft.training.training_state import TrainingState
 from tests.workshop import same_tensors
 
@@ -105,7 +103,6 @@ class Drive:
         for reader in ("open", "read_bytes"):
             monkeypatch.setattr(Path, reader, self.refusing(getattr(Path, reader)))
         monkeypatch.setattr(os, "listdir", self.refusing(os.listdir))
-        monkeypatch.setattr("lingraft.retry.time.sleep", lambda _: None)
 
     def refusing(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def read(path: Path, *given: Any, **named: Any) -> Any:
@@ -136,18 +133,6 @@ def test_what_cannot_be_read_for_now_is_no_damage_and_is_named(
     assert os.strerror(number) in str(told.value)
     assert names(folder) == ["step-00000006", "step-00000007"]
     require_equal(checkpointer(folder).load_newest(), state(7))
-
-
-@pytest.mark.parametrize("name", UNREADABLE)
-def test_what_can_be_read_at_another_try_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    folder = tmp_path / "training"
-    keep(folder, 6, 7)
-    Drive(monkeypatch, name, errno.ESTALE, tries=2)
-    require_equal(checkpointer(folder).load_newest(), state(7))
-    assert capsys.readouterr().err.count("cannot be read yet") == 2
-    assert names(folder) == ["step-00000006", "step-00000007"]
 
 
 def test_what_was_left_of_a_checkpoint_being_written_is_removed(tmp_path: Path) -> None:
@@ -228,68 +213,6 @@ def test_when_all_is_done_only_what_was_set_aside_stays(tmp_path: Path) -> None:
     assert names(tmp_path) == ["set-aside-step-00000007"]
 
 
-def bytes_in(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-@contextlib.contextmanager
-def disk_of(folder: Path, capacity_bytes: int) -> Iterator[None]:
-    """A disk that is full when a folder holds more than a number of bytes."""
-    real = safetensors.torch.save_file
-
-    def save(tensors: Any, path: Path, *given: Any) -> None:
-        real(tensors, path, *given)
-        if bytes_in(folder) > capacity_bytes:
-            Path(path).unlink()
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(safetensors.torch, "save_file", save)
-        yield
-
-
-def test_a_full_disk_gets_room_from_the_older_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keep(tmp_path, 6, 7)
-    with disk_of(tmp_path, bytes_in(tmp_path) + 1):
-        keep(tmp_path, 8)
-        assert names(tmp_path) == ["step-00000007", "step-00000008"]
-        keep(tmp_path, 9)
-    assert "No space left on device" in capsys.readouterr().err
-    assert names(tmp_path) == ["step-00000008", "step-00000009"]
-    require_equal(checkpointer(tmp_path).load_newest(), state(9))
-
-
-@pytest.mark.parametrize("steps", [(7,), (6, 7)])
-def test_a_disk_that_stays_full_never_costs_the_newest_checkpoint(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: tuple[int, ...]
-) -> None:
-    keep(tmp_path, *steps)
-    with disk_of(tmp_path, bytes_in(tmp_path / "step-00000007") + 1):
-        keep(tmp_path, 8)
-        keep(tmp_path, 9)
-    said = capsys.readouterr().err
-    assert said.count("Training goes on.") == 2
-    assert said.count("is given up") == len(steps) - 1
-    assert names(tmp_path) == ["step-00000007"]
-    require_equal(checkpointer(tmp_path).load_newest(), state(7))
-
-
-def test_a_result_gets_room_from_the_older_checkpoint(tmp_path: Path) -> None:
-    out, folder = tmp_path / "out", tmp_path / "out.training"
-    keep(folder, 6, 7)
-    owner = checkpointer(folder)
-    owner.load_newest()
-
-    def fill(draft: artifact.Draft) -> None:
-        draft.tensors("layers", state(7).tensors())
-        assert names(folder)[-1] == "step-00000007"
-
-    with disk_of(tmp_path, bytes_in(tmp_path) + 1):
-        made = save_result(out, Kind.TRAINING, fill, owner)
-    assert same_tensors(made.tensors("layers"), state(7).tensors())
-    assert names(folder) == []
-
-
 @contextlib.contextmanager
 def refused(*errors: Exception) -> Iterator[threading.Event]:
     """A disk that takes nothing, of the first checkpoints; each is refused when the gate opens."""
@@ -338,20 +261,3 @@ def test_who_stops_relies_on_a_checkpoint_being_written_only_if_it_is_written(tm
             writer.save(state(8), last=True)
             writer.wait()
         require_equal(checkpointer(folder).load_newest(), state(kept_last))
-
-
-def test_a_batch_of_queries_and_passages_is_kept_whole(tmp_path: Path) -> None:
-    queries, passages = (
-        PaddedTexts(torch.full((2, length), length), torch.ones(2, length, dtype=torch.bool), None) for length in (3, 5)
-    )
-    batch = RetrievalBatch(queries, passages, torch.tensor([1, 0]))
-    assert "is kept in" in checkpointer(tmp_path).save_batch(7, 1e-3, [(1.0, batch)])
-    found = Artifact.load(tmp_path / "not-finite-step-00000007-process-0", Kind.TRAINING)
-    wanted = {
-        "0000.queries.tokens_BT": queries.tokens_BT,
-        "0000.queries.visible_BT": queries.visible_BT,
-        "0000.passages.tokens_BT": passages.tokens_BT,
-        "0000.passages.visible_BT": passages.visible_BT,
-        "0000.answers_B": batch.answers_B,
-    }
-    assert same_tensors(found.tensors("batch"), wanted)
