@@ -108,8 +108,6 @@ def _flops(recipe: Recipe) -> dict[str, float | None]:
     found: dict[str, float | None] = dict.fromkeys((_FINETUNE, _JUDGE_SOURCE, _JUDGE_LANGUAGE, _COMPARE))
     found |= {name: by_stage.get(stage, 0.0) for name, stage in _STAGES.items()}
     if search := recipe.search:
-        trials = search.trials or len(recipe.searched_depths) * max(1, len(search.initialisations))
-        per_update = by_stage[Stage.ADAPT] / recipe.adaptation.steps
-        whole = search.flop_budget or (search.steps_at_depth or 0) * per_update
-        found["try-depths"] = whole * trials / search.workers
+        whole = search.steps_at_depth * by_stage[Stage.ADAPT] / recipe.adaptation.steps
+        found["try-depths"] = whole * len(recipe.searched_depths) / search.workers
     return found

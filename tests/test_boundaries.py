@@ -12,7 +12,7 @@ import pytest
 import lingraft
 
 LIBRARY = Path(lingraft.__file__).parent
-BLOCKED = ("kfp", "mlflow", "kserve", "transformers", "tokenizers", "onnxruntime", "optuna", "matplotlib", "datasets")
+BLOCKED = ("kfp", "mlflow", "kserve", "transformers", "onnxruntime", "optuna", "matplotlib", "datasets")
 SLOW = {"torch", "numpy", "mlflow", "kfp", "kfp_server_api", "tqdm", "safetensors", "lingraft.config.recipe"}
 """What takes a tenth of a second or more to import, or brings it."""
 NEEDS_AN_EXTRA = (
@@ -82,7 +82,7 @@ def test_steps_import_without_pytorch() -> None:
 
 def test_text_is_read_and_pipelines_are_submitted_without_pytorch_and_mlflow() -> None:
     """Text is read by many processes, and only the steps of pipelines need what takes seconds."""
-    names = ("cli", "data.text", "data.tokenizer.tokenizer", "data.preprocessing")
+    names = ("cli", "data.text", "data.tokenizer.training", "data.cleaning")
     import_without(("torch", "mlflow"), *(f"lingraft.{name}" for name in names), "pipelines.__main__")
 
 

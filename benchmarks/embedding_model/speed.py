@@ -28,7 +28,7 @@ from benchmarks.serving.turns import in_turns, percentile
 from lingraft.bundle.runtime import Body
 from lingraft.ranks import available_cores
 from lingraft.serving.handlers.rows import EMBEDDING
-from lingraft.serving.model import Engine, TaskModel
+from lingraft.serving.model import EndpointModel, ServingContext
 from lingraft.serving.requests import validate
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.served_models import served_models
@@ -179,7 +179,7 @@ def _export(encoder: Any) -> onnx_ir.Model:
 
 def _endpoint(models: Models, precision: Any, loop: asyncio.AbstractEventLoop) -> Side:
     served, settings = ServedBundles.load([models.bundle("float32")], precision), ServingSettings(detect=False)
-    model = TaskModel(TASK.name, served_models(served.bundles)[TASK.name], Engine(served.bundles, settings))
+    model = EndpointModel(TASK.name, served_models(served.bundles)[TASK.name], ServingContext(served.bundles, settings))
 
     def encode(batch: Batch) -> Vectors:
         request = validate(

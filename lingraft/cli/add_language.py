@@ -239,4 +239,4 @@ def _download_source(project: str | None, out: Path) -> None:
     from lingraft.tracking import connect
     from lingraft.tracking.source import download_project
 
-    download_project(connect(), chosen_project(connect(), project), out)
+    download_project(connect(), chosen_project(project), out)

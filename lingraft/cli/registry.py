@@ -12,8 +12,6 @@ from lingraft.cli.options import print_artifact
 from lingraft.errors import PromotionError
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
     from lingraft.tracking.versions import Version
 
 # What a command needs is imported by it, so that --help does not wait for MLflow.
@@ -28,13 +26,14 @@ ByOption = Annotated[
     str | None, typer.Option("--by", help="Name for the verdict of who asks; this user on this machine if absent.")
 ]
 DropOption = Annotated[
-    list[str] | None, typer.Option(help="Language that a bundle may take out of production; repeatable.")
+    list[str] | None,
+    typer.Option("--drop-language", help="Language that a bundle may take out of production; repeatable."),
 ]
 NewPrimaryOption = Annotated[
     bool, typer.Option("--new-primary", help="A bundle may be made for another primary than the champion.")
 ]
 NewLabelsOption = Annotated[
-    bool, typer.Option("--new-labels", help="A bundle may have another kind of task or labels than the champion.")
+    bool, typer.Option("--new-labels", help="A bundle may have another kind of task or other labels than the champion.")
 ]
 
 
@@ -53,14 +52,14 @@ def show(
 
     client = connect()
     if model is None:
-        chosen = chosen_project(client, project)
+        chosen = chosen_project(project)
         primary = versions.version_by_alias(client, primary_of(chosen))
         for each in versions.versions(client, chosen):
             fits = primary is None or each.kind == "primary" or each.primary == primary.fingerprint
             marks = [*(f"@{alias}" for alias in each.aliases), *([] if fits else ["not aligned with the primary"])]
             print("  ".join([f"{each.name:<40} {each.number:>4}", each.fingerprint[:12], *marks]))
         return
-    found = _version(client, model, version)
+    found = _version(model, version)
     tags = [f"{key}: {value}" for key, value in sorted(found.tags.items()) if key != promotion.VERDICT]
     print("\n".join([found.description, "", "## Tags", "", *tags]))
     if verdict := promotion.verdict_on(found):
@@ -77,17 +76,16 @@ def pull(
 ) -> None:
     """Download a version's artifact to a folder, and verify it; a damaged one is refused."""
     from lingraft.artifacts.manifest import Kind
-    from lingraft.tracking import connect, versions
+    from lingraft.tracking import versions
 
-    found = _version(connect(), model, version)
+    found = _version(model, version)
     print_artifact(versions.download(found, Kind(found.kind), out))
 
 
 def promote(
     model: ModelArgument,
-    version: Annotated[
-        int | None, typer.Argument(help="Its version, a number; the previous champion if absent.")
-    ] = None,
+    version: Annotated[int | None, typer.Argument(help="Its version, a number.")] = None,
+    previous: Annotated[bool, typer.Option("--previous", help="Roll back: the previous champion, no VERSION.")] = False,
     recipe: Annotated[
         Path | None, typer.Option(help="Recipe whose [gate] counts; that of the version's registration if absent.")
     ] = None,
@@ -109,6 +107,10 @@ def promote(
     from lingraft.source_model import load_recipe
     from lingraft.tracking import connect, gate, promotion, versions
 
+    if previous == (version is not None):
+        raise PromotionError(
+            f"give the version of {model!r} to promote, or --previous to roll back to the last champion."
+        )
     client, user = connect(), by or current_user()
     allowed = promotion.AllowedChanges(tuple(drop_language or ()), new_primary, new_labels)
     if version is None:
@@ -137,17 +139,18 @@ def promote(
         print(f"champions of another primary, to be made again: {', '.join(each.name for each in left)}")
 
 
-def _version(client: "MlflowClient", model: str, number: int | None) -> "Version":
-    from lingraft.tracking import versions
+def _version(model: str, number: int | None) -> "Version":
+    from lingraft.tracking import connect, versions
 
+    client = connect()
     return versions.require_alias(client, model) if number is None else versions.version_of(client, model, number)
 
 
-def chosen_project(client: "MlflowClient", given: str | None) -> str:
+def chosen_project(given: str | None) -> str:
     """Name of the project that is meant: the one given, or the only one."""
-    from lingraft.tracking import versions
+    from lingraft.tracking import connect, versions
 
-    known = versions.projects(client)
+    known = versions.projects(connect())
     if not known:
         raise PromotionError("nothing is registered here yet. A pipeline or `lingraft registry add` registers models.")
     if given is None and len(known) == 1:

@@ -1,8 +1,9 @@
-"""The page of a comparison: three sentences, one picture, one table, what they do not show, and scores by language."""
+"""The page of a comparison: three sentences, one picture, one table, what they do not show; scores by language."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from lingraft._version import __version__
@@ -40,11 +41,11 @@ _DASHES = ("-", "--", ":", "-.")
 """Lines of a system at one depth after another."""
 _LEGEND = (
     "A cell has the mean score in percent over the languages and seeds that count, ± the standard deviation over "
-    "seeds; its share of BL_BASE's; the speed-up, that is how many times less compute than BL_BASE is spent until 95% "
-    "of its final score, and in how many cases (a language with a seed) there is such a number; and the score when "
-    "every system has spent what the cheapest spends in all. Compute is that of a whole adaptation by equation A3, its share "
-    "of BL_BASE's, and its seconds; those of aligning rows are included. Pretraining and step 1b are left out, as in "
-    "the paper."
+    "seeds; its share of BL_BASE's; the speed-up, that is how many times less compute than BL_BASE is spent until "
+    "95% of its final score, and in how many cases (a language with a seed) there is such a number; and the score "
+    "when every system has spent what the cheapest spends in all. Compute is that of a whole adaptation by equation "
+    "A3, its share of BL_BASE's, and its seconds; those of aligning rows are included. Pretraining and step 1b are "
+    "left out, as in the paper."
 )
 
 
@@ -54,7 +55,7 @@ class Table:
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    """A row of one cell is a title of those that follow; a label in asterisks is only there to compare with."""
+    """A label in asterisks is of what is only there to compare with."""
 
 
 @dataclass(frozen=True)
@@ -99,22 +100,20 @@ def html_page(records: Records) -> str:
 
 
 def markdown_page(records: Records, picture: str) -> str:
-    """Return the page as Markdown, with the file of its picture beside it."""
+    """Return the page as Markdown, but for scores by language; the file of its picture is beside it."""
     made = page(records)
     parts = [f"# {made.title}", " ".join(made.sentences)]
     parts += [f"![{made.drawing.alt}]({picture})", made.drawing.caption] if made.drawing else []
     parts += [_as_markdown(made.table), _LEGEND]
     parts += ["## What it does not show", "\n".join(f"- {limit}" for limit in made.limits)]
-    parts += ["## By language", _BY_LANGUAGE, _as_markdown(made.by_language)]
     if made.failures:
         parts += ["## What failed", "\n".join(f"- {failure}" for failure in made.failures)]
     return "\n\n".join(parts) + "\n"
 
 
 def _as_markdown(table: Table) -> str:
-    width = len(table.head)
-    rows = [(f"**{row[0]}**", *[""] * (width - 1)) if len(row) == 1 else row for row in table.rows]
-    return markdown_table(table.head, [[cell.replace("\n", "<br>") for cell in row] for row in rows], left=width)
+    rows = [[cell.replace("\n", "<br>") for cell in row] for row in table.rows]
+    return markdown_table(table.head, rows, left=len(table.head))
 
 
 def _sentences(results: Results) -> Iterator[str]:
@@ -161,14 +160,14 @@ def _summary(results: Results) -> Table:
 
 
 _BY_LANGUAGE = (
-    "Score at the end in percent, mean over seeds, and compute until 95% of BL_BASE's; in brackets where the language "
-    "does not count."
+    "Score at the end in percent, mean over seeds, and compute until 95% of BL_BASE's where there are curves; in "
+    "brackets where the language does not count."
 )
 
 
 def _by_language(results: Results) -> Table:
     rows = []
-    for task in filter(results.has_curves, results.tasks):
+    for task in results.records.metrics:
         for start in results.starts:
             counts = results.languages_of(start, task)
             for variant in results.variants(start):
@@ -186,8 +185,8 @@ def _language_cell(results: Results, variant: Variant, task: str, language: str)
     cells = results.cells(variant, task, [language]).values()
     if not cells:
         return UNKNOWN
-    score = sum(cell.means[-1] for cell in cells) / len(cells)
-    return f"{100 * score:.1f}; {cost_in_words(results.reached(variant, task, language))}"
+    score = f"{100 * mean(cell.means[-1] for cell in cells):.1f}"
+    return f"{score}; {cost_in_words(results.reached(variant, task, language))}" if results.has_curves(task) else score
 
 
 def _limits(results: Results) -> Iterator[str]:

@@ -10,44 +10,17 @@ from lingraft.config.section import explain_problem
 from lingraft.huggingface.weights import TENSOR_NAMINGS, CheckpointError
 
 _MODERNBERT = "modernbert"
+_SHAPE_KEYS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 _READ_KEYS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "layer_norm_eps",
-    "pad_token_id",
-    "tie_word_embeddings",
-)
+    *_SHAPE_KEYS, "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings",
+    "type_vocab_size", "layer_norm_eps", "pad_token_id", "tie_word_embeddings",
+)  # fmt: skip
 """Keys that decide what an encoder computes; old configurations leave some of them out."""
 _MODERNBERT_KEYS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_activation",
-    "embedding_dropout",
-    "attention_dropout",
-    "mlp_dropout",
-    "max_position_embeddings",
-    "local_attention",
-    "attention_bias",
-    "mlp_bias",
-    "norm_eps",
-    "norm_bias",
-    "classifier_activation",
-    "classifier_bias",
-    "classifier_pooling",
-    "decoder_bias",
-    "tie_word_embeddings",
-)
+    *_SHAPE_KEYS, "hidden_activation", "embedding_dropout", "attention_dropout", "mlp_dropout",
+    "max_position_embeddings", "local_attention", "attention_bias", "mlp_bias", "norm_eps", "norm_bias",
+    "classifier_activation", "classifier_bias", "classifier_pooling", "decoder_bias", "tie_word_embeddings",
+)  # fmt: skip
 """Keys of ModernBERT that do so, beside `layer_types` and the bases of rotary positions."""
 _SUPPORTED_VALUES = {
     "is_decoder": False,
@@ -68,6 +41,11 @@ _ACTIVATIONS = {
     "gelu_python_tanh": "gelu_tanh",
     "relu": "relu",
 }
+_DROPOUTS = (
+    ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    ("mlp_dropout", "attention_dropout", "embedding_dropout"),
+)
+"""Keys of dropouts of post-norm encoders and of ModernBERT; the first counts."""
 _POOLINGS = {"cls": "first", "mean": "mean"}
 
 
@@ -105,9 +83,20 @@ def parse_config(config: Mapping[str, Any]) -> HfConfig:
     if model_type == "bert" and read["pad_token_id"] is None:  # what BERT computes does not depend on it
         read["pad_token_id"] = defaults["pad_token_id"]
     _require_types(read, defaults)
-    shape, dropout = _modernbert_shape(read) if model_type == _MODERNBERT else _post_norm_shape(model_type, read)
-    others = [f"{key} {read[key]}" for key in dropout if read[key] != shape["dropout"]]
-    note = f"dropout {shape['dropout']} is kept for all of the encoder; {', '.join(others)} is not"
+    family = _modernbert_family(read) if model_type == _MODERNBERT else _post_norm_family(model_type, read)
+    kept, *dropouts = _DROPOUTS[model_type == _MODERNBERT]
+    others = [f"{key} {read[key]}" for key in dropouts if read[key] != read[kept]]
+    note = f"dropout {read[kept]} is kept for all of the encoder; {', '.join(others)} is not"
+    shape = {
+        "width": read["hidden_size"],
+        "layers": read["num_hidden_layers"],
+        "attention_heads": read["num_attention_heads"],
+        "mlm_heads": (read["num_hidden_layers"],),
+        "block_tokens": read["max_position_embeddings"] - family["position_offset"],
+        "feedforward": read["intermediate_size"],
+        "dropout": read[kept],
+        "family": family,
+    }
     return HfConfig(
         model_type=model_type,
         shape=_validated(shape),
@@ -151,12 +140,11 @@ def _named(key: str, read: Mapping[str, Any], ours: Mapping[str, str]) -> str:
     return ours[read[key]]
 
 
-def _post_norm_shape(model_type: str, read: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the shape's settings and the keys of dropouts, of which the first counts."""
+def _post_norm_family(model_type: str, read: Mapping[str, Any]) -> dict[str, Any]:
     activation = _named("hidden_act", read, _ACTIVATIONS)
     is_bert = model_type == "bert"
     offset = 0 if is_bert else read["pad_token_id"] + 1  # RoBERTa counts positions from behind the pad id
-    family = {
+    return {
         "position_offset": offset,
         "segments": read["type_vocab_size"],
         "separators": 1 if is_bert else 2,
@@ -164,21 +152,9 @@ def _post_norm_shape(model_type: str, read: Mapping[str, Any]) -> tuple[dict[str
         "activation": activation,
         "head_activation": activation if is_bert else "gelu",
     }
-    shape = {
-        "width": read["hidden_size"],
-        "layers": read["num_hidden_layers"],
-        "attention_heads": read["num_attention_heads"],
-        "mlm_heads": (read["num_hidden_layers"],),
-        "block_tokens": read["max_position_embeddings"] - offset,
-        "feedforward": read["intermediate_size"],
-        "dropout": read["hidden_dropout_prob"],
-        "family": family,
-    }
-    return shape, ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
-def _modernbert_shape(read: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the shape's settings and the keys of dropouts, of which the first counts."""
+def _modernbert_family(read: Mapping[str, Any]) -> dict[str, Any]:
     pre_norm = {
         "global_every": _global_every(read),
         "local_tokens": read["local_attention"],
@@ -189,7 +165,7 @@ def _modernbert_shape(read: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[st
         "head_bias": read["classifier_bias"],
         "pooling": _named("classifier_pooling", read, _POOLINGS),
     }
-    family = {
+    return {
         "position_offset": 0,
         "separators": 1,
         "layer_norm_eps": read["norm_eps"],
@@ -197,17 +173,6 @@ def _modernbert_shape(read: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[st
         "head_activation": _named("classifier_activation", read, _ACTIVATIONS),
         "pre_norm": pre_norm,
     }
-    shape = {
-        "width": read["hidden_size"],
-        "layers": read["num_hidden_layers"],
-        "attention_heads": read["num_attention_heads"],
-        "mlm_heads": (read["num_hidden_layers"],),
-        "block_tokens": read["max_position_embeddings"],
-        "feedforward": read["intermediate_size"],
-        "dropout": read["mlp_dropout"],
-        "family": family,
-    }
-    return shape, ("mlp_dropout", "attention_dropout", "embedding_dropout")
 
 
 def _global_every(read: Mapping[str, Any]) -> Any:

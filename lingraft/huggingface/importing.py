@@ -89,7 +89,7 @@ def import_hf(
         settings = settings._replace(shape=settings.shape.cut(settings.shape.layers, ()))
     with tempfile.TemporaryDirectory() as temporary:
         lower_case = embedding is not None and embedding.lower_case
-        kept = import_tokenizer(folder, settings.model_type, language, Path(temporary), lower_case)
+        kept = import_tokenizer(folder, language, Path(temporary), lower_case)
         _require_rows(kept.tokenizer, settings.vocabulary, source)
         _require_pad(kept.tokenizer, settings, source)
         settings = _with_separators(settings, kept.separators)

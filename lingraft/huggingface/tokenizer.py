@@ -67,9 +67,7 @@ class _Original(NamedTuple):
         return first_difference(texts, self.encode, tokenizer, "transformers")
 
 
-def import_tokenizer(
-    checkpoint: Path, model_type: str, language: str, into: Path, lower_case: bool = False
-) -> ImportedTokenizer:
+def import_tokenizer(checkpoint: Path, language: str, into: Path, lower_case: bool = False) -> ImportedTokenizer:
     """Keep a checkpoint's `tokenizer.json` in a folder, or make one that gives the ids of transformers.
 
     With `lower_case`, texts are lower-cased first, as sentence-transformers does it where a model says so.

@@ -117,8 +117,7 @@ class BatchQueue:
     async def _compute(self, batch: list[_WaitingRow]) -> None:
         rows, began_s = [each.row for each in batch], time.monotonic()
         run = asyncio.get_running_loop().run_in_executor(self._executor, self._run, batch[0].snapshot, rows)
-        found: Any
-        (found,) = await asyncio.gather(run, return_exceptions=True)
+        found: Any = (await asyncio.gather(run, return_exceptions=True))[0]
         if not isinstance(found, BaseException):
             self._observe(rows, time.monotonic() - began_s)
         for place, each in enumerate(batch):

@@ -167,14 +167,9 @@ class Bundle:
     def gather(
         self, encoded: Sequence[tuple[str, Sequence[int]]], types: Sequence[Sequence[int]] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64] | None]:
-        """Gather the inputs of `body.run` from the tables of several languages: one batch, padded to the longest text.
+        """Gather the inputs of `body.run` from the tables of several languages, padded to the longest text.
 
-        Args:
-            encoded: language and token ids of each text, special tokens included.
-            types: segment id of each token; if None, all are in the first segment. Ignored if the family has none.
-
-        Returns:
-            embedded_BTD, visible_BT, and types_BT or None if the family has no segments.
+        `encoded` has the language and token ids of each text, `types` its segments: all are in the first if None.
         """
         lengths_B = np.array([len(ids) for _, ids in encoded])
         visible_BT = np.arange(lengths_B.max()) < lengths_B[:, None]

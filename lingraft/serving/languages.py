@@ -14,7 +14,6 @@ from lingraft.serving.handlers.fill_mask import MASK
 from lingraft.serving.handlers.handler import TaskInput, TokenRow
 
 AUTO = "auto"
-_SHOWN_TEXTS = 5
 
 
 def resolve_languages(
@@ -78,5 +77,5 @@ def mismatch_warning(shares: Sequence[float], languages: Sequence[str], limit: f
         for place, (share, language) in enumerate(zip(shares, languages, strict=True))
         if share > limit
     ]
-    more = [f"{len(lines) - _SHOWN_TEXTS} more"] if len(lines) > _SHOWN_TEXTS else []
-    return "; ".join([*lines[:_SHOWN_TEXTS], *more])
+    more = [f"{len(lines) - 5} more"] if len(lines) > 5 else []
+    return "; ".join([*lines[:5], *more])

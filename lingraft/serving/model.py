@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from kserve import InferOutput, InferRequest, InferResponse, Model
@@ -29,11 +29,9 @@ _TOKENS_PER_CORE = 512
 _GPU_TOKENS = 16_384
 _MIN_FILL, _GPU_MIN_FILL = 0.9, 0.75
 
-Result = TypeVar("Result")
 
-
-class Answer(NamedTuple):
-    """Answer to a request."""
+class ModelAnswer(NamedTuple):
+    """ModelAnswer to a request."""
 
     outputs: list[tuple[TensorSpec, NDArray[Any]]]
     tokens: int
@@ -42,8 +40,8 @@ class Answer(NamedTuple):
     """Fingerprint of each language (`fingerprint.<tag>`), and a `warning` about texts of unknown characters."""
 
 
-class Engine:
-    """What the models of a server share: queues, threads, detection of languages, and settings."""
+class ServingContext:
+    """Queues, threads, detection of languages and settings, which the models of a server share."""
 
     def __init__(
         self, bundles: Iterable[str], settings: ServingSettings, detector: LanguageDetector | None = None
@@ -60,15 +58,15 @@ class Engine:
         for name, queue in self.queues.items():
             metrics.QUEUE.labels(name).set_function(queue.__len__)
 
-    async def in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
+    async def in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function in a thread, so that the event loop goes on answering health checks."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
 
-class TaskModel(Model):  # type: ignore[misc]  # kserve has no types
+class EndpointModel(Model):  # type: ignore[misc]  # kserve has no types
     """A model of the protocol, with the bundle that is served at the moment; a change makes a new one."""
 
-    def __init__(self, name: str, served: ServedModel, engine: Engine) -> None:
+    def __init__(self, name: str, served: ServedModel, engine: ServingContext) -> None:
         super().__init__(name)
         self.served = served
         self.ready = True
@@ -83,7 +81,7 @@ class TaskModel(Model):  # type: ignore[misc]  # kserve has no types
         return [each._asdict() for each in self.served.outputs]
 
     async def predict(self, payload: Any, *_: Any) -> InferResponse:
-        """Answer a request of the protocol, over REST or gRPC."""
+        """ModelAnswer a request of the protocol, over REST or gRPC."""
         if not isinstance(payload, InferRequest):
             raise RequestError(f"send requests of version 2 of the protocol: POST /v2/models/{self.name}/infer.")
         answer = await self.answer(parse_request(payload, self.served, self._engine.settings))
@@ -99,8 +97,8 @@ class TaskModel(Model):  # type: ignore[misc]  # kserve has no types
             requested_outputs=payload.request_outputs,
         )
 
-    async def answer(self, request: ParsedRequest) -> Answer:
-        """Answer a request."""
+    async def answer(self, request: ParsedRequest) -> ModelAnswer:
+        """ModelAnswer a request."""
         began_s, engine, bundle = time.monotonic(), self._engine, self.served.bundle
         encoded, detected, unknown = await engine.in_thread(self._encode, request)
         outputs = await engine.queues[bundle.name].outputs(bundle, encoded.rows)
@@ -116,7 +114,7 @@ class TaskModel(Model):  # type: ignore[misc]  # kserve has no types
         parameters = {f"fingerprint.{tag}": bundle.languages[tag].fingerprint for tag in sorted({*languages})}
         if warning := mismatch_warning(unknown, languages, limit):
             parameters["warning"] = warning
-        return Answer(
+        return ModelAnswer(
             outputs=[(each, tensors[each.name]) for each in self.served.outputs if each.name in request.outputs],
             tokens=sum(map(len, encoded.rows)),
             parameters=parameters,

@@ -17,11 +17,11 @@ from lingraft.errors import RequestError, UnknownModelError
 from lingraft.serving.handlers.handler import LANGUAGE, TEXT, TRUNCATE
 from lingraft.serving.handlers.rows import EMBEDDING, INPUT_TYPE, NO_PREFIX
 from lingraft.serving.languages import AUTO
-from lingraft.serving.model import TaskModel
+from lingraft.serving.model import EndpointModel
 from lingraft.serving.requests import validate
 from lingraft.serving.settings import ServingSettings
 
-Models = Mapping[str, TaskModel]
+Models = Mapping[str, EndpointModel]
 
 
 class EmbeddingsRequest(pydantic.BaseModel, strict=True, frozen=True):
@@ -68,7 +68,7 @@ def _names(models: Models) -> list[str]:
     return [*spoken, *(f"{name}:{tag}" for name, tags in spoken.items() for tag in tags)]
 
 
-def _embedding_models(models: Models) -> dict[str, TaskModel]:
+def _embedding_models(models: Models) -> dict[str, EndpointModel]:
     return {name: each for name, each in models.items() if EMBEDDING in [spec.name for spec in each.served.outputs]}
 
 
@@ -90,9 +90,9 @@ async def _embed(asked: EmbeddingsRequest, models: Models, settings: ServingSett
     # A model without prefixes puts none before a text, which may be said.
     if asked.input_type and (asked.input_type != NO_PREFIX or INPUT_TYPE in served.handler.parameters):
         parameters[INPUT_TYPE] = asked.input_type
+    known_languages = [*languages, AUTO] if settings.detect else languages
     hint = (
-        f" Name one of {languages} for all texts or one for each{f', or {AUTO!r}' if settings.detect else ''}; clients "
-        f"without the field {LANGUAGE!r} name one behind the model: '{name}:{languages[0]}'."
+        f" Name one of {known_languages} for all texts or one for each, or behind the model: '{name}:{languages[0]}'."
     )
     request = validate(
         texts={TEXT: _strings("input", asked.input)},
@@ -104,11 +104,11 @@ async def _embed(asked: EmbeddingsRequest, models: Models, settings: ServingSett
     )
     answer = await known[name].answer(request)
     ((_, vectors_NE),) = answer.outputs
-    encode = _base64 if asked.encoding_format == "base64" else np.ascontiguousarray
+    as_text = asked.encoding_format == "base64"
     body = {
         "object": "list",
         "data": [
-            {"object": "embedding", "index": place, "embedding": encode(vector_E)}
+            {"object": "embedding", "index": place, "embedding": _base64(vector_E) if as_text else vector_E}
             for place, vector_E in enumerate(vectors_NE)
         ],
         "model": asked.model,
@@ -119,7 +119,6 @@ async def _embed(asked: EmbeddingsRequest, models: Models, settings: ServingSett
 
 
 def _base64(vector_E: NDArray[np.float32]) -> str:
-    """Encode a vector, little-endian."""
     return base64.b64encode(vector_E.astype("<f4").tobytes()).decode("ascii")
 
 

@@ -18,7 +18,7 @@ from lingraft.bundle.language_part import language_files, language_fingerprint
 from lingraft.config.encoder import EncoderShape
 from lingraft.errors import LingraftError, RequestError, ServingError, UnknownModelError
 from lingraft.serving.bundle import Bundle, ServedLanguage, open_language
-from lingraft.serving.model import Engine, TaskModel
+from lingraft.serving.model import EndpointModel, ServingContext
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.served_models import served_models
 
@@ -43,7 +43,7 @@ class _ChangeRequest(pydantic.BaseModel, strict=True, frozen=True, extra="forbid
 class Repository(ModelRepository):  # type: ignore[misc]  # kserve has no types
     """Models that are served, the bundles that a server was started with, and the folder of those that may come."""
 
-    def __init__(self, served: ServedBundles, engine: Engine) -> None:
+    def __init__(self, served: ServedBundles, engine: ServingContext) -> None:
         """Make the models of bundles."""
         super().__init__()
         self._folder: Path | None = engine.settings.repository
@@ -100,8 +100,6 @@ class Repository(ModelRepository):  # type: ignore[misc]  # kserve has no types
     def unload_bundle(self, name: str, change: Change) -> None:
         """Stop serving a bundle or a language; requests that were taken on are answered."""
         self._require(name)
-        if change.bundle:
-            raise RequestError(f"{name!r} is unloaded whatever its folder is. Leave out the parameter 'bundle'.")
         try:
             if change.language is None:
                 self._served.remove_bundle(name)
@@ -121,7 +119,7 @@ class Repository(ModelRepository):  # type: ignore[misc]  # kserve has no types
 
     def _update(self) -> None:
         models = served_models(self._served.bundles)
-        self.models = {name: TaskModel(name, served, self._engine) for name, served in models.items()}
+        self.models = {name: EndpointModel(name, served, self._engine) for name, served in models.items()}
 
     def _open_bundle(self, name: str, folder: Path) -> Bundle:
         bundle = Bundle.load(folder, self._precision, shared=self._served.opened_files)

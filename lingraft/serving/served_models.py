@@ -89,7 +89,6 @@ def metadata(model: ServedModel, settings: ServingSettings) -> dict[str, Any]:
         "fingerprints": {tag: language.fingerprint for tag, language in sorted(bundle.languages.items())},
         "precision": bundle.precision,
         "unknown_limit": settings.unknown_limit,
-        "max_texts": settings.texts,
         "max_tokens": bundle.shape.block_tokens,
         "request_parameters": {
             key: f"{type(each.default).__name__}, {each.default} if absent: {each.meaning}"

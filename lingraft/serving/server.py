@@ -23,7 +23,7 @@ from lingraft.data.language_detection import LanguageDetector
 from lingraft.errors import OverloadedError, RequestError, UnknownModelError
 from lingraft.serving import openai, playground
 from lingraft.serving.guard import TOKEN_WANTED, Guard, is_authorized, refuse
-from lingraft.serving.model import Engine
+from lingraft.serving.model import ServingContext
 from lingraft.serving.repository import Repository
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.served_models import metadata
@@ -42,7 +42,7 @@ def serve(served: ServedBundles, settings: ServingSettings, token: str | None) -
     """Serve bundles until SIGTERM or SIGINT, and answer what was accepted before."""
     configure_logging()
     detector = LanguageDetector.load() if settings.detect else None
-    repository = Repository(served, Engine(served.bundles, settings, detector))
+    repository = Repository(served, ServingContext(served.bundles, settings, detector))
     mount(app, repository, settings, token)
     asyncio.run(_serve(repository, settings, token))
 
@@ -53,8 +53,11 @@ def mount(app: FastAPI, repository: Repository, settings: ServingSettings, token
     dataplane = DataPlane(repository)
 
     @app.post("/v2/models/{model_name}/infer", tags=["V2"])
-    async def infer(model_name: str, request: Request) -> Response:
+    @app.post("/v2/models/{model_name}/versions/{version}/infer", include_in_schema=False)
+    async def infer(request: Request, model_name: str, version: str = "") -> Response:
         # KServe's own route costs more, refuses JSON without a Content-Type, and lists every error of a wrong body.
+        if version:
+            raise UnknownModelError("models have no versions: POST /v2/models/NAME/infer.")
         body = await request.body()
         parsed = _parse(body, request.headers.get(INFERENCE_CONTENT_LENGTH_HEADER), model_name)
         response, _ = await dataplane.infer(model_name, parsed)

@@ -7,8 +7,6 @@ from pathlib import Path
 from lingraft import tracking
 from lingraft.artifacts.cache import RESULTS_VARIABLE, shared_folder
 from lingraft.artifacts.files import atomic_folder
-from lingraft.comparison import runner
-from lingraft.comparison.page import HTML_FILE
 from lingraft.jobs.launchable import Launchable, Output
 
 
@@ -27,6 +25,9 @@ def compare(given: SystemComparison, run: Path) -> None:
     Its results are kept among the shared ones (`LINGRAFT_RESULTS`), where the next attempt, or the next run of the same
     recipe, goes on.
     """
+    from lingraft.comparison import runner
+    from lingraft.comparison.page import HTML_FILE
+
     where = os.environ.get(RESULTS_VARIABLE, str(given.out.parent))
     with (
         tracking.stage(run.read_text(), "compare") as stage,

@@ -60,11 +60,12 @@ def renew_bundle(
     while True:
         champion = version_by_alias(stage.client, name)
         with tempfile.TemporaryDirectory() as folder:
-            made = make(_select_embeddings(stage, champion, primary, brought, allowed.drop_languages, Path(folder)))
+            dropped = allowed.drop_languages
+            made = make(_select_embeddings(stage, champion, primary, brought, dropped, folder=Path(folder)))
         number = register(name, made.folder, Kind.BUNDLE, stage, tags)
         # One run renews several bundles, and a dropped language may never have been in this one.
         gone = {*languages_of(champion)} - {*bundle_languages(made.manifest)}
-        changes = replace(allowed, drop_languages=tuple(each for each in allowed.drop_languages if each in gone))
+        changes = replace(allowed, drop_languages=tuple(each for each in dropped if each in gone))
         try:
             if version_by_alias(stage.client, name) == champion:
                 return NewBundle(made, promote(stage.client, name, number, asked_by, allowed=changes))

@@ -64,7 +64,8 @@ def _create_version(name: str, made: Artifact, run: StageRun, own_tags: Mapping[
             client.create_model_version(name, source, tags=facts, model_id=model_id, description=note)
             version = _find_version(client, name, made.fingerprint)
         assert version is not None
-        _discard_unused(client, f"{MODELS}{model_id}")
+        for uploaded in _uploaded(name, made, run):
+            _discard_unused(client, f"{MODELS}{uploaded}")
     except TrackingError:
         theirs = _find_version(client, name, made.fingerprint)
         if theirs is None:
@@ -76,17 +77,21 @@ def _create_version(name: str, made: Artifact, run: StageRun, own_tags: Mapping[
 def _upload(name: str, made: Artifact, run: StageRun) -> str:
     """Upload an artifact as a logged model, over what an earlier attempt may have uploaded, and return its id."""
     client = run.client
-    experiment = client.get_run(run.run_id).info.experiment_id
-    tags = {"fingerprint": made.fingerprint}
+    if not (found := _uploaded(name, made, run)):
+        experiment = client.get_run(run.run_id).info.experiment_id
+        tags, kind = {"fingerprint": made.fingerprint}, str(made.manifest.kind)
+        found = [client.create_logged_model(experiment, name, run.run_id, tags, model_type=kind).model_id]
+    client.log_model_artifacts(found[0], str(made.folder))
+    client.finalize_logged_model(found[0], "READY")
+    return found[0]
+
+
+def _uploaded(name: str, made: Artifact, run: StageRun) -> list[str]:
+    """Return the ids of an artifact's logged models, the first one first; several if a request was repeated."""
+    experiment = run.client.get_run(run.run_id).info.experiment_id
     wanted = f"name = '{name}' AND tags.fingerprint = '{made.fingerprint}'"
-    if found := client.search_logged_models([experiment], wanted):
-        model_id = min(found, key=lambda model: (model.creation_timestamp, model.model_id)).model_id
-    else:
-        kind = str(made.manifest.kind)
-        model_id = client.create_logged_model(experiment, name, run.run_id, tags, model_type=kind).model_id
-    client.log_model_artifacts(model_id, str(made.folder))
-    client.finalize_logged_model(model_id, "READY")
-    return str(model_id)
+    found = run.client.search_logged_models([experiment], wanted)
+    return [str(each.model_id) for each in sorted(found, key=lambda each: (each.creation_timestamp, each.model_id))]
 
 
 def _find_version(client: MlflowClient, name: str, fingerprint: str) -> str | None:

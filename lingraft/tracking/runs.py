@@ -49,7 +49,7 @@ _METRICS_PER_POINT = 6
 """Largest number of metrics in a point."""
 
 
-class _Curve:
+class _CurveSender:
     """Sends points of a learning curve from a thread, in order and until they arrive, so that training never waits.
 
     MLflow's asynchronous logging would drop what it could not send, and hold up the end of the process. Of points with
@@ -104,7 +104,7 @@ class StageRun:
         self._title = f"Run {run_id} of stage {name!r}"
         self._parent = parent
         self._made: Path | None = None
-        self._curve = _Curve(client, run_id)
+        self._curve = _CurveSender(client, run_id)
 
     def watch(self, point: "TrainingMetrics") -> None:
         """Queue a point of the learning curve; the end of the stage waits for it, and says what did not arrive."""
@@ -260,15 +260,6 @@ def close_abandoned(project: str, kfp_run: str) -> list[str]:
 
 def _runs(client: MlflowClient, experiment: str, where: str) -> list[Run]:
     return list(client.search_runs([experiment], where, max_results=SEARCH_MAX_RESULTS_DEFAULT))
-
-
-def tag_at_once(run_id: str, key: str, value: str | None) -> None:
-    """Set a tag of a run, or delete it (None), where nobody may wait for MLflow."""
-    with at_once():
-        if value is None:
-            connect().delete_tag(run_id, key)
-        else:
-            connect().set_tag(run_id, key, truncate(value))
 
 
 @contextlib.contextmanager

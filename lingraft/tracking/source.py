@@ -42,7 +42,9 @@ def download_source(client: MlflowClient, recipe: Recipe, out: SourceDirs) -> No
         download(_version_of_primary(client, mini_name(recipe), mark, CHAMPION), Kind.MINI, out.mini)
     if recipe.needs_vectors:
         run = _run_of(
-            champion, VECTORS_RUN, f"the static vectors of initialisation '{recipe.adaptation.initialisation}'"
+            champion,
+            VECTORS_RUN,
+            f"the source's static vectors, which initialisation '{recipe.adaptation.initialisation}' needs",
         )
         fetch_run_artifact(run, VECTORS, Kind.VECTORS, out.vectors)
 

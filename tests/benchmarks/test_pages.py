@@ -9,7 +9,6 @@ import pytest
 from benchmarks import data_page
 from benchmarks.embedding_model import page as embedding_models
 from benchmarks.pages import RECORD_SUFFIX, command_line, read_record, write_page
-from benchmarks.serving import page as serving
 
 RECORDS = Path(__file__).parents[2] / "docs" / "benchmarks"
 
@@ -18,7 +17,6 @@ RECORDS = Path(__file__).parents[2] / "docs" / "benchmarks"
     ("name", "page"),
     [
         ("embedding-models", embedding_models.page),
-        ("serving", serving.page),
     ],
 )
 def test_a_page_is_what_its_record_says(name: str, page: Callable[[dict[str, Any]], str]) -> None:

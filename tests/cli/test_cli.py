@@ -17,7 +17,7 @@ from lingraft.errors import LingraftError
 ROOT = Path(__file__).parents[2]
 STAGES = (
     *("import", "text", "tokenize", "blocks", "pretrain", "mini", "finetune", "evaluate-source"),
-    *("adapt", "search-depth", "evaluate", "export", "serve", "report", "cost", "verify"),
+    *("adapt", "search-depth", "evaluate", "export", "serve", "report", "verify"),
 )
 
 AFTER_AN_ERROR = """

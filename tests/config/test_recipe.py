@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from lingraft.config.encoder import Family
 from lingraft.config.recipe import Recipe
 from lingraft.config.section import Section
+from lingraft.config.text import Folder
 from lingraft.errors import RecipeError
 from lingraft.source_model import load_recipe
 
@@ -269,7 +270,7 @@ def test_what_a_recipe_lacks_is_said_when_it_is_asked_for() -> None:
 
 def test_text_of_ones_own_replaces_the_recipes(tmp_path: Path) -> None:
     recipe = Recipe.parse(changed(text={"kind": "libreoffice-help"})).with_folder(tmp_path)
-    assert recipe.text.model_dump() == {"kind": "folder", "path": str(tmp_path)}
+    assert recipe.text == Folder(kind="folder", path=str(tmp_path))
     assert Recipe.parse(recipe.to_json()) == recipe
 
 

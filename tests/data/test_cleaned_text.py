@@ -92,7 +92,7 @@ def test_without_cleaning_text_is_taken_as_it_is(tmp_path: Path) -> None:
     documents = [f"same  line\n\n12345\n\u200bof {number}" for number in range(40)]
     text = prepare(recipe(write(tmp_path / "source", documents)), "de", tmp_path / "text")
     assert sorted(document.text for split in SPLITS for document in load_split(text, split)) == sorted(documents)
-    assert "cleaning" not in text.manifest.recipe["text"]
+    assert text.manifest.recipe["text"]["cleaning"] is None
 
 
 def test_the_command_prints_what_was_dropped(tmp_path: Path) -> None:

@@ -20,6 +20,10 @@ _MOST_BYTES, _MOST_LINES, _README_LINES = 2_000_000, 5_000, 120
 _VARIABLE = re.compile(r"LINGRAFT_[A-Z_]+")
 
 
+_BY_LANGUAGE = re.compile(r"^\[(tasks\.(examples|label_names)|.*\.dictionary|alignment\.\w+)\]\n(.+\n)+", re.MULTILINE)
+"""Tables of a recipe whose keys are languages or labels."""
+
+
 def links_of(page: Path) -> list[str]:
     text = _CODE.sub("", page.read_text(encoding="utf-8"))
     found = [first or second for first, second in _LINK.findall(text)]
@@ -100,7 +104,7 @@ def test_the_recipe_reference_is_of_the_models() -> None:
 def test_the_recipe_reference_names_every_key_of_the_shipped_recipes() -> None:
     page = recipe_reference.page()
     for recipe in (ROOT / "recipes").glob("*.toml"):
-        text = re.sub(r"^\[tasks\.(examples|label_names)\]\n(.+\n)+", "", recipe.read_text("utf-8"), flags=re.MULTILINE)
+        text = _BY_LANGUAGE.sub("", recipe.read_text("utf-8"))
         keys = re.findall(r"^(\w+) =", text, re.MULTILINE)
         assert [key for key in keys if f"`{key}`" not in page] == []
 

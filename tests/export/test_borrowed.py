@@ -16,7 +16,7 @@ from lingraft.errors import TokenizerError
 from lingraft.export import add_to_bundle, export_bundle, export_standalone, measure_parity
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle, OpenedFiles, open_language
-from lingraft.serving.model import Engine
+from lingraft.serving.model import ServingContext
 from lingraft.serving.repository import Change, Repository
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.settings import ServingSettings
@@ -115,7 +115,7 @@ def test_a_running_server_loads_a_language_that_borrows_its_sources_rows(
     add_to_bundle(tmp_path / "first", german.embeddings, tmp_path / "second")
     served = ServedBundles.load([tmp_path / "first"])
     served.remove_language("topic", "en")
-    repository = Repository(served, Engine(served.bundles, ServingSettings(repository=tmp_path)))
+    repository = Repository(served, ServingContext(served.bundles, ServingSettings(repository=tmp_path)))
     repository.load_bundle("topic", Change(bundle="second", language="de"))
     opened = served["topic"]
     assert set(opened.languages) == {"de", "tr"}

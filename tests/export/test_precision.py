@@ -106,7 +106,7 @@ def test_ids_outside_a_table_are_refused(bundle: Path, ids: list[int]) -> None:
 
 def test_a_precision_that_a_bundle_lacks_is_named(bundle: Path, precise: Path) -> None:
     assert Bundle.load(precise, "int8").precision == "int8"
-    with pytest.raises(ServingError, match=r"no body in int8, only in \['fp32'\].* --precision int8"):
+    with pytest.raises(ServingError, match=r"bodies in \['fp32'\].* --precision int8"):
         Bundle.load(bundle, "int8")
 
 

@@ -275,7 +275,7 @@ def test_reruns_after_a_failure_of_every_request_that_creates_register_nothing_t
             break
         except UnreachableError:
             assert failures < len(proxy.injected)
-    assert failures >= 3
+    assert failures >= 2
     require_one_of_each(truth, recipe, made)
 
 

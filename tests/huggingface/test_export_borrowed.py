@@ -22,8 +22,9 @@ from tests.huggingface.scripts import lines_of
 def borrowing(source: Tokenizer, folder: Path) -> Tokenizer:
     """A tokenizer of a language in another script, whose texts have words of the source's."""
     learned = train_unigram(lines_of("Greek", 200), 90, 1.0, lower_cases(source))
-    learned.write(folder / "own.json", source.hash, choose_borrowed(learned, source))
-    return Tokenizer.from_file(folder / "own.json", LANGUAGE)
+    file = folder / "own" / "tokenizer.json"
+    learned.write(file, source.hash, choose_borrowed(learned, source))
+    return Tokenizer.from_file(file, LANGUAGE)
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)

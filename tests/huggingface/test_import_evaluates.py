@@ -1,15 +1,11 @@
 """An imported primary goes through the stages like one of our own; MINIPOST starts from it (section 2, step 1b)."""
 
-import json
-import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from lingraft.cli import app
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
 from lingraft.data.tokenizer.training import train_tokenizer
@@ -21,7 +17,7 @@ from lingraft.model.loading import load_embeddings, load_mini, load_primary
 from lingraft.stages import build_mini, evaluate, finetune, results
 from lingraft.stages.adapt import adapt
 from lingraft.training.schedule import ignore_metrics
-from tests.huggingface.checkpoints import Made, make_checkpoint
+from tests.huggingface.checkpoints import make_checkpoint
 from tests.made_up import write
 
 
@@ -111,15 +107,3 @@ def test_without_a_head_other_systems_are_refused(lane: Lane) -> None:
         load_sources(folder / "primary", None, [])
     with pytest.raises(ExportError, match="has no MLM head, so that it is no masked language model"):
         export_hf(folder / "primary", folder / "exported")
-
-
-@pytest.mark.parametrize("model_type", ["roberta", "bert"])
-def test_the_section_that_is_printed_once_is_the_primarys_shape(
-    model_type: str, checkpoints: dict[str, Made], tmp_path: Path
-) -> None:
-    given = ["--from", str(checkpoints[model_type].folder), "--language", "en", "--out", str(tmp_path / "primary")]
-    printed = CliRunner().invoke(app, ["import", *given])
-    shape = load_primary(tmp_path / "primary").encoder.shape
-    said = tomllib.loads(printed.stdout)["encoder"]
-    assert type(shape).model_validate_json(json.dumps(said), strict=True) == shape
-    assert "[encoder]" not in printed.stderr

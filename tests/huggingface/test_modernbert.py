@@ -89,7 +89,7 @@ def test_keys_of_older_configurations_say_the_same(odd: str) -> None:
         ({"layer_types": ["full_attention"] * 2 + ["sliding_attention"] * 3}, r"layer_types = .*every so many"),
         ({"layer_types": ["sliding_attention"] * 5}, r"layer_types = "),
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 2.0}}}, r"scales rotary .*yarn"),
-        ({"local_attention": 1}, r"local_attention: .*greater than or equal to 2"),
+        ({"local_attention": 1}, r"local_tokens: .*greater than or equal to 2"),
         ({"hidden_activation": "silu"}, r"hidden_activation = 'silu'; our encoder has gelu"),
         ({"norm_bias": 1}, r"norm_bias = 1"),
         ({"classifier_pooling": "max"}, r"classifier_pooling = 'max'; our encoder has cls, mean"),
@@ -97,11 +97,11 @@ def test_keys_of_older_configurations_say_the_same(odd: str) -> None:
         ({"layer_types": ["full_attention"] * 3}, r"3 layer_types, but num_hidden_layers is 5"),
         ({"layer_types": 5}, r"layer_types = 5, which is no list"),
         ({"layer_types": None, "global_attn_every_n_layers": True}, r"global_attn_every_n_layers = True, which is no"),
-        ({"layer_types": None, "global_attn_every_n_layers": 0}, r"^config.json .*\n  global_attn_every_n_layers: "),
+        ({"layer_types": None, "global_attn_every_n_layers": 0}, r"^config.json .*\n  .*global_every: "),
         ({"rope_parameters": [1]}, r"rope_parameters = \[1\], which is no dict"),
         ({"rope_parameters": {"full_attention": "x"}}, r"rope_parameters.full_attention = 'x', which is no dict"),
-        ({"norm_eps": 0.0}, r"\n  norm_eps: "),
-        ({"mlp_dropout": 1.0}, r"\n  mlp_dropout: "),
+        ({"norm_eps": 0.0}, r"layer_norm_eps: "),
+        ({"mlp_dropout": 1.0}, r"\n  dropout: "),
         ({"num_attention_heads": 7}, r"is not divisible by attention_heads 7\.$"),
     ],
 )
@@ -131,7 +131,7 @@ def test_names_map_back(odd: str) -> None:
 def test_pieces_are_shared_with_a_tokenizer_of_ours_in_every_script(pieces: str, tmp_path: Path) -> None:
     make_tokenizer(pieces).save_pretrained(tmp_path)
     (tmp_path / "kept").mkdir()
-    source = import_tokenizer(tmp_path, "modernbert", "en", tmp_path / "kept").tokenizer
+    source = import_tokenizer(tmp_path, "en", tmp_path / "kept").tokenizer
     target = trained(MORE_LINES * 20, tmp_path / "xx", 140, "xx")
     mine, theirs = target.surfaces(), source.surfaces()
     shared = shared_pieces(source, target)

@@ -37,7 +37,7 @@ def test_everything_that_is_wrong_is_listed_at_once_with_file_and_line(text: Pat
                 f"cannot write {tmp_path / 'file' / 'out'}",
                 f"en: {text / 'en.jsonl'}, line 7 has no label, and task 'topic' needs one",
                 f"de: {text / 'de.jsonl'}, line 3: not JSON",
-                f"de: {text / 'de.jsonl'}, line 5: unknown key 'txt'",
+                f"de: {text / 'de.jsonl'}, line 5: no key 'text', only ['txt']",
                 f"sw: {text} holds no text for language 'sw'",
             ],
             strict=True,

@@ -14,7 +14,7 @@ from kserve.protocol.model_repository_extension import ModelRepositoryExtension
 from kserve.protocol.rest.server import RESTServer
 
 from lingraft.data.language_detection import LanguageDetector
-from lingraft.serving.model import Engine
+from lingraft.serving.model import ServingContext
 from lingraft.serving.repository import Repository
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.server import mount
@@ -29,7 +29,7 @@ def sending(
 ) -> Iterator[Send]:
     """Yield what sends a request, by method and path, to an application that serves bundles by some settings."""
     served, app, given = ServedBundles.load(bundles), FastAPI(), ServingSettings(**settings)
-    repository = Repository(served, Engine(served.bundles, given, detector))
+    repository = Repository(served, ServingContext(served.bundles, given, detector))
     mount(app, repository, given, token)
     rest = RESTServer("", DataPlane(repository), ModelRepositoryExtension(repository), given.port)
     rest._register_endpoints(app)

@@ -85,6 +85,7 @@ MALFORMED: dict[str, tuple[bytes, dict[str, str], int]] = {
     "deep parameters": (b'{"inputs":[],"parameters":{"a":' + b"[" * 9000 + b"]" * 9000 + b"}}", JSON, 400),
     "long number": (b'{"inputs": ' + b"1" * 5000 + b"}", JSON, 400),
     "half a surrogate pair as a key": (b'{"inputs":[],"parameters":{"\\ud800":1}}', JSON, 400),
+    "many wrong parts": (b'{"inputs":[' + b"{}," * 100_000 + b"{}]}", JSON, 400),
     "too large": (b" " * (LIMITS.body_bytes + 1), JSON, 413),
     "not JSON": (b"kilo", {"content-type": "text/plain"}, 400),
     "binary tensors": (b'"a"', JSON | {"inference-header-content-length": "x"}, 400),

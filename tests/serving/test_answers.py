@@ -14,7 +14,7 @@ from kserve import InferRequest
 
 from lingraft.errors import RequestError
 from lingraft.model.loading import LoadedPrimary, load_primary
-from lingraft.serving.model import Engine
+from lingraft.serving.model import ServingContext
 from lingraft.serving.repository import Repository
 from lingraft.serving.served_bundles import ServedBundles
 from lingraft.serving.settings import ServingSettings
@@ -54,7 +54,7 @@ class Asking:
 def ask(bundles: list[Path]) -> Iterator[Asking]:
     with asyncio.Runner() as runner:
         served = ServedBundles.load(bundles)
-        yield Asking(Repository(served, Engine(served.bundles, ServingSettings())), runner)
+        yield Asking(Repository(served, ServingContext(served.bundles, ServingSettings())), runner)
 
 
 def task_of(bundle: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Clients as they come: KServe's, and Triton's and OpenAI's where they are installed."""
+"""What Triton's client sends, and KServe's clients as they come."""
 
 import asyncio
 import json
@@ -84,35 +84,10 @@ def test_kserve_s_clients_are_answered(open_server: SharedServer, expected: list
         rest = InferenceRESTClient(RESTConfig(protocol="v2", transport=httpx.AsyncHTTPTransport()))
         rpc = InferenceGRPCClient(open_server.grpc, channel_args=[("grpc.enable_http_proxy", 0)])
         answers = [await rest.infer(open_server.url, asked(binary), model_name="topic") for binary in (False, True)]
-        return [*answers, *[await rpc.infer(asked(binary)) for binary in (False, True)]]
+        answers += [await rpc.infer(asked(binary)) for binary in (False, True)]
+        await asyncio.gather(rest.close(), rpc.close())
+        return answers
 
     for answer in asyncio.run(ask()):
         labels = answer.get_output_by_name("label").as_numpy().tolist()
         assert [label.decode() if isinstance(label, bytes) else label for label in labels] == expected
-
-
-@pytest.mark.parametrize("kind", ["http", "grpc"])
-def test_triton_s_client_is_answered(open_server: SharedServer, expected: list[str], kind: str) -> None:
-    triton = pytest.importorskip(f"tritonclient.{kind}")
-    address = open_server.grpc if kind == "grpc" else open_server.url.removeprefix("http://")
-    client = triton.InferenceServerClient(address)
-    assert client.is_model_ready("topic")
-    for binary in (True, False) if kind == "http" else (True,):
-        inputs = []
-        for name, values in TEXTS.items():
-            inputs.append(triton.InferInput(name, [2], "BYTES"))
-            flag = {"binary_data": binary} if kind == "http" else {}
-            inputs[-1].set_data_from_numpy(np.array(values, np.object_), **flag)
-        labels = client.infer("topic", inputs).as_numpy("label").tolist()
-        assert [label.decode() if isinstance(label, bytes) else label for label in labels] == expected
-
-
-def test_openai_s_client_is_answered(open_server: SharedServer) -> None:
-    openai = pytest.importorskip("openai")
-    http_client = httpx.Client(trust_env=False)
-    client = openai.OpenAI(base_url=f"{open_server.url}/v1", api_key="none", http_client=http_client)
-    assert len(client.embeddings.create(model="search:de", input=["kilo"] * 100).data) == 100
-    assert client.models.retrieve("search:de").id == "search:de"
-    with pytest.raises(openai.NotFoundError) as refused:
-        client.embeddings.create(model="none", input="kilo")
-    assert refused.value.code == "model_not_found"

@@ -92,7 +92,11 @@ def test_the_primary_embeds_in_this_shape_too(send: Send) -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "unknown language": ({"language": "fr"}, 400, "speaks ['de', 'en', 'tr']"),
-    "no language": ({"language": None}, 400, "Name one of ['de', 'en', 'tr'] for all texts or one for each; clients"),
+    "no language": (
+        {"language": None},
+        400,
+        "Name one of ['de', 'en', 'tr'] for all texts or one for each, or behind the model: 'search:de'",
+    ),
     "two languages for three texts": ({"language": ["de", "en"]}, 400, "one for each text"),
     "language named twice": ({"model": "search:de"}, 400, "'search:de' names one, too. Give one of both."),
     "language of a wrong type": ({"language": 7}, 400, "language must be a string"),

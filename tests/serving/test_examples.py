@@ -25,12 +25,6 @@ def test_the_middle_word_of_an_example_makes_room_for_a_mask(text: str, expected
     assert with_mask(text) == expected
 
 
-def test_labels_have_the_names_that_the_recipe_has_for_them(bundle: Path) -> None:
-    opened = replace(Bundle.load(bundle), label_names={"garden": "Gardening"})
-    model = served_models({opened.name: opened})["topic"]
-    assert metadata(model, ServingSettings())["label_names"] == {"garden": "Gardening"}
-
-
 def test_examples_of_the_languages_that_are_served_are_told(bundles: list[Path]) -> None:
     given = {"de": {"text": "kilo ba de"}, "fr": {"text": "pelo"}}
     opened = replace(Bundle.load(bundles[-1]), examples=given)

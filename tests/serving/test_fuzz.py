@@ -26,16 +26,8 @@ FAILURES = {"INTERNAL", "UNKNOWN", "UNAVAILABLE", "DATA_LOSS", "DEADLINE_EXCEEDE
 def damaged(message: bytes, draw: random.Random) -> bytes:
     found = bytearray(message)
     for _ in range(draw.randint(1, 4)):
-        place = draw.randrange(len(found) + 1)
-        match draw.randrange(4):
-            case 0:
-                found[place : place + 1] = bytes([draw.randrange(256)])
-            case 1:
-                del found[place : place + draw.randint(1, 20)]
-            case 2:
-                found[place:place] = draw.randbytes(draw.randint(1, 8))
-            case 3:
-                found[place:place] = found[place : place + 30]
+        place, length = draw.randrange(len(found) + 1), draw.randint(0, 20)
+        found[place : place + length] = draw.choice((b"", draw.randbytes(1), found[place : place + 30]))
     return bytes(found)
 
 

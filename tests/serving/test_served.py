@@ -25,21 +25,6 @@ def test_a_language_that_comes_shares_what_another_task_has_open(bundles: list[P
     assert brought.self_test is not open_already.self_test
 
 
-def test_a_language_is_added_replaced_and_taken_away_without_a_trace_in_what_was_taken_before(bundle: Path) -> None:
-    whole = Bundle.load(bundle)
-    german = whole.languages["de"]
-    served = ServedBundles([replace(whole, languages={"en": whole.languages["en"]})])
-    before = served["topic"]
-    served.put_language("topic", "de", german)
-    assert (sorted(before.languages), sorted(served["topic"].languages)) == (["en"], ["de", "en"])
-    served.put_language("topic", "de", whole.languages["tr"])
-    assert served["topic"].languages["de"].table_hash == whole.languages["tr"].table_hash
-    served.remove_language("topic", "de")
-    assert sorted(served["topic"].languages) == ["en"]
-    with pytest.raises(ServingError, match="cannot be taken away"):
-        served.remove_language("topic", "en")
-
-
 def test_a_language_that_misses_its_golden_answers_is_refused_and_the_old_one_stays(bundle: Path) -> None:
     whole = Bundle.load(bundle)
     served = ServedBundles([whole])

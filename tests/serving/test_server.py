@@ -127,6 +127,7 @@ def test_a_body_of_unknown_length_is_read_no_further_than_the_limit(client: http
         ("POST", "/v2/repository/models/topic/unload", 400),
         ("POST", "/v2/models/weather/infer", 400),
         ("GET", "/v2/models/weather", 404),
+        ("POST", "/v2/models/topic/versions/1/infer", 404),
         ("GET", "/v2/models/..%2f..%2fetc%2fpasswd", 404),
         ("POST", "/v1/models/topic:predict", 400),
         ("GET", INFER, 405),

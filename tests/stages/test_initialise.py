@@ -43,8 +43,7 @@ IN_FRENCH = r"the target side should be in 'de', but seems to be in 'fr' \("
 @pytest.fixture(scope="module")
 def short(workshop: Workshop) -> Recipe:
     """Two updates, so that training moves rows and costs nothing."""
-    recipe = workshop.recipe.model_copy(update={"threads": 1})
-    return changed(recipe, "adaptation", steps=2, warmup_steps=0, log_every_steps=1, early_checkpoints=(1,))
+    return changed(workshop.recipe, "adaptation", steps=2, warmup_steps=0, log_every_steps=1, early_checkpoints=(1,))
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from lingraft.model.flops import step_flops
 from lingraft.model.loading import Embeddings, load_embeddings, load_primary
 from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search import Inputs, search
-from lingraft.search.space import trial_settings
+from lingraft.search.budget import trial_settings
 from lingraft.signals import Interruption
 from lingraft.stages.adapt import adapt, adaptation_run
 from lingraft.stages.alignment_probe import Reference, probe_of
@@ -240,7 +240,7 @@ def test_a_trial_of_a_search_learns_what_an_adaptation_learns(workshop: Workshop
     )
     search(recipe, inputs, None, tmp_path / "search")
     (trial,) = load_search(tmp_path / "search").trials
-    same = recipe.model_copy(update={"adaptation": trial_settings(recipe, {"depth": 1}, trial.steps)})
+    same = recipe.model_copy(update={"adaptation": trial_settings(recipe, trial.steps)})
     learned = adapted(workshop, same, tmp_path / "de")
     primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
     text = Artifact.load(workshop.texts["de"], Kind.TEXT)

@@ -38,7 +38,7 @@ def run(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def pretrain(workshop: Workshop, run: str, out: Path) -> Any:
     settings = {"steps": STEPS, "keep_every_s": 0.02, "log_every_steps": STEPS}
-    recipe = changed(workshop.recipe, "pretraining", **settings).model_copy(update={"threads": 1})
+    recipe = changed(workshop.recipe, "pretraining", **settings)
     blocks, tokenizer = workshop.blocks["en"], workshop.tokenizers["en"]
     return runner.run(PretrainingJob(recipe=recipe, blocks=blocks, tokenizer=tokenizer, out=out), run)
 

@@ -136,6 +136,12 @@ def test_a_folder_without_a_corpus_is_refused(tmp_path: Path) -> None:
         load_searches(task(kind="beir", path=f"{tmp_path}/{{language}}"), "de", "en")
 
 
+def test_one_passage_is_nothing_to_choose_from(tmp_path: Path) -> None:
+    (tmp_path / "de.tsv").write_text("a cat\tKatze\n", encoding="utf-8")
+    with pytest.raises(TextError, match=r"de\.tsv: 1 queries have 1 passage to choose from\. Add"):
+        load_searches(task(kind="parallel", files=f"{tmp_path}/de.tsv"), "de", "en")
+
+
 def test_a_fingerprint_follows_every_file(tmp_path: Path) -> None:
     folder = beir(tmp_path / "de", {"q": "wer"}, [("q", "a", "1")])
     english = corpus(tmp_path / "corpus.jsonl", {"a": ("", "cats"), "b": ("", "dogs")})

@@ -6,7 +6,6 @@ import sqlite3
 from functools import partial
 from pathlib import Path
 
-import mlflow
 import pytest
 from sqlalchemy import NullPool, create_engine, inspect
 from typer.testing import CliRunner
@@ -127,21 +126,6 @@ def test_reading_a_database_server_creates_no_tables(empty: Path, monkeypatch: p
         tracking.open_run(RECIPE, "language")
         with pytest.raises(LingraftError, match="nothing is registered here yet"):
             CliRunner().invoke(app, ["registry", "show"], catch_exceptions=False)
-
-
-@quiet
-@pytest.mark.parametrize("wanted", [None, "true"])
-def test_mlflow_draws_bars_only_where_the_environment_says_so(
-    wanted: str | None, empty: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    if wanted:
-        monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", wanted)
-    (empty / "store").mkdir()
-    with sqlite_store(empty / "store"):
-        run = tracking.open_run(RECIPE, "language")
-        mlflow.artifacts.download_artifacts(run_id=run, dst_path=str(empty / "made"))
-    assert (empty / "made" / "recipe.json").is_file()
-    assert ("Downloading artifacts" in capfd.readouterr().err) == bool(wanted)
 
 
 def test_passwords_are_not_shown() -> None:

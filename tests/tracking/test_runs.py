@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -135,12 +134,6 @@ def test_the_page_of_a_run_opens_with_what_it_is_and_came_to(parent: str, tmp_pa
     assert run.data.metrics == {"tr over 2 of 6/accuracy": 0.25}
     assert (run.info.run_name, run.data.tags["mlflow.note.content"]) == ("language: Turkish", "It **went** well.")
     assert run.data.tags["pipeline"] == "language"
-
-
-def test_where_a_run_is_is_told(parent: str) -> None:
-    place = tracking.tracked_run(tracking.connect(), parent)
-    assert place.uri == mlflow.get_tracking_uri()
-    assert (place.experiment, place.run) == (_run(parent).info.experiment_id, parent)
 
 
 def test_a_stage_that_was_killed_is_marked_by_the_next_attempt(parent: str) -> None:
@@ -309,15 +302,3 @@ def test_what_a_run_does_not_keep_is_named(parent: str, tmp_path: Path) -> None:
         tracking.fetch_run_artifact(parent, "absent", Kind.EMBEDDINGS, tmp_path / "out")
     with pytest.raises(TrackingError, match="0" * 32), tracking.stage("0" * 32, "adapt-tr"):
         pytest.fail("a stage without a pipeline's run began")
-
-
-def test_a_server_that_is_down_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        nobody = f"http://127.0.0.1:{probe.getsockname()[1]}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", nobody)
-    for call in (partial(tracking.open_run, RECIPE, "source"), partial(tracking.tags_of, "tiny-primary")):
-        with pytest.raises(TrackingError, match="MLFLOW_TRACKING_URI") as caught:
-            call()
-        assert nobody in str(caught.value)

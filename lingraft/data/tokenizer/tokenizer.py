@@ -5,6 +5,7 @@ pieces are inserted where sequences are built: text that spells one out, such as
 """
 
 import json
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from tokenizers import Tokenizer as Fast
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.files import sha256_of
 from lingraft.artifacts.manifest import Kind, read_manifest
-from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, OwnPieces, PieceSpans, SpecialIds, Surface
+from lingraft.data.tokenizer.pieces import DEFAULT_SPECIAL_IDS, SPACE_MARK, OwnPieces, PieceSpans, SpecialIds, Surface
 from lingraft.data.tokenizer.surfaces import Reading, reading_of
 from lingraft.data.tokenizer.unigram import BORROWED
 from lingraft.errors import TokenizerError
@@ -129,8 +130,21 @@ class Tokenizer:
     def encode_spans(self, text: str) -> PieceSpans:
         """Return the ids of a text with the characters [start, end) of each, without spaces around them."""
         encoding = self.fast.encode(text, add_special_tokens=False)
-        spans = [_trimmed(text, start, end) for start, end in encoding.offsets]
-        return PieceSpans(self._plain(encoding), [start for start, _ in spans], [end for _, end in spans])
+        ids, starts, ends = self._plain(encoding), list[int](), list[int]()
+        for index, (start, end), (following, _) in zip(
+            ids, encoding.offsets, [*encoding.offsets, (len(text), 0)][1:], strict=True
+        ):
+            if self._pieces[index] == SPACE_MARK:  # the library gives it the character behind it
+                end = start
+            while end < following and unicodedata.combining(text[end]):  # joined to the last character
+                end += 1
+            while start < end and text[start].isspace():
+                start += 1
+            while start < end and text[end - 1].isspace():
+                end -= 1
+            starts.append(start)
+            ends.append(end)
+        return PieceSpans(ids, starts, ends)
 
     def pieces(self) -> list[str]:
         """Return the piece of every id as the file has it; "" for an id that it leaves out."""
@@ -167,11 +181,3 @@ def _unknown(model: dict[str, Any], tokenizer: Fast) -> int | None:
     piece = model.get("unk_token")
     found: int | None = model.get("unk_id") if piece is None else tokenizer.token_to_id(piece)
     return found
-
-
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    while start < end and text[start].isspace():
-        start += 1
-    while start < end and text[end - 1].isspace():
-        end -= 1
-    return start, end

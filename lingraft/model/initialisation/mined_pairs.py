@@ -111,8 +111,9 @@ def mine_pairs(
     if agreement < _LEAST_AGREEMENT:
         say(
             f"no pairs are mined: {len(pairs):,} of {len(here):,} and {len(there):,} lines seem to mean the same, and "
-            f"halves of them agree to {agreement:.2f} only on what words mean. Rows stay as they begin. Give text of "
-            "both languages about the same things, a dictionary, or translations."
+            f"halves of them agree to {agreement:.2f} only on what words mean. Give text of both languages about "
+            "the same things, a dictionary, or translations; or no text of the source: the language then keeps the "
+            "source's tokenizer, which is a better start than pieces that nothing translates."
         )
         return None
     if known:

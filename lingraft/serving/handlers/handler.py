@@ -70,7 +70,6 @@ class RequestParameter(NamedTuple):
 
 
 TRUNCATES = {TRUNCATE: RequestParameter(False, "read only the beginning of a text that is longer than the model reads")}
-"""Parameters of most models."""
 
 
 class TaskInput(NamedTuple):

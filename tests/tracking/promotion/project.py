@@ -191,6 +191,7 @@ class Project:
             system="MINIJOINT",
             depth=2,
             layers=3,
+            learned_over=2,
             vocabulary=4,
             overlap=1,
             masked=MaskedScores(mini=0.1, primary=masked, mini_initial=0.1, primary_initial=0.05),

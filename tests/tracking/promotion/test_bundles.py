@@ -58,9 +58,9 @@ def test_a_bundle_with_one_language_more_becomes_champion_and_gives_it_up_only_b
     assert names == ["aligned", "languages", "primary", "labels", "parity", "embeddings"]
     for arguments in ((), ("--dry-run",)):
         with pytest.raises(PromotionError, match=r"version 1 of .* is not promoted. 'tr' would leave production"):
-            lingraft("promote", project.bundle, *arguments)
+            lingraft("promote", project.bundle, "--previous", *arguments)
     assert project.champion(project.bundle) == number
-    lingraft("promote", project.bundle, "--drop-language", "tr")
+    lingraft("promote", project.bundle, "--previous", "--drop-language", "tr")
     assert project.champion(project.bundle) == 1
 
 
@@ -120,7 +120,7 @@ def test_embeddings_that_the_gate_has_not_accepted_are_not_served(project: Proje
 
 @begins_with(SERVED)
 def test_changes_to_production_are_not_asked_of_other_models(project: Project) -> None:
-    for command in (("promote", project.embeddings, 1), ("promote", project.embeddings)):
+    for command in (("promote", project.embeddings, 1), ("promote", project.embeddings, "--previous")):
         with pytest.raises(PromotionError, match=r"is no bundle, so it has no languages"):
             lingraft(*command, "--drop-language", "de")
     assert project.champion(project.embeddings) == 2

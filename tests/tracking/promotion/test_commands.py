@@ -4,16 +4,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import mlflow
 import pytest
 from mlflow import MlflowClient
-from typer.testing import CliRunner
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.manifest import MANIFEST, Kind, read_manifest
 from lingraft.bundle.language_part import language_fingerprint
-from lingraft.cli import app
 from lingraft.errors import ArtifactError, LingraftError, PromotionError
 from tests.tracking.promotion.prepared import Prepared, opened
 from tests.tracking.promotion.project import Project, lingraft
@@ -75,14 +72,6 @@ def test_labels_that_somebody_changed_in_the_store_do_not_arrive_until_they_are_
     assert MlflowClient().get_model_version(filled.bundle, "2").source == version.source
 
 
-def test_what_mlflow_downloads_is_verified(filled: Project, tmp_path: Path) -> None:
-    version = MlflowClient().get_model_version(filled.embeddings, "2")
-    folder = mlflow.artifacts.download_artifacts(f"models:/{filled.embeddings}/2", dst_path=str(tmp_path / "out"))
-    command = ["verify", folder, "--fingerprint", version.tags["fingerprint"]]
-    told = CliRunner().invoke(app, command, catch_exceptions=False).stdout
-    assert told.startswith(f"{folder} is whole, of the fingerprint expected")
-
-
 def test_tags_of_a_bundle_hold_a_fingerprint_for_each_language(filled: Project) -> None:
     tags = MlflowClient().get_model_version(filled.bundle, "1").tags
     manifest = read_manifest(store_of(filled, filled.bundle, "1"))
@@ -106,8 +95,10 @@ def test_a_version_is_pulled_refused_with_reasons_and_taken_back(filled: Project
     with pytest.raises(PromotionError, match=r"version 1 of .* is not promoted. masked accuracy"):
         lingraft("promote", filled.embeddings, 1, "--by", "alice")
     assert "refused, asked by alice" in lingraft("show", filled.embeddings, 1)
-    assert "would be champion (before: 2)" in lingraft("promote", filled.embeddings, "--dry-run")
+    assert "would be champion (before: 2)" in lingraft("promote", filled.embeddings, "--previous", "--dry-run")
+    with pytest.raises(PromotionError, match="or --previous to roll back"):
+        lingraft("promote", filled.embeddings)
     assert filled.champion(filled.embeddings) == 2
-    assert "is champion (before: 2)" in lingraft("promote", filled.embeddings, "--by", "alice")
+    assert "is champion (before: 2)" in lingraft("promote", filled.embeddings, "--previous", "--by", "alice")
     assert filled.champion(filled.embeddings) == 1
     assert "refused, asked by alice" in lingraft("show", filled.embeddings, 2)

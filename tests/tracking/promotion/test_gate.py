@@ -53,6 +53,7 @@ def evidence(
         system="MINIJOINT",
         depth=1,
         layers=3,
+        learned_over=2,
         vocabulary=10,
         overlap=1,
         masked=MaskedScores(mini=0.1, primary=masked, mini_initial=0.1, primary_initial=initial),

@@ -107,11 +107,3 @@ def test_a_new_primary_comes_with_all_languages_or_with_names(project: Project) 
     assert "Ask for the new primary by name: --new-primary" in str(renewed(project, {"tr": turkish}, mark).refused)
     assert renewed(project, {"tr": turkish}, mark, new_primary=True).refused is None
     assert project.champion(project.bundle) == 3
-
-
-def test_a_language_that_is_named_is_left_out_and_names_of_others_do_not_matter(project: Project) -> None:
-    both = first(project, "de", "tr")
-    renewed(project, both)
-    found = renewed(project, both, drop_languages=("tr", "sw", "en"))
-    assert (found.refused, [*held(found)]) == (None, ["de"])
-    assert "but for 'tr', which somebody named" in found.verdict.checks[1].says

@@ -69,7 +69,7 @@ def train_all(shop: Workshop, out: Path, primaries: Path) -> None:
     adapt(recipe, shop.primary, *german, 2, out / "adapted", ignore_metrics, checkpoints=out / "along")
     os.environ["LINGRAFT_CACHE"] = str(out.parent / "cache")  # of the source's vectors
     adapt(_paired(recipe, out.parent / "pairs.tsv"), shop.primary, *german, 1, out / "paired", ignore_metrics)
-    finetune.finetune(_noisy(recipe), "tags", primaries / "noisy", None, 1, out / "tags", ignore_metrics)
+    finetune.finetune(recipe, "tags", primaries / "heads", None, 1, out / "tags", ignore_metrics)
     finetune.finetune(_modern(recipe), "tags", primaries / "modern", None, 1, out / "modern-tags", ignore_metrics)
     build_mini.build_mini(_minipost(recipe), primaries / "ordinary", shop.blocks["en"], out / "mini", ignore_metrics)
 

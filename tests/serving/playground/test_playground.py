@@ -1,28 +1,83 @@
-"""The playground as a browser shows it: a real server, a real page, and what each kind of answer looks like."""
+"""The playground in a browser: who gets in, what it may load, and what each kind of answer looks like."""
 
 import json
+from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
-from tests.reports.run.browser import Page
-from tests.serving.playground.browsing import (
-    REFUSED,
-    SHORT,
-    STRANGE,
-    ask,
-    choose,
-    infer,
-    sections,
-    texts_of,
-)
-from tests.serving.shared import SharedServer
+from pipelines.endpoint import run_server
+from tests.reports.run.browser import Page, new_page
+from tests.serving.playground.browsing import REFUSED, SHORT, STRANGE, answered, ask, choose, infer, sections, texts_of
+from tests.serving.shared import TOKEN, SharedServer
 
 pytestmark = pytest.mark.integration
 CHINESE = "老磨坊在河边秋天磨小麦冬天磨黑麦"
 TITLE = "section.querySelector('h2').textContent"
 BARS = """[...section.querySelectorAll(".bar")].map(bar =>
   parseFloat(getComputedStyle(bar, "::before").width) / bar.clientWidth)"""
+INTRUDERS = (
+    "document.body.append(Object.assign(new Image(), {src: 'http://localhost:9/'}))",
+    "fetch('http://localhost:9/').catch(() => 0)",
+    "document.body.setAttribute('style', 'color: red')",
+    "document.body.setAttribute('onclick', 'run()')",
+    "document.body.innerHTML = '<p>'",
+)
+
+
+def test_the_token_is_asked_for_refused_in_the_server_s_words_and_kept_in_memory_alone(
+    locked: Page, server: SharedServer
+) -> None:
+    trouble = "document.getElementById('trouble').innerText"
+    assert locked.evaluate(trouble) == ""
+    headers = {"authorization": "Bearer wrong"}
+    refusal = httpx.get(f"{server.url}/v2/models", headers=headers, trust_env=False).json()["error"]
+    locked.write("wrong")
+    locked.press("Enter")
+    locked.wait(f"{trouble}.includes({refusal!r})")
+    assert not locked.evaluate("question.checkVisibility()")
+    locked.write(f" {TOKEN} ")
+    locked.press("Enter")
+    locked.wait("document.activeElement.id == 'model'")
+    assert not locked.evaluate(f"access.checkVisibility() || {trouble}")
+    kept = locked.evaluate("[localStorage.length, sessionStorage.length, document.cookie, token.value, location.href]")
+    assert kept == [0, 0, "", "", f"{server.url}/ui"]
+
+
+def test_the_page_opens_with_the_recipe_s_examples_in_the_source_language_first(page: Page) -> None:
+    chips = "[...document.querySelectorAll('#languages label')].map(each => each.innerText.trim())"
+    assert page.evaluate(chips) == ["English", "German", "Turkish", "Detect the language"]
+    assert page.evaluate("document.getElementById('does').innerText") == "Chooses one of: garden, harbour, kitchen."
+    fields = "[...document.querySelectorAll('#texts textarea')].map(each => [each.id, each.value])"
+    assert page.evaluate(fields) == [["text-en", "ba de"], ["text-de", "ki lo"]]
+    page.evaluate("ask.click()")
+    answered(page)
+    assert sections(page, "section.ariaLabel") == ["English", "German"]
+
+
+def test_where_no_token_is_asked_for_the_page_answers_at_once_until_the_server_is_gone(bundle: Path, port: int) -> None:
+    with run_server([bundle]) as free, new_page(port) as page:
+        page.visit(f"{free.url}/ui")
+        page.wait("question.checkVisibility()")
+        assert not page.evaluate("access.checkVisibility()")
+        ask(page, {"text-de": "ki lo", "text-en": "va"})
+        assert page.evaluate("document.getElementById('status').innerText").startswith("2 of 2 answered.")
+        assert not page.complaints
+        free.process.terminate()
+        free.process.wait()
+        ask(page, {"text-de": "ki"})
+        for (said,) in sections(page, texts_of(".failed")):
+            assert said.startswith("The server cannot be reached (")
+
+
+def test_the_page_refuses_what_would_come_from_elsewhere_or_be_run_from_text(page: Page) -> None:
+    for intruder in INTRUDERS:
+        before = len(page.complaints)
+        page.evaluate(f"setTimeout(() => {{ {intruder} }})")
+        page.wait_for(lambda before=before: len(page.complaints) > before, intruder)
+        said = page.complaints[before:]
+        assert all("Content Security Policy" in each or "Trusted" in each for each in said), said
 
 
 def test_labels_come_best_first_with_bars_as_long_as_their_probabilities(page: Page, server: SharedServer) -> None:
@@ -108,26 +163,16 @@ def test_texts_of_several_languages_are_compared_by_the_cosine_of_their_embeddin
     assert heads == ["English", "German", "Turkish"]
 
 
-def test_a_language_is_found_out_and_named_with_how_sure_that_is(page: Page, server: SharedServer) -> None:
-    text = "The weather is nice"
-    choose(page, "embeddings", ("auto",))
-    ask(page, {"text-auto": text})
-    told = infer(server, "embeddings", "auto", text=text)
-    assert told["language"] == ["en"]
-    (title,) = sections(page, TITLE)
-    assert title.startswith(f"English (detected, {told['language_confidence'][0]:.1%} sure)")
-
-
-def test_a_text_that_is_too_long_is_read_as_far_as_it_goes_where_that_is_asked_for(
-    page: Page, server: SharedServer
-) -> None:
-    choose(page, "topic", ("de",))
-    ask(page, {"text-de": "ki lo " * 30})
-    assert "reads at most 32" in page.evaluate("document.querySelector('.answer .failed').textContent")
+def test_a_language_is_found_out_and_a_refusal_stands_beside_other_answers(page: Page, server: SharedServer) -> None:
+    choose(page, "topic", ("de", "auto"))
+    ask(page, {"text-de": "ki lo " * 30, "text-auto": "The weather is nice"})
+    told = infer(server, "topic", "auto", text="The weather is nice")
+    assert sections(page, TITLE)[1].startswith(f"English (detected, {told['language_confidence'][0]:.1%} sure)")
+    refused = infer(server, "topic", "de", text="ki lo " * 30)["error"]
+    assert sections(page, texts_of(".failed"))[0] == [refused]
     page.evaluate("document.getElementById('truncate').click()")
     ask(page, {})
-    assert sections(page, texts_of(".failed")) == [[]]
-    assert page.evaluate("document.querySelectorAll('.answer .bar').length") == 3
+    assert sections(page, texts_of(".failed"))[0] == []
 
 
 def test_a_text_in_another_script_is_answered_with_a_warning_and_each_request_is_shown(page: Page) -> None:
@@ -139,3 +184,14 @@ def test_a_text_in_another_script_is_answered_with_a_warning_and_each_request_is
         first, _, body = shown[0].partition("\n")
         assert first == "POST /v2/models/topic/infer"
         assert [each["data"] for each in json.loads(body)["inputs"]] == [[text], [language]]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (320, "dark")])
+def test_the_page_fits_its_window_in_light_and_in_the_dark(page: Page, width: int, scheme: str) -> None:
+    page.view(width, 800, phone=width < 400, scheme=scheme)
+    for task, text in (("names", SHORT), ("embeddings", "ki"), ("topic", "")):
+        choose(page, task, ("de", "en", "tr", "auto"))
+        ask(page, {f"text-{language}": text for language in ("de", "en", "tr", "auto")})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    paper = page.screenshot()[0, 0]
+    assert paper.min() > 0.9 if scheme == "light" else paper.max() < 0.2
