@@ -1,9 +1,4 @@
-"""Messages and progress of long work, on a terminal and in a log.
-
-The time that several steps still take is shown once it can be estimated. A step is expected to take the mean time of
-steps of its kind. Before one of these has ended, it is the planned multiple of another kind's mean time; else, for a
-training, the time of its FLOPs at the rate of earlier trainings, and for any other step the mean time of such steps.
-"""
+"""Messages and progress of long work, on a terminal and in a log."""
 
 import contextlib
 import shlex
@@ -107,12 +102,8 @@ class PlannedStep:
 
     kind: str
     """Steps of one kind take about as long as each other."""
-    flops: float | None = 0.0
-    """FLOPs of its training by the paper's formulas; 0 if it takes little time, None if unknown."""
     at_once: int = 1
     """Steps of this kind that share the machine."""
-    like: tuple[str, float] | None = None
-    """Another kind, and how many times as long this one takes: counts until a step of its own kind has ended."""
 
 
 @dataclass
@@ -123,12 +114,15 @@ class RunningStep:
     started_s: float
     headline: str = ""
     """Number of the step and of all steps, and about how long all of them will still take."""
-    last_report: tuple[float, float, float] | None = None
-    """Last report of its training: when it came, how many seconds remain, and how many it takes in all."""
+    ends_s: float | None = None
+    """When its training will end, as it reported last."""
 
 
 class TotalProgress:
-    """Counts steps as they start and end, in threads if they run at once."""
+    """Counts steps as they start and end, in threads if they run at once.
+
+    A step is expected to take the mean time of the steps of its kind that have ended, else of all.
+    """
 
     def __init__(self, planned: Iterable[PlannedStep], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -136,7 +130,7 @@ class TotalProgress:
         self._lock = threading.Lock()
         steps = [*planned]
         self._waiting = Counter(each.kind for each in steps)
-        self._planned = {each.kind: each for each in steps}
+        self._at_once = {each.kind: each.at_once for each in steps}
         self._running: list[RunningStep] = []
         self.started = 0
         """Steps that have begun."""
@@ -144,10 +138,6 @@ class TotalProgress:
         """Steps whose result an earlier run has made."""
         self._took_s: dict[str, list[float]] = {}
         """Seconds of each step that has ended, by kind, divided by the number that ran at once."""
-        self._has_trained = False
-        """Whether anything is known of how long trainings take here."""
-        self._flops_per_s: float | None = None
-        """FLOPs per second of all trainings that run at once, together."""
 
     @property
     def elapsed_s(self) -> float:
@@ -156,15 +146,10 @@ class TotalProgress:
 
     def at_once(self, kind: str) -> int:
         """Return how many steps of a kind share the machine, as planned."""
-        return self._plan_of(kind).at_once
+        return self._at_once.get(kind, 1)
 
     def start(self, kind: str, title: str) -> RunningStep:
-        """Count a step as started; one that was not planned makes the total one more.
-
-        Args:
-            kind: kind of the step, as planned.
-            title: names it in its headline.
-        """
+        """Count a step as started, named by its title; one that was not planned makes the total one more."""
         with self._lock:
             self.started += 1
             if self._waiting[kind]:
@@ -176,20 +161,10 @@ class TotalProgress:
             step.headline = f"step {self.started} of {total}: {title}{f', {left}' if left else ''}"
             return step
 
-    def train(self, step: RunningStep, left_s: float, total_s: float) -> str:
-        """Take a training's own estimate; return about how long all steps still take, empty if unknown.
-
-        Args:
-            step: step that trains.
-            left_s: seconds that it still takes.
-            total_s: seconds that all of it takes, those before an interruption included.
-        """
+    def train(self, step: RunningStep, left_s: float) -> str:
+        """Take a training's own estimate; return about how long all steps still take, empty if unknown."""
         with self._lock:
-            step.last_report = (self._clock(), left_s, total_s)
-            self._has_trained = True
-            plan = self._plan_of(step.kind)
-            if plan.flops and total_s > 0:
-                self._flops_per_s = plan.flops * plan.at_once / total_s
+            step.ends_s = self._clock() + left_s
             return self._left()
 
     def end(self, step: RunningStep, reused: bool = False, earlier: bool = False) -> None:
@@ -203,15 +178,30 @@ class TotalProgress:
         with self._lock:
             self._running.remove(step)
             self.done_earlier += earlier
-            if reused:
-                return
-            took_s = step.last_report[-1] if step.last_report else self._clock() - step.started_s
-            self._took_s.setdefault(step.kind, []).append(took_s / self.at_once(step.kind))
+            if not reused:
+                took_s = (self._clock() - step.started_s) / self.at_once(step.kind)
+                self._took_s.setdefault(step.kind, []).append(took_s)
 
     def left(self) -> str:
         """Estimate of the time that all steps still take, such as 'about 4 min left'; empty if unknown."""
         with self._lock:
             return self._left()
+
+    def _left(self) -> str:
+        """Compute `left`, for callers that hold the lock."""
+        ended = [took_s for times in self._took_s.values() for took_s in times]
+        if not ended:
+            return ""
+
+        def mean_s(kind: str) -> float:
+            return statistics.fmean(self._took_s.get(kind, ended))
+
+        left_s = sum(count * mean_s(kind) for kind, count in self._waiting.items())
+        for step in self._running:
+            at_once = self.at_once(step.kind)
+            ends_s = step.started_s + at_once * mean_s(step.kind) if step.ends_s is None else step.ends_s
+            left_s += max(0.0, ends_s - self._clock()) / at_once
+        return f"about {format_duration(left_s)} left"
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
@@ -221,51 +211,6 @@ class TotalProgress:
             yield
         finally:
             _SHOWN.reset(token)
-
-    def _plan_of(self, kind: str) -> PlannedStep:
-        """Return a kind as planned; a step that was not planned takes little time."""
-        return self._planned.get(kind, PlannedStep(kind))
-
-    def _left(self) -> str:
-        """Compute `left`, for callers that hold the lock."""
-        lefts = [self._left_of(step) for step in self._running]
-        for kind, count in self._waiting.items():
-            expected_s = self._expected_s(kind)
-            lefts += [None if expected_s is None else count * expected_s * self._alone(kind)] if count else []
-        known = [left_s for left_s in lefts if left_s is not None]
-        is_partial = len(known) < len(lefts)
-        if not known or (is_partial and not self._has_trained):
-            return ""
-        return f"{'at least' if is_partial else 'about'} {format_duration(sum(known))} left"
-
-    def _left_of(self, step: RunningStep) -> float | None:
-        now_s = self._clock()
-        at_once, alone = self.at_once(step.kind), self._alone(step.kind)
-        if step.last_report:
-            reported_at_s, left_s, _ = step.last_report
-            return max(0.0, left_s - (now_s - reported_at_s)) / at_once * alone
-        expected_s = self._expected_s(step.kind)
-        return None if expected_s is None else max(0.0, expected_s - (now_s - step.started_s) / at_once) * alone
-
-    def _alone(self, kind: str) -> float:
-        """Return how many times its share a step takes: more than 1 where fewer are left than run at once."""
-        at_once = self.at_once(kind)
-        left = self._waiting[kind] + sum(step.kind == kind for step in self._running)
-        return at_once / max(1, min(at_once, left))
-
-    def _expected_s(self, kind: str) -> float | None:
-        """Expected seconds of a step of a kind; None if unknown."""
-        if took_s := self._took_s.get(kind):
-            return statistics.fmean(took_s)
-        plan = self._plan_of(kind)
-        other, factor = plan.like or ("", 0.0)
-        if took_s := self._took_s.get(other):
-            return factor * statistics.fmean(took_s)
-        if plan.flops == 0:
-            kinds = [each.kind for each in self._planned.values() if each.flops == 0]
-            light = [each for kind in kinds for each in self._took_s.get(kind, ())]
-            return statistics.fmean(light) if light else None
-        return plan.flops / self._flops_per_s if plan.flops and self._flops_per_s else None
 
 
 _SHOWN: ContextVar[TotalProgress | None] = ContextVar("total progress that is shown", default=None)
@@ -284,15 +229,13 @@ def start_step(kind: str) -> tuple[str, Callable[[bool], None]]:
     return step.headline, lambda reused: total.end(step, reused)
 
 
-def remaining_note(left_s: float, total_s: float) -> str:
-    """Return a note on how long all steps still take, for lines of a training; empty if unknown, or none are shown.
+def remaining_note(left_s: float) -> str:
+    """Return a note on how long all steps still take, for lines of a training that takes so many seconds more.
 
-    Args:
-        left_s: seconds that the training still takes.
-        total_s: seconds that all of it takes.
+    It is empty if that is unknown, or no steps are shown.
     """
     total = _SHOWN.get()
-    left = total.train(total._running[-1], left_s, total_s) if total and total._running else ""
+    left = total.train(total._running[-1], left_s) if total and total._running else ""
     return f"; all steps: {left}" if left else ""
 
 

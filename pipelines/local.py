@@ -31,7 +31,7 @@ from lingraft.ranks import available_cores
 from lingraft.signals import EXIT_CODES, Interruption, signal_handler
 from lingraft.tracking import environment
 from pipelines.forkserver import StepProcess, name_of
-from pipelines.plan import ONE_TRAINING, planned_steps
+from pipelines.plan import planned_steps
 
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
 _EXCEPTION = re.compile(r"^\s*(\w+\.)*\w+(Error|Exception|Expired): ")
@@ -41,7 +41,7 @@ _STOPPED = re.compile(r"^\s*(stopped|lingraft\.signals\.Interruption): ")
 _PROGRESS = re.compile(r"^\s*.*: (step \d+/\d+, loss |(batch|document|part|question) \d+)")
 _NUMBER_FORMAT = re.compile(r"^\s*precision (fp32|bf16)\b")
 _OUTCOME = re.compile(rf"^\s*{OUTCOME_PREFIX}")
-_TRAINING = re.compile(r": step (\d+)/(\d+), .*, (\d+) s left$")
+_TRAINING = re.compile(r": step \d+/\d+, .*, (\d+) s left$")
 _REUSED = re.compile(r": made before from the same, taken from (.+)$")
 MARK = ".lingraft"
 """File in a folder of results that we made, by which `make clean` knows it."""
@@ -175,9 +175,7 @@ class _RunningSteps:
     def _show_progress(self, counted: RunningStep, line: str) -> None:
         left, is_progress = "", bool(_PROGRESS.match(line))
         if found := _TRAINING.search(line):
-            done, steps, left_s = map(int, found.groups())
-            total_s = left_s * steps / (steps - done) if done < steps else 0.0
-            left = self._progress.train(counted, left_s, total_s) if total_s and counted.kind in ONE_TRAINING else ""
+            left = self._progress.train(counted, float(found[1]))
         elif is_progress:
             left = self._progress.left()
         is_news = False

@@ -9,24 +9,11 @@ from google.protobuf import json_format
 from kfp.dsl import base_component
 
 from lingraft.config.recipe import Recipe
-from lingraft.config.systems import Stage
 from lingraft.console import PlannedStep
-from lingraft.model.flops import training_flops
 
 _ITERATIONS_AT_ONCE = 2
 """Iterations of a loop that `kfp.local` runs in parallel."""
-_STAGES = {"pretrain": Stage.PRETRAIN, "build-mini": Stage.BUILD_MINI, "adapt": Stage.ADAPT}
-"""Trainings by the names of their steps."""
 _CHECK = "check-inputs"
-_FINETUNE = "finetune"
-_JUDGE_SOURCE = "evaluate-source"
-_JUDGE_LANGUAGE = "evaluate-language"
-_COMPARE = "compare"
-_LANGUAGE_BY_SOURCE = 2.0
-"""Time to evaluate a language relative to the source: it is evaluated twice, with initial and with learned embeddings.
-The demo's languages took 1.5 to 2.5 times as long."""
-ONE_TRAINING = {*_STAGES, _FINETUNE}
-"""Steps that consist of one training and print how long it still takes."""
 
 
 def planned_steps(pipeline: base_component.BaseComponent, arguments: Mapping[str, Any]) -> list[PlannedStep]:
@@ -44,12 +31,7 @@ def planned_steps(pipeline: base_component.BaseComponent, arguments: Mapping[str
     values = {name: each["defaultValue"] for name, each in defined.items() if "defaultValue" in each} | {**arguments}
     recipe = _recipe(spec)
     compares = recipe and values.get("compare") and recipe.adaptation.depth != recipe.encoder.layers
-    flops = _flops(recipe) if recipe else {}
-    steps = [*_steps(spec, root, values, 1, 2 if compares else 1)]
-    if compares:  # trainings over several depths share a name and take different times
-        flops["adapt"] = None
-    like = {_JUDGE_LANGUAGE: (_JUDGE_SOURCE, _LANGUAGE_BY_SOURCE)}
-    return [PlannedStep(name, flops.get(name, 0.0), at_once, like.get(name)) for name, at_once in steps]
+    return [PlannedStep(name, at_once) for name, at_once in _steps(spec, root, values, 1, 2 if compares else 1)]
 
 
 def _recipe(spec: Mapping[str, Any]) -> Recipe | None:
@@ -99,15 +81,3 @@ def _items(items: Mapping[str, Any], values: Mapping[str, Any]) -> list[Any] | N
     """Return the items of a loop if they are known before the run, else None."""
     found = json.loads(items["raw"]) if "raw" in items else values.get(items["inputParameter"])
     return found if isinstance(found, list) else None
-
-
-def _flops(recipe: Recipe) -> dict[str, float | None]:
-    """Return the FLOPs of each training, by the name of its step."""
-    by_stage = training_flops(recipe, recipe.system, recipe.adaptation.depth)
-    # The number of examples is known only when the text is read.
-    found: dict[str, float | None] = dict.fromkeys((_FINETUNE, _JUDGE_SOURCE, _JUDGE_LANGUAGE, _COMPARE))
-    found |= {name: by_stage.get(stage, 0.0) for name, stage in _STAGES.items()}
-    if search := recipe.search:
-        whole = search.steps_at_depth * by_stage[Stage.ADAPT] / recipe.adaptation.steps
-        found["try-depths"] = whole * len(recipe.searched_depths) / search.workers
-    return found

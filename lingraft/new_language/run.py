@@ -199,7 +199,7 @@ class _AddedLanguageRun:
         light: list[str] = [Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EVALUATION, *len(self.tasks) * [Kind.BUNDLE]]
         light += [_INITIAL] if self.settled.recipe.adaptation.initialisation.needs_text else []
         checkpoints = (self.has_head + len(self.tasks)) * [CHECKPOINT]
-        return [PlannedStep(Kind.EMBEDDINGS, flops=None), *map(PlannedStep, light), *map(PlannedStep, checkpoints)]
+        return [PlannedStep(Kind.EMBEDDINGS), *map(PlannedStep, light), *map(PlannedStep, checkpoints)]
 
     def require_ready(self) -> None:
         """Check text, labels and outputs, all at once, before anything is computed."""

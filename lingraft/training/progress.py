@@ -47,5 +47,4 @@ def _measured(point: TrainingMetrics) -> str:
 
 def _total_time_left(point: TrainingMetrics, steps: int) -> str:
     """Time that all steps of a command still take, where this training is one of several."""
-    total_s = point.elapsed_s / point.step * steps
-    return remaining_note(total_s - point.elapsed_s, total_s)
+    return remaining_note(point.elapsed_s / point.step * (steps - point.step))
