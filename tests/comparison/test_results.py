@@ -146,7 +146,7 @@ def test_what_says_nothing_is_left_out_of_means_and_said() -> None:
     assert found.final(variant(JOINT), "topic").shown(2) == "75.0 ± 7.1"
     limits = " ".join(page(found.records).limits)
     assert "topic in de" in limits
-    assert "left out: tr" in limits
+    assert "align their rows: tr" in limits
 
 
 def test_what_failed_is_missing_with_its_reason_and_the_rest_is_there() -> None:

@@ -30,6 +30,8 @@ _SPACES = (
     r"\x{fffd}]"
 )
 """Characters that SentencePiece's own rules, nmt_nfkc, remove, and those that they take for spaces."""
+_WIDE_TILDE, _STAND_IN = "\uff5e", "\ufdd0"
+"""Full-width tilde, which those rules leave as it is, and a code point that is no character, now or ever."""
 _SPECIAL_SCORE = 8
 """Times the lowest score: no text becomes a special piece, as `<mask>`, cut into 7 pieces at most, scores more."""
 _COMPARED = 200
@@ -98,7 +100,9 @@ def train_unigram(
     steps = [
         normalizers.Replace(Regex(_REMOVED), ""),
         normalizers.Replace(Regex(_SPACES), " "),
+        normalizers.Replace(_WIDE_TILDE, _STAND_IN),
         normalizers.NFKC(),
+        normalizers.Replace(_STAND_IN, _WIDE_TILDE),
         *([normalizers.Lowercase()] if lower_case else ()),
     ]
     normalizer = normalizers.Sequence(steps)

@@ -29,6 +29,7 @@ ODD = {
     "a mark first": "\u0301a \u0308",
     "two marks": "e\u0302\u0301 a\u0323\u0302 o\u031b\u0301",
     "full width": "\uff21\uff42\uff43\uff11\uff12\uff01 \uff21\u0301",
+    "wide tilde": "a\uff5eb \uff5e",
     "half width kana": "\uff8a\uff9e\uff8a\uff9f \uff76\uff9e\u304b\uff9e \u304b\u3099\u306f\u309a",
     "ligatures": "\ufb01ne \ufb03 \ufb06 \u0132 \u01c4\u030c",
     "expanding characters": "\u00bd \u2122 \u2460 \u33a1 \u3392 \ufdfa \u2026",
