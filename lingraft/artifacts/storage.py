@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, TextError
 
@@ -82,7 +82,7 @@ class RemotePath:
 
     def open(self, mode: str = "rb") -> BufferedReader:
         """Open it to be read from its start, a few megabytes at a time."""
-        return cast(BufferedReader, self.system.open(self.path, mode))
+        return BufferedReader(self.system.open(self.path, mode))
 
     def require_writable(self) -> None:
         """Write an object in the folder and remove it, as nothing else shows the rights of a bucket."""

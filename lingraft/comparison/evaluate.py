@@ -25,7 +25,7 @@ from lingraft.artifacts.failures import (
 )
 from lingraft.artifacts.manifest import Kind, read_manifest
 from lingraft.comparison.plan import MASKED, TRANSLATIONS, Arm, FinetuningRun, PlannedPrimary
-from lingraft.comparison.records import Cell, Evaluation
+from lingraft.comparison.records import Cell, EvaluatedCells
 from lingraft.config.recipe import Recipe
 from lingraft.data.bilingual_dictionary import judged_hashes
 from lingraft.data.blocks import load_blocks
@@ -43,15 +43,15 @@ from lingraft.training import masked_lm, precision
 from lingraft.training.schedule import MetricsCallback, ignore_metrics
 
 
-class Scores(NamedTuple):
+class ModelScores(NamedTuple):
     """Scores of some embeddings on a task, and of the best trivial answer to the same examples."""
 
     by_seed: dict[int, float]
-    """By finetuning seed; by pretraining seed for tasks that need no finetuning."""
+    """Scores by finetuning seed, or by pretraining seed for tasks that need no finetuning."""
     trivial: float
 
 
-Scorer = Callable[[Embeddings | LoadedPrimary], Scores]
+Scorer = Callable[[Embeddings | LoadedPrimary], ModelScores]
 """A function that swaps in a language's embeddings and scores them; examples are read once, before."""
 
 
@@ -165,7 +165,7 @@ class ArmEvaluation(_EvaluationJob, frozen=True):
         arm, models = self.arm, self.models
         named = {"system": arm.system, "depth": arm.depth, "start": arm.start, "seed": arm.seed}
         cell = self._filled(Cell(language=self.language, task=models.task, **named), self._curve)
-        return Evaluation(cells=(cell,), lost=models.lost, machine=precision.device_name()).save(self.out)
+        return EvaluatedCells(cells=(cell,), lost=models.lost, machine=precision.device_name()).save(self.out)
 
     def _curve(self) -> dict[str, Any]:
         folders = sorted((self.curve / CHECKPOINTS).glob("step-*"))
@@ -208,7 +208,7 @@ class PrimaryEvaluation(_EvaluationJob, frozen=True):
             first = Cell(system=systems[0], **named)
             filled = self._filled(first, partial(self._final, layers))
             cells += [filled.model_copy(update={"system": system}) for system in systems]
-        return Evaluation(cells=tuple(cells), lost=models.lost).save(self.out)
+        return EvaluatedCells(cells=tuple(cells), lost=models.lost).save(self.out)
 
     def _final(self, layers: int) -> dict[str, Any]:
         found = _scorer(self.models, self.recipe, self.dirs, self.language, layers)(self.models.load())
@@ -233,14 +233,14 @@ def _scorer(models: FinetunedModels, recipe: Recipe, dirs: LanguageDirs, languag
             "comparison of systems does not make. Give it test examples of another kind."
         )
 
-    def score(embeddings: Embeddings | LoadedPrimary) -> Scores:
+    def score(embeddings: Embeddings | LoadedPrimary) -> ModelScores:
         if isinstance(embeddings, Embeddings):
             primary.lend_to(embeddings)
         found = {}
         for model in finetuned:
             model.swap_in(embeddings)
             found[model.seed] = test.judge(model)
-        return Scores({seed: one.tally.score for seed, one in found.items()}, found[finetuned[0].seed].baseline)
+        return ModelScores({seed: one.tally.score for seed, one in found.items()}, found[finetuned[0].seed].baseline)
 
     return score
 
@@ -252,11 +252,11 @@ def _masked_scorer(models: FinetunedModels, recipe: Recipe, dirs: LanguageDirs, 
     trivial = _most_frequent_share(blocks_NT, [*tokenizer.special])
     primary = models.load()
 
-    def score(embeddings: Embeddings | LoadedPrimary) -> Scores:
+    def score(embeddings: Embeddings | LoadedPrimary) -> ModelScores:
         if isinstance(embeddings, Embeddings):
             primary.swap_in(embeddings)
         found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (layers,))
-        return Scores({models.planned.seed: found[layers]}, trivial)
+        return ModelScores({models.planned.seed: found[layers]}, trivial)
 
     return score
 
@@ -275,11 +275,11 @@ def _translation_scorer(models: FinetunedModels, recipe: Recipe, dirs: LanguageD
     primary, top = models.load(), models.planned.layers
     probe = probe_of_lines(primary, lines, Tokenizer.load(dirs.tokenizer, language), (top,))
 
-    def score(embeddings: Embeddings | LoadedPrimary) -> Scores:
+    def score(embeddings: Embeddings | LoadedPrimary) -> ModelScores:
         if isinstance(embeddings, Embeddings):
             primary.swap_in(embeddings)
         found = probe.measure(primary.encoder, (top,))[top].tally.score
-        return Scores({models.planned.seed: found}, 1 / probe.pairs)
+        return ModelScores({models.planned.seed: found}, 1 / probe.pairs)
 
     return score
 

@@ -92,7 +92,7 @@ class Records(Result):
         write_bytes(path, lzma.compress(content, preset=9) if path.suffix == ".xz" else content)
 
 
-class Evaluation(Result):
+class EvaluatedCells(Result):
     """Result of one evaluation: the cells of one arm or primary on one task in one language."""
 
     cells: tuple[Cell, ...] = ()
@@ -127,7 +127,7 @@ class Evaluation(Result):
             raise ArtifactError(f"{folder / RESULT_FILE} is damaged: {error}. Remove {folder}.") from error
 
 
-def merge_records(comparison: Comparison, evaluations: Iterable[Evaluation]) -> Records:
+def merge_records(comparison: Comparison, evaluations: Iterable[EvaluatedCells]) -> Records:
     """Merge all evaluations so far; planned scores without an evaluation are missing there."""
     found = [*evaluations]
     recipe = comparison.recipe

@@ -38,7 +38,7 @@ class Variant(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Score:
+class MeanScore:
     """Mean score over languages, with its spread over seeds; shares, 0 to 1."""
 
     value: float
@@ -48,7 +48,7 @@ class Score:
     """Cases that it is a mean over."""
 
     def shown(self, of: int) -> str:
-        """In percent, with how many of the cases it is a mean over if not all."""
+        """Return it in percent, with how many of the cases it is a mean over if not all."""
         spread = "" if self.spread is None else f" ± {100 * self.spread:.1f}"
         return f"{100 * self.value:.1f}{spread}" + ("" if self.count == of else f" ({self.count} of {of})")
 
@@ -112,12 +112,12 @@ class Results:
             if variant.start == start and not cell.is_aligned
         }
 
-    def final(self, variant: Variant, task: str, checkpoint: int = -1) -> Score | None:
+    def final(self, variant: Variant, task: str, checkpoint: int = -1) -> MeanScore | None:
         """Return the mean score at the end of training, or at another checkpoint."""
         cells = self.cells(variant, task, self.languages_of(variant.start, task))
         return _mean_score(cells, checkpoint)
 
-    def in_source(self, task: str) -> Score | None:
+    def in_source(self, task: str) -> MeanScore | None:
         """Return the score of BL_BASE's primaries in the source language."""
         found = {
             Case(cell.language, cell.seed): cell
@@ -206,7 +206,7 @@ class Results:
         return 0.0 if spent == curve.costs[0] else spent  # a start was paid by seconds of a clock, not by updates
 
 
-def _mean_score(cells: Mapping[Case, Cell], checkpoint: int) -> Score | None:
+def _mean_score(cells: Mapping[Case, Cell], checkpoint: int) -> MeanScore | None:
     """Mean over cases; the spread is over those seeds that all languages have."""
     if not cells:
         return None
@@ -217,7 +217,7 @@ def _mean_score(cells: Mapping[Case, Cell], checkpoint: int) -> Score | None:
             by_seed.setdefault((case.seed, seed), {})[case.language] = scores[checkpoint]
     whole = [mean(found.values()) for found in by_seed.values() if found.keys() == languages]
     spread = stdev(whole) if len(whole) > 1 else None
-    return Score(mean(cell.means[checkpoint] for cell in cells.values()), spread, len(cells))
+    return MeanScore(mean(cell.means[checkpoint] for cell in cells.values()), spread, len(cells))
 
 
 def speed_up_in_words(found: Iterable[float | str]) -> str:

@@ -20,7 +20,7 @@ from lingraft.artifacts.manifest import Kind
 from lingraft.comparison.jobs import comparison_jobs
 from lingraft.comparison.page import HTML_FILE, html_page
 from lingraft.comparison.plan import plan_comparison
-from lingraft.comparison.records import RECORDS_FILE, Evaluation, Records, merge_records
+from lingraft.comparison.records import RECORDS_FILE, EvaluatedCells, Records, merge_records
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.errors import ArtifactError, InUseError
@@ -57,7 +57,7 @@ def run(recipe: Recipe, out: Path) -> Artifact:
         if job.kind is Kind.EVALUATION:
             found = [standing for each in evaluations if (standing := _existing_result(each))]
             merge_records(comparison, found).save(out / RECORDS_FILE)
-    records = merge_records(comparison, [Evaluation.load(job.made) for job in evaluations])
+    records = merge_records(comparison, [EvaluatedCells.load(job.made) for job in evaluations])
     with folder_lock(out / REPORT, wait=True):
         made = write_report(records, out / REPORT)
     if missing := sum(bool(cell.failed) for cell in records.cells):
@@ -137,11 +137,11 @@ def _run_job(job: Job) -> None:
             job.make()
 
 
-def _existing_result(job: Job) -> Evaluation | None:
+def _existing_result(job: Job) -> EvaluatedCells | None:
     """Return the evaluation that there is from the same inputs, whichever process ran it."""
     try:
         if not failure_reason(job.made):
             require_same_provenance(job.made, job.provenance)
-        return Evaluation.load(job.made)
+        return EvaluatedCells.load(job.made)
     except ArtifactError:
         return None

@@ -63,6 +63,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         prog=program,
         description="Serve bundles, from `lingraft export onnx`: text and language in, answers out.",
         allow_abbrev=False,
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=36),
     )
     parser.add_argument("bundles", type=Path, nargs="*", metavar="BUNDLE", help="folder of a bundle, or of several")
     for name, field in ServingSettings.model_fields.items():

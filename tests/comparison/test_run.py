@@ -20,7 +20,7 @@ from lingraft.comparison import runner
 from lingraft.comparison.jobs import comparison_jobs
 from lingraft.comparison.page import HTML_FILE
 from lingraft.comparison.plan import TRANSLATIONS, plan_comparison
-from lingraft.comparison.records import RECORDS_FILE, Evaluation, Records
+from lingraft.comparison.records import RECORDS_FILE, EvaluatedCells, Records
 from lingraft.data.blocks import open_split
 from lingraft.stages import adapt, build_mini, finetune, pretrain
 from lingraft.training import masked_lm
@@ -147,7 +147,7 @@ def test_translations_are_found_among_lines_that_nothing_was_learned_from(compar
         lines.write_text("".join(f"ba de ki {n}\tmu na pe {n}\n" for n in range(count)), encoding="utf-8")
         out = tmp_path / str(count)
         job.model_copy(update={"out": out}).make()
-        cells += Evaluation.load(out).cells
+        cells += EvaluatedCells.load(out).cells
     assert "too few lines" in cells[0].failed
     assert (cells[1].failed, cells[1].trivial) == (None, pytest.approx(1 / 60))
 

@@ -133,7 +133,7 @@ def test_the_package_of_a_model_stands_for_its_hub_id_if_its_weights_are_the_mod
     export_hf(found.primary, tmp_path / "hf")
     card = (tmp_path / "hf" / "README.md").read_text(encoding="utf-8")
     assert f"base_model: {MINILM}\n" in card
-    assert f"imported from `{MINILM}`, package `{place}`, SHA-256 of its weights `{weights}`." in card
+    assert f"imported from `{MINILM}`, package `{place}`, SHA-256 of its weights `{weights}`; licence:" in card
     monkeypatch.setitem(hub._PACKAGES, MINILM, (package, "0" * 64))
     with pytest.raises(LingraftError, match=r"is not that of .*: its SHA-256 must be 0{64}"):
         open_model(Source(model=MINILM))
