@@ -176,7 +176,7 @@ class CheckpointManager:
         """Return the folders of all checkpoints, the oldest first; unlike a glob, not none where the disk is lost."""
         try:
             return sorted(place for place in self.folder.iterdir() if place.name.startswith(prefix))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def _write(self, step: int, last: bool, tensors: dict[str, Tensor], facts: dict[str, Any]) -> bool:

@@ -58,7 +58,7 @@ def last_step(out: Path) -> int:
 
 
 def test_a_pipeline_that_is_killed_goes_on_when_it_is_run_again(tmp_path: Path) -> None:
-    recipe = tiny(tmp_path, tasks=(), search=None, threads=1)
+    recipe = tiny(tmp_path, tasks=(), search=None)
     recipe = changed(recipe, "pretraining", steps=150, keep_every_s=0.1, log_every_steps=25)
     out = tmp_path / "out"
     out.with_suffix(".json").write_text(recipe.to_json(), encoding="utf-8")

@@ -31,7 +31,6 @@ RECIPE = """
 name = "search"
 targets = ["de"]
 system = "MINIPOST"
-threads = 1
 
 [source]
 model = "{model}"

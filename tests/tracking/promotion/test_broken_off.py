@@ -55,7 +55,6 @@ def _judged(primary: str) -> SourceResult:
         language="en",
         primary=primary,
         layers=3,
-        learned_over=2,
         vocabulary=4,
         masked_by_depth={3: 0.2},
         tasks=(),
