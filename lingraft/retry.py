@@ -12,9 +12,9 @@ LAST_PAUSE_S = 15.0
 Result = TypeVar("Result")
 
 
-def backoff(last_s: float = LAST_PAUSE_S, first_s: float = _FIRST_PAUSE_S) -> Iterator[float]:
-    """Yield the seconds to wait before each retry: `first_s`, then doubled every time, up to `last_s`."""
-    pause_s = first_s
+def backoff(last_s: float = LAST_PAUSE_S) -> Iterator[float]:
+    """Yield the seconds to wait before each retry: half a second, then doubled every time, up to `last_s`."""
+    pause_s = _FIRST_PAUSE_S
     while True:
         yield pause_s
         pause_s = min(2 * pause_s, last_s)

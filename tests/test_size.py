@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MOST_LINES = {"lingraft": 36002, "components": 647, "pipelines": 2427}
+MOST_LINES = {"lingraft": 35986, "components": 647, "pipelines": 2427}
 SLACK = 100
 """Lines by which a limit may be too high before it has to follow."""
 

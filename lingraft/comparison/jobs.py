@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from lingraft.comparison.evaluate import ArmEvaluation, FinetunedModels, PrimaryEvaluation
 from lingraft.comparison.plan import MASKED, TRANSLATIONS, Arm, Comparison, FinetuningRun, PlannedPrimary
-from lingraft.jobs.data import BlocksJob, LanguageDirs, TextJob, TokenizerJob
+from lingraft.jobs.data import LanguageDirs, language_jobs
 from lingraft.jobs.job import Job
 from lingraft.jobs.training import (
     AdaptationJob,
@@ -65,15 +64,11 @@ class _Jobs:
             return own
         return LanguageDirs.under(self.out / f"from-{arm.start}", language)._replace(text=own.text)
 
-    def _language_jobs(self, arm: Arm, language: str) -> Iterator[Job]:
-        dirs = self._dirs(arm, language)
+    def _language_jobs(self, arm: Arm, language: str) -> list[Job]:
         recipe = self.recipe if language == self.source else arm.recipe
         borrows = recipe.tokenizer.borrow and language != self.source
-        common: dict[str, Any] = {"recipe": recipe, "language": language}
-        yield TextJob(out=dirs.text, **common)
         lender = self._dirs(None, self.source).tokenizer if borrows else None
-        yield TokenizerJob(text=dirs.text, out=dirs.tokenizer, source=lender, **common)
-        yield BlocksJob(text=dirs.text, tokenizer=dirs.tokenizer, out=dirs.blocks, **common)
+        return language_jobs(recipe, language, self._dirs(arm, language), lender)
 
     def _pretraining_jobs(self, primary: PlannedPrimary) -> Iterator[Job]:
         source = self._dirs(None, self.source)

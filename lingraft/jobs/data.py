@@ -102,11 +102,11 @@ class BlocksJob(LanguageJob, frozen=True):
         return build(self.recipe, self.text, self.tokenizer, self.out)
 
 
-def language_jobs(recipe: Recipe, language: str, folders: LanguageDirs) -> list[Job]:
-    """Return the jobs that prepare a language: its text, its tokenizer, and its blocks."""
+def language_jobs(recipe: Recipe, language: str, folders: LanguageDirs, source: Path | None = None) -> list[Job]:
+    """Return the jobs that prepare a language: its text, its tokenizer, which may borrow pieces, and its blocks."""
     common: dict[str, Any] = {"recipe": recipe, "language": language}
     return [
         TextJob(out=folders.text, **common),
-        TokenizerJob(text=folders.text, out=folders.tokenizer, **common),
+        TokenizerJob(text=folders.text, out=folders.tokenizer, source=source, **common),
         BlocksJob(text=folders.text, tokenizer=folders.tokenizer, out=folders.blocks, **common),
     ]

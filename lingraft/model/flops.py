@@ -6,7 +6,7 @@ The paper has no pre-norm layers. Theirs follow its way of counting: matrix prod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lingraft.config.systems import Stage, Step, System, TrainedPart
+from lingraft.config.systems import Step, TrainedPart
 from lingraft.config.training import Adaptation
 from lingraft.errors import LingraftError
 
@@ -131,18 +131,6 @@ def finetuning_update_shape(recipe: "Recipe", step: Step, settings: "Finetuning"
     """Shape of an update of a task's finetuning, every example as long as a block; no MLM head is passed."""
     batch = settings.batch_examples
     return UpdateShape.of(recipe.encoder, layers=step.layers, vocabulary=0, batch_blocks=batch, mask_rate=0.0, heads=0)
-
-
-def training_flops(recipe: "Recipe", system: System, depth: int) -> dict[Stage, float]:
-    """FLOPs of each training on masked tokens that a system needs, of one seed and one language."""
-    settings = {Stage.PRETRAIN: recipe.pretraining, Stage.BUILD_MINI: recipe.mini, Stage.ADAPT: recipe.adaptation}
-    trained = {step.stage: (step, settings.get(step.stage)) for step in recipe.steps_over(depth, system).values()}
-    return {
-        stage: training.steps
-        * flops_per_update(step, mlm_update_shape(recipe, step, training, recipe.tokenizer.vocabulary))
-        for stage, (step, training) in trained.items()
-        if training  # an imported primary was trained by somebody else
-    }
 
 
 def step_flops(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int) -> float:

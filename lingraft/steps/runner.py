@@ -3,6 +3,7 @@
 Kubeflow starts a lost pod again, and a training goes on from its last checkpoint; nothing here does that a second time.
 """
 
+import itertools
 import os
 import shutil
 import sys
@@ -21,7 +22,6 @@ from lingraft.artifacts.failures import (
 from lingraft.console import say
 from lingraft.errors import LingraftError
 from lingraft.jobs.launchable import Launchable, Role
-from lingraft.retry import backoff
 from lingraft.signals import Interruption, interruptible
 from lingraft.steps import table
 
@@ -77,7 +77,7 @@ def run(
 
 def _with_retries(work: Launchable, tracking_run: Path | None, pause_s: float) -> Any:
     retries = int(os.environ.get(RETRIES, _RETRIES))
-    for number, next_pause_s in enumerate(backoff(first_s=pause_s, last_s=pause_s), start=1):
+    for number in itertools.count(1):
         try:
             return table.STEPS[type(work)](work, tracking_run)
         except LingraftError as error:
@@ -86,4 +86,4 @@ def _with_retries(work: Launchable, tracking_run: Path | None, pause_s: float) -
             say(f"{format_error(error)}: attempt {number + 1} of {retries + 1}")
         for out in work.all_folders(Role.OUTPUT):  # incomplete; checkpoints are elsewhere
             shutil.rmtree(out, ignore_errors=True)
-        time.sleep(next_pause_s)
+        time.sleep(pause_s)

@@ -43,7 +43,8 @@ class MaskedLmLoss(nn.Module):
         hidden = self.encoder.hidden_states(masked.tokens_BT, self.depths, below_heads=True)
         features, vocabulary = self.encoder.features(hidden, masked.positions_M), self.encoder.vocabulary
         loss_of = compiled(_summed_cross_entropy) if self.encoder.fused else _summed_cross_entropy
-        losses = [loss_of(each_MD, *vocabulary.whole(), masked.targets_M) for each_MD in features.values()]
+        whole = vocabulary.whole()  # joins borrowed rows to the table, once for all heads
+        losses = [loss_of(each_MD, *whole, masked.targets_M) for each_MD in features.values()]
         return torch.stack(losses).mean() / max(len(masked.targets_M), 1)
 
 

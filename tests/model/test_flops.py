@@ -10,7 +10,7 @@ from lingraft.config.encoder import Family
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step, System, TrainedPart
 from lingraft.errors import LingraftError
-from lingraft.model.flops import UpdateShape, flops_per_update, training_flops
+from lingraft.model.flops import UpdateShape, flops_per_update, mlm_update_shape
 
 BASE = Recipe.load(Path(__file__).parents[2] / "recipes" / "base.toml")
 UPDATES = 125_000
@@ -72,6 +72,18 @@ def test_what_a_step_trains_decides_the_equation(trained: TrainedPart, expected:
 def test_finetuning_is_three_passes_through_the_layers() -> None:
     tiny = UpdateShape(layers=4, width=3, vocabulary=0, block_tokens=2, batch_blocks=7, mask_rate=0.0, heads=0)
     assert flops_per_update(Step(Stage.FINETUNE, TrainedPart.BODY, layers=4), tiny) == 3 * 7 * 4 * 480
+
+
+def training_flops(recipe: Recipe, system: System, depth: int) -> dict[Stage, float]:
+    """FLOPs of each training on masked tokens that a system needs, of one seed and one language."""
+    settings = {Stage.PRETRAIN: recipe.pretraining, Stage.BUILD_MINI: recipe.mini, Stage.ADAPT: recipe.adaptation}
+    trained = {step.stage: (step, settings.get(step.stage)) for step in recipe.steps_over(depth, system).values()}
+    return {
+        stage: training.steps
+        * flops_per_update(step, mlm_update_shape(recipe, step, training, recipe.tokenizer.vocabulary))
+        for stage, (step, training) in trained.items()
+        if training
+    }
 
 
 def test_the_four_systems_cost_what_the_paper_says() -> None:
